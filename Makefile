@@ -1,0 +1,64 @@
+# Everything a contributor needs. Each target sets up what it needs by itself, in .venv, from PyPI alone.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+ARGS ?=
+
+.PHONY: help
+help: ## show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: $(READY) ## a simulated cluster in your terminal (ARGS=--forever keeps it running)
+	@$(BIN)/rescheduler demo $(ARGS)
+
+.PHONY: test
+test: $(READY) ## all everyday tests (ARGS="-k name" to choose)
+	@$(BIN)/pytest -n auto --dist worksteal $(ARGS)
+
+.PHONY: check
+check: $(READY) ## format, lint, strict types, import contracts, generated files up to date
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/python -m rescheduler.config.reference --check docs/configuration.md
+	@$(BIN)/python src/rescheduler/kube/wire/generate.py --check
+
+.PHONY: fix
+fix: $(READY) ## format and mend what the linter can mend
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+.PHONY: generate
+generate: $(READY) ## write generated files anew: wire schema, configuration reference
+	@$(BIN)/python src/rescheduler/kube/wire/generate.py
+	@$(BIN)/python -m rescheduler.config.reference --write docs/configuration.md
+
+.PHONY: bench
+bench: $(READY) ## benchmarks, as ratios against a baseline of the same run
+	@$(BIN)/python -m bench.decode $(ARGS)
+
+.PHONY: lock
+lock: $(READY) ## resolve the dependencies anew into requirements/*.txt
+	@scripts/lock.sh $(BIN)/uv
+
+.PHONY: setup
+setup: $(READY) ## only make .venv ready
+
+.PHONY: clean
+clean: ## remove .venv and every cache
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamp is written last, so an interrupted set-up is done again from the start.
+$(READY): pyproject.toml requirements/bootstrap.txt requirements/dev.txt scripts/setup.sh
+	@scripts/setup.sh "$(PYTHON)" $(VENV)
+	@touch $@

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Resolves the dependencies into requirements files with hashes: lock.sh UV. For every platform and Python at once, and
+# without the address of any registry, so that whoever installs uses their own.
+set -euo pipefail
+uv=$1
+compile() {
+  "$uv" pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+    --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" "$@"
+}
+echo uv | compile - -o requirements/bootstrap.txt
+compile pyproject.toml -o requirements/runtime.txt
+compile pyproject.toml --group dev -o requirements/dev.txt

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Makes a private environment ready: setup.sh PYTHON VENV. Nothing global is touched.
+set -euo pipefail
+python=$1 venv=$2
+
+command -v "$python" >/dev/null || {
+  echo "set-up: '$python' was not found. Install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3" >&2
+  exit 1
+}
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
+  echo "set-up: $("$python" --version) is too old, Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11" >&2
+  exit 1
+}
+if [ ! -x "$venv/bin/uv" ]; then
+  echo "set-up: making $venv"
+  "$python" -m venv --clear "$venv" || {
+    echo "set-up: '$python -m venv' failed. On Debian and Ubuntu it is a package of its own: apt-get install python3-venv" >&2
+    exit 1
+  }
+  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/bootstrap.txt
+fi
+echo "set-up: installing the locked dependencies"
+export VIRTUAL_ENV=$venv
+# uv leaves itself out of the lock it syncs, so both files are named.
+"$venv/bin/uv" pip sync --quiet --require-hashes requirements/bootstrap.txt requirements/dev.txt
+"$venv/bin/uv" pip install --quiet --no-deps --no-build-isolation --editable .
