@@ -1,11 +1,12 @@
 """The one boundary to the outside: a request goes in, a response comes back.
 
-Everything above (the client, the informers) speaks only this. Two transports exist: `network.Network` for a cluster, and
-`in_process.InProcess` for a simulated API server in the same process. What a transport owes its caller:
+Everything above (the client, the informers) speaks only this. Two transports exist: `network.Network`
+for a cluster, and `in_process.InProcess` for a simulated API server in the same process. What a
+transport owes its caller:
 
 - `send` returns once the status line and headers are there; the body is read from the response.
-- A connection that can't be made, breaks, or says nothing for too long raises `errors.Unreachable`; an answer of any HTTP
-  status is an answer, not an error.
+- A connection that can't be made, breaks, or says nothing for too long raises `errors.Unreachable`;
+  an answer of any HTTP status is an answer, not an error.
 - A response that is not read to its end must be closed; `async with` does it.
 """
 

@@ -76,9 +76,7 @@ def _about(kind: Kind, name: str, **more: object) -> dict[str, Any]:
 
 
 def not_found(kind: Kind, name: str) -> Failure:
-    return Failure(
-        404, "NotFound", f'{kind.resource} "{name}" not found', details=_about(kind, name)
-    )
+    return Failure(404, "NotFound", f'{kind.resource} "{name}" not found', details=_about(kind, name))
 
 
 def no_such_path() -> Failure:
@@ -90,9 +88,7 @@ def already_exists(kind: Kind, name: str) -> Failure:
     return Failure(409, "AlreadyExists", message, details=_about(kind, name))
 
 
-OUTDATED = (
-    "the object has been modified; please apply your changes to the latest version and try again"
-)
+OUTDATED = "the object has been modified; please apply your changes to the latest version and try again"
 
 
 def conflict(kind: Kind, name: str, why: str = OUTDATED) -> Failure:
@@ -104,7 +100,7 @@ def invalid(kind: Kind, name: str, causes: Iterable[Cause]) -> Failure:
     found = list(causes)
     faults = [f"{cause.field}: {cause.message}" for cause in found]
     told = faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]"
-    details = {"name": name, "kind": kind.name} | ({"group": kind.group} if kind.group else {})
+    details = _about(kind, name) | {"kind": kind.name}
     details["causes"] = [
         {"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in found
     ]
@@ -126,15 +122,12 @@ def expired(message: str) -> Failure:
 
 
 def method_not_allowed() -> Failure:
-    return Failure(
-        405, "MethodNotAllowed", "the server does not allow this method on the requested resource"
-    )
+    return Failure(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
 
 
 def unsupported_media_type(offered: str, accepted: Iterable[str]) -> Failure:
-    message = (
-        "the body of the request was in an unknown format - accepted media types include: "
-        + ", ".join(accepted)
+    message = "the body of the request was in an unknown format - accepted media types include: " + ", ".join(
+        accepted
     )
     return Failure(415, "UnsupportedMediaType", message, details={"offered": offered})
 

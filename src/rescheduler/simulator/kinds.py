@@ -1,6 +1,7 @@
 """Which kinds of objects the simulated API server knows, and how each is addressed.
 
-A kind is plain data. Built-in kinds stand in one table here; a CustomResourceDefinition adds one more `Kind` at run time.
+A kind is plain data. Built-in kinds stand in one table here; a CustomResourceDefinition adds one more
+`Kind` at run time.
 """
 
 from collections.abc import Iterable, Iterator
@@ -59,42 +60,52 @@ def _kind(api_version: str, name: str, plural: str, shorts: str = "", **rest: ob
 
 
 _ALL = ("all",)
-_SCALED = ("scale", "status")
+_STATUS = ("status",)
+_SCALE = ("scale", "status")
 
 BUILT_IN: tuple[Kind, ...] = (
     _kind("v1", "Namespace", "namespaces", "ns", namespaced=False, subresources=("finalize", "status")),
-    _kind("v1", "Node", "nodes", "no", namespaced=False, subresources=("status",)),
+    _kind("v1", "Node", "nodes", "no", namespaced=False, subresources=_STATUS),
     _kind("v1", "Pod", "pods", "po", categories=_ALL, has_generation=True,
           subresources=("binding", "eviction", "ephemeralcontainers", "log", "resize", "status")),
-    _kind("v1", "Service", "services", "svc", categories=_ALL, subresources=("status",)),
+    _kind("v1", "Service", "services", "svc", categories=_ALL, subresources=_STATUS),
     _kind("v1", "ConfigMap", "configmaps", "cm"),
     _kind("v1", "Secret", "secrets"),
     _kind("v1", "Event", "events", "ev"),
     _kind("v1", "ServiceAccount", "serviceaccounts", "sa"),
-    _kind("v1", "PersistentVolume", "persistentvolumes", "pv", namespaced=False, subresources=("status",)),
-    _kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims", "pvc", subresources=("status",)),
+    _kind("v1", "PersistentVolume", "persistentvolumes", "pv", namespaced=False, subresources=_STATUS),
+    _kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims", "pvc", subresources=_STATUS),
     _kind("v1", "ReplicationController", "replicationcontrollers", "rc", categories=_ALL,
-          has_generation=True, subresources=_SCALED),
-    _kind("v1", "ResourceQuota", "resourcequotas", "quota", subresources=("status",)),
+          has_generation=True, subresources=_SCALE),
+    _kind("v1", "ResourceQuota", "resourcequotas", "quota", subresources=_STATUS),
     _kind("v1", "LimitRange", "limitranges", "limits"),
-    _kind("apps/v1", "Deployment", "deployments", "deploy", categories=_ALL, has_generation=True, subresources=_SCALED),
-    _kind("apps/v1", "ReplicaSet", "replicasets", "rs", categories=_ALL, has_generation=True, subresources=_SCALED),
-    _kind("apps/v1", "StatefulSet", "statefulsets", "sts", categories=_ALL, has_generation=True, subresources=_SCALED),
-    _kind("apps/v1", "DaemonSet", "daemonsets", "ds", categories=_ALL, has_generation=True, subresources=("status",)),
+    _kind("apps/v1", "Deployment", "deployments", "deploy",
+          categories=_ALL, has_generation=True, subresources=_SCALE),
+    _kind("apps/v1", "ReplicaSet", "replicasets", "rs",
+          categories=_ALL, has_generation=True, subresources=_SCALE),
+    _kind("apps/v1", "StatefulSet", "statefulsets", "sts",
+          categories=_ALL, has_generation=True, subresources=_SCALE),
+    _kind("apps/v1", "DaemonSet", "daemonsets", "ds",
+          categories=_ALL, has_generation=True, subresources=_STATUS),
     _kind("apps/v1", "ControllerRevision", "controllerrevisions"),
-    _kind("batch/v1", "Job", "jobs", categories=_ALL, has_generation=True, subresources=("status",)),
-    _kind("batch/v1", "CronJob", "cronjobs", "cj", categories=_ALL, has_generation=True, subresources=("status",)),
-    _kind("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", "hpa", categories=_ALL, subresources=("status",)),
-    _kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", "pdb", has_generation=True, subresources=("status",)),
+    _kind("batch/v1", "Job", "jobs",
+          categories=_ALL, has_generation=True, subresources=_STATUS),
+    _kind("batch/v1", "CronJob", "cronjobs", "cj",
+          categories=_ALL, has_generation=True, subresources=_STATUS),
+    _kind("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", "hpa",
+          categories=_ALL, subresources=_STATUS),
+    _kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", "pdb",
+          has_generation=True, subresources=_STATUS),
     _kind("discovery.k8s.io/v1", "EndpointSlice", "endpointslices", has_generation=True),
     _kind("events.k8s.io/v1", "Event", "events", "ev"),
     _kind("coordination.k8s.io/v1", "Lease", "leases"),
-    _kind("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", "pc", namespaced=False, has_generation=True),
+    _kind("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", "pc",
+          namespaced=False, has_generation=True),
     _kind("storage.k8s.io/v1", "StorageClass", "storageclasses", "sc", namespaced=False),
     _kind("storage.k8s.io/v1", "CSINode", "csinodes", namespaced=False),
     _kind("storage.k8s.io/v1", "CSIDriver", "csidrivers", namespaced=False, has_generation=True),
-    _kind("storage.k8s.io/v1", "VolumeAttachment", "volumeattachments", namespaced=False, has_generation=True,
-          subresources=("status",)),
+    _kind("storage.k8s.io/v1", "VolumeAttachment", "volumeattachments",
+          namespaced=False, has_generation=True, subresources=_STATUS),
     _kind("rbac.authorization.k8s.io/v1", "Role", "roles"),
     _kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings"),
     _kind("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", namespaced=False),
@@ -102,7 +113,7 @@ BUILT_IN: tuple[Kind, ...] = (
     _kind("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations",
           namespaced=False, has_generation=True, categories=("api-extensions",)),
     _kind("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", "crd crds",
-          namespaced=False, has_generation=True, categories=("api-extensions",), subresources=("status",)),
+          namespaced=False, has_generation=True, categories=("api-extensions",), subresources=_STATUS),
     _kind("metrics.k8s.io/v1beta1", "NodeMetrics", "nodes", namespaced=False, verbs=("get", "list")),
     _kind("metrics.k8s.io/v1beta1", "PodMetrics", "pods", verbs=("get", "list")),
 )  # fmt: skip
