@@ -1,0 +1,284 @@
+"""What the rest of the program reads: the configuration as plain frozen values.
+
+Every setting is written down here and nowhere else: its type and what it may be (the annotation), its
+default, and its meaning (the docstring below it, in words for operators).
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Annotated
+
+from rescheduler.config.shape import BLOCK
+from rescheduler.config.values import (
+    Refused,
+    duration,
+    flag,
+    integer,
+    namespace,
+    number,
+    object_name,
+    one_of,
+    owner_kind,
+    request_rate,
+    resource_name,
+    selector,
+    strategy_name,
+    text,
+)
+from rescheduler.config.windows import Window
+from rescheduler.model.selectors import EVERYTHING, NOTHING, Selector
+
+__all__ = [
+    "ClientConnection",
+    "Configuration",
+    "DefaultRetries",
+    "FailedPods",
+    "HaltWhen",
+    "Handover",
+    "LeaderElection",
+    "Policy",
+    "UsageSource",
+    "ZeroBudget",
+]
+
+
+class UsageSource(StrEnum):
+    AUTO = "auto"
+    REQUESTS = "requests"
+    METRICS = "metrics"
+    PROMETHEUS = "prometheus"
+
+
+class ZeroBudget(StrEnum):
+    """When pods whose budget allows no disruption may be moved make-before-break."""
+
+    NEVER = "never"
+    MAINTENANCE = "maintenance"
+    ALWAYS = "always"
+
+
+class Handover(StrEnum):
+    AUTO = "Auto"
+    ADOPT = "Adopt"
+    COPY = "Copy"
+    EVICT = "Evict"
+
+
+_SECOND = timedelta(seconds=1)
+_NONE = timedelta()
+_EXAMPLE = "app=web,tier in (a,b),!legacy"
+
+Flag = Annotated[bool, flag()]
+Percent = Annotated[float, number(0, 100)]
+Share = Annotated[float, number(0, 1, above=True)]
+Count = Annotated[int, integer(1)]
+Namespace = Annotated[str, namespace()]
+Duration = Annotated[timedelta, duration(_NONE)]
+PositiveDuration = Annotated[timedelta, duration(_SECOND)]
+StrategyName = Annotated[str, strategy_name()]
+PodSelector = Annotated[Selector, selector("pods", _EXAMPLE)]
+NodeSelector = Annotated[Selector, selector("nodes", "pool=batch")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefaultRetries:
+    __pydantic_config__ = BLOCK
+
+    namespaces: tuple[Namespace, ...] = ()
+    """Namespaces it holds for; none means all."""
+    pod_selector: PodSelector = EVERYTHING
+    """Pods it holds for; empty means all."""
+    retries: Annotated[int, integer(0, 100)]
+    """Reschedulings allowed per failing replica; 0 switches it off there."""
+
+    def __post_init__(self) -> None:
+        # Failing pods are moved only where someone asked for it; everywhere is nowhere in particular.
+        if not self.namespaces and self.pod_selector.selects_everything:
+            raise Refused("an entry with namespaces, a podSelector or both")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedPods:
+    __pydantic_config__ = BLOCK
+
+    enabled: Flag = True
+    """Whether pods that keep failing get another node, where their owner allows it."""
+    recovery_window: PositiveDuration = timedelta(minutes=10)
+    """How long a pod must have run well before its tries are forgotten."""
+    restart_threshold: Annotated[int, integer(1, 1000)] = 3
+    """Restarts of a crashing container before its pod counts as failing here."""
+    stuck_after: PositiveDuration = timedelta(minutes=5)
+    """How long image, volume, create and init errors must last before a pod counts as failing here."""
+    node_lost_after: PositiveDuration = timedelta(minutes=5)
+    """How long a node must be not Ready before its pods count as lost."""
+    force_on_lost_nodes: Flag = False
+    """Whether pods on a lost node may be removed without their kubelet's consent."""
+    default_retries: tuple[DefaultRetries, ...] = ()
+    """Tries for workloads without the annotation `scheduling-retries`; the first entry that fits counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HaltWhen:
+    __pydantic_config__ = BLOCK
+
+    failure_ratio: Share = 0.5
+    """Share of recent migrations that failed."""
+    not_ready_share: Share = 0.3
+    """Share of nodes that are not Ready."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """The args of the plugin `Rescheduler`."""
+
+    __pydantic_config__ = BLOCK
+
+    # The eight that the original plugin has.
+    rescheduling_interval: PositiveDuration = timedelta(seconds=30)
+    """Time between two checks."""
+    enabled_strategies: tuple[StrategyName, ...] = ("LoadBalancing", "ResourceOptimization")
+    """Strategies that propose moves, in order of precedence."""
+    cpu_threshold: Percent = 80.0
+    """A node with more CPU load than this, in percent, is overloaded (ResourceOptimization)."""
+    memory_threshold: Percent = 80.0
+    """A node with more memory load than this, in percent, is overloaded (ResourceOptimization)."""
+    imbalance_threshold: Percent = 20.0
+    """Spread between node loads, in percentage points, that LoadBalancing tolerates."""
+    max_reschedule_pods: Annotated[int, integer(1, why="dryRun stops all moves")] = 10
+    """Most moves per check."""
+    excluded_namespaces: tuple[Namespace, ...] = ("kube-system", "kube-public")
+    """Namespaces whose pods are never touched."""
+    excluded_pod_selector: Annotated[Selector, selector("pods", _EXAMPLE, empty=NOTHING)] = NOTHING
+    """Pods that are never touched; empty means none."""
+
+    # What is judged, and how.
+    dry_run: Flag = False
+    """Plan and report, but move nothing."""
+    balance_resources: tuple[Annotated[str, resource_name()], ...] = ("cpu", "memory")
+    """Resources whose load LoadBalancing evens out."""
+    usage_source: Annotated[UsageSource, one_of(UsageSource)] = UsageSource.AUTO
+    """Where load comes from; `auto` takes the metrics API if it answers, else requests."""
+    usage_half_life: PositiveDuration = timedelta(minutes=5)
+    """Usage is smoothed over time: what lies this far back counts half."""
+    hot_checks: Count = 3
+    """Checks in a row that must find a node too hot before it counts as hot."""
+    min_gain: Annotated[float, number(0, 1)] = 0.01
+    """Relative improvement below which a move is not worth it."""
+    strategy_node_selectors: Mapping[StrategyName, NodeSelector] = field(default_factory=dict)
+    """Nodes that a strategy looks at; a strategy that is not named looks at all."""
+
+    # Which pods may be moved.
+    min_pod_age: Duration = timedelta(minutes=5)
+    """Younger pods stay where they are."""
+    max_priority: Annotated[int | None, integer(-(2**31))] = None
+    """Pods of higher priority stay where they are; unset means no limit."""
+    include_jobs: Flag = False
+    """Whether pods of Jobs may be moved: they start anew."""
+    include_local_storage: Flag = False
+    """Whether pods with local data may be moved: they lose it."""
+    include_bare_pods: Flag = True
+    """Whether pods without a controller may be moved (only with `restartPolicy: Always`)."""
+    min_replicas_for_evict: Count = 2
+    """Workloads with fewer replicas are not evicted for balance or cost."""
+    move_under_zero_budget: Annotated[ZeroBudget, one_of(ZeroBudget)] = ZeroBudget.MAINTENANCE
+    """When pods whose budget allows no disruption may be moved make-before-break."""
+    maintenance_includes_system: Flag = False
+    """Whether maintenance moves system pods too."""
+    known_schedulers: tuple[Annotated[str, text("the name of a scheduler", r"\S+")], ...] = (
+        "default-scheduler",
+    )
+    """Pods of other schedulers stay where they are."""
+
+    # How moves are made.
+    handovers: Mapping[Annotated[str, owner_kind()], Annotated[Handover, one_of(Handover)]] = field(
+        default_factory=dict
+    )
+    """Handover per kind of owner (`Pod` for pods without one); `Auto` chooses per pod."""
+    max_concurrent_migrations: Count = 10
+    """Most migrations at once."""
+    max_concurrent_per_node: Count = 2
+    """Most migrations at once from or to one node."""
+    max_concurrent_per_workload: Count = 1
+    """Most migrations at once of one workload."""
+    migration_timeout: PositiveDuration = timedelta(minutes=10)
+    """Time after which a migration that has not handed over is rolled back."""
+    max_retries: Annotated[int, integer(0, 100)] = 3
+    """Further tries of a migration that failed for a passing reason."""
+    settle_time: Duration = timedelta(seconds=10)
+    """How long a copy must have been ready before its source goes."""
+    steer_timeout: PositiveDuration = timedelta(minutes=1)
+    """How long a steered replacement may be Unschedulable before its steering is withdrawn."""
+    allow_unsteered: Flag = False
+    """Whether pods may be evicted when nothing steers their replacement."""
+    temporary_budget: Flag = True
+    """Whether a workload without a budget is given one while its pods are evicted."""
+    grace_period_seconds: Annotated[
+        int | None, integer(1, 86_400, why="0 would remove pods before they have stopped")
+    ] = None
+    """Grace period of evictions; unset means the pod's own."""
+
+    # When, how often, and when to stop.
+    pod_cooldown: Duration = timedelta(minutes=30)
+    """How long a moved pod stays where it is."""
+    migration_ttl: PositiveDuration = timedelta(hours=24)
+    """How long finished migrations are kept; at least `podCooldown`, which is remembered by them."""
+    windows: tuple[Window, ...] = ()
+    """Times at which moves may start; none means always."""
+    halt_when: HaltWhen = HaltWhen()
+    """When to stop moving pods until things look better."""
+    failed_pods: FailedPods = FailedPods()
+    """Pods that keep failing where they are."""
+
+    def in_window(self, moment: datetime) -> bool:
+        """Whether moves may start at that moment."""
+        return not self.windows or any(window.is_open(moment) for window in self.windows)
+
+    def nodes_of(self, strategy: str) -> Selector:
+        """Which nodes the strategy looks at."""
+        return self.strategy_node_selectors.get(strategy, EVERYTHING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConnection:
+    __pydantic_config__ = BLOCK
+
+    kubeconfig: Annotated[str | None, text("the path of a kubeconfig file")] = None
+    """Kubeconfig file; unset means as kubectl finds it, or the service account inside a cluster."""
+    qps: Annotated[float, request_rate()] = 50.0
+    """Requests per second to the API server; negative for no limit."""
+    burst: Count = 100
+    """Requests that may exceed `qps` for a moment."""
+
+    @property
+    def is_limited(self) -> bool:
+        return self.qps != math.inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderElection:
+    __pydantic_config__ = BLOCK
+
+    leader_elect: Flag = True
+    """Whether of several instances only one acts."""
+    lease_duration: PositiveDuration = timedelta(seconds=15)
+    """How long others wait for a leader that is silent; longer than `renewDeadline`."""
+    renew_deadline: PositiveDuration = timedelta(seconds=10)
+    """How long a leader tries to renew before it gives up; longer than 1.2 times `retryPeriod`."""
+    retry_period: Annotated[timedelta, duration(timedelta(milliseconds=100))] = timedelta(seconds=2)
+    """Time between two tries."""
+    resource_name: Annotated[str, object_name("Lease")] = "rescheduler"
+    """Name of our Lease: never the scheduler's."""
+    resource_namespace: Annotated[str | None, namespace()] = None
+    """Namespace of our Lease; unset means our own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """All of the file that concerns us. Without a file, the defaults."""
+
+    policy: Policy = Policy()
+    client_connection: ClientConnection = ClientConnection()
+    leader_election: LeaderElection = LeaderElection()

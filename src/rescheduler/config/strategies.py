@@ -1,0 +1,16 @@
+"""Which strategies can be named in a configuration: the built-in ones and those that plugins add."""
+
+from importlib.metadata import entry_points
+
+__all__ = ["BUILT_IN", "ENTRY_POINT_GROUP", "known_strategies"]
+
+ENTRY_POINT_GROUP = "rescheduler.strategies"
+
+BUILT_IN = frozenset(
+    {"CostOptimization", "LoadBalancing", "NodeMaintenance", "ResourceOptimization", "TopologySpread"}
+)
+
+
+def known_strategies() -> frozenset[str]:
+    """Looks plugins up by name, without importing them."""
+    return BUILT_IN | entry_points(group=ENTRY_POINT_GROUP).names

@@ -1,0 +1,183 @@
+"""Kubernetes quantities (`250m`, `1.5Gi`, `12e6`), exact.
+
+A quantity is kept as a whole number of nano-units, the finest step Kubernetes knows, so sums and
+comparisons never round. Anything finer is rounded up when it is parsed, as the API server does it.
+Two of its limits are taken as documented rather than as they came out:
+
+- No quantity is larger than 2⁶³ - 1; larger ones count as that. (The API server caps only `Ki`, `Mi`, …;
+  from `10E` on it computes with wrapped-around numbers.)
+- At least one digit is required. (The API server reads `Mi`, `.` and `-` as zero, and writes `0`.)
+
+Every pod repeats the same few strings, so each is parsed once and then looked up.
+"""
+
+import re
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import lru_cache
+
+__all__ = ["Notation", "Quantity", "QuantityError", "cpu_millis", "parse_quantity", "quantity_of", "whole"]
+
+ALLOWED = "a number with one of the suffixes n u m k M G T P E, Ki Mi Gi Ti Pi Ei or an exponent such as e3"
+
+_SHAPE = re.compile(
+    r"""(?P<sign>[+-]?)
+        (?P<integer>[0-9]*) (?:\.(?P<fraction>[0-9]*))?
+        (?: [eE](?P<exponent>[+-]?[0-9]+) | (?P<binary>[KMGTPE]i) | (?P<decimal>[numkMGTPE]) )?""",
+    re.VERBOSE,
+)
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_DECIMAL_SUFFIX = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
+
+_NANOS = 10**9
+_LIMIT = (2**63 - 1) * _NANOS
+_DIGITS_THAT_MATTER = 128  # 19 before the point, 9 after it and 60 for the division by 2⁶⁰, generously
+_CACHED = 65_536
+
+
+class QuantityError(ValueError):
+    """The text is no quantity; the message says what is allowed."""
+
+
+class Notation(Enum):
+    """How a quantity was written, and therefore how it is written again."""
+
+    DECIMAL = "DecimalSI"
+    BINARY = "BinarySI"
+    EXPONENT = "DecimalExponent"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Quantity:
+    """Equal, ordered and hashed by amount: `1Gi` is `1024Mi`."""
+
+    nanos: int
+    notation: Notation = field(default=Notation.DECIMAL, compare=False)
+
+    @property
+    def whole(self) -> int:
+        """In whole units (bytes, pods, devices); a part of a unit counts as one, away from zero."""
+        return _divide_away_from_zero(self.nanos, _NANOS)
+
+    @property
+    def millis(self) -> int:
+        """In thousandths; a part of one counts as one, away from zero."""
+        return _divide_away_from_zero(self.nanos, _NANOS // 1000)
+
+    def __add__(self, other: "Quantity") -> "Quantity":
+        return Quantity(self.nanos + other.nanos, self.notation if self.nanos else other.notation)
+
+    def __sub__(self, other: "Quantity") -> "Quantity":
+        return self + -other
+
+    def __neg__(self) -> "Quantity":
+        return Quantity(-self.nanos, self.notation)
+
+    def __bool__(self) -> bool:
+        return self.nanos != 0
+
+    def __str__(self) -> str:
+        """Canonical: no fraction, no precision lost, the suffix as large as possible."""
+        if self.notation is Notation.BINARY and self._reads_well_in_binary():
+            return _binary_text(self.nanos // _NANOS)
+        return _decimal_text(self.nanos, self.notation)
+
+    def _reads_well_in_binary(self) -> bool:
+        return abs(self.nanos) >= 1024 * _NANOS and self.nanos % _NANOS == 0
+
+
+@lru_cache(maxsize=_CACHED)
+def parse_quantity(text: str) -> Quantity:
+    """Raises `QuantityError`."""
+    shape = _SHAPE.fullmatch(text)
+    if shape is None or not (shape["integer"] or shape["fraction"]):
+        raise QuantityError(f"{_shortened(text)} is not a quantity: {ALLOWED}")
+    fraction = shape["fraction"] or ""
+    if shape["binary"]:
+        notation, power_of_ten, power_of_two = Notation.BINARY, 0, _BINARY[shape["binary"]]
+    elif shape["exponent"]:
+        notation, power_of_ten, power_of_two = Notation.EXPONENT, _bounded(shape["exponent"]), 0
+    else:
+        notation, power_of_ten, power_of_two = Notation.DECIMAL, _DECIMAL[shape["decimal"] or ""], 0
+    nanos = _nanos(shape["integer"] + fraction, power_of_ten - len(fraction) + 9, power_of_two)
+    return Quantity(-nanos if shape["sign"] == "-" else nanos, notation)
+
+
+def quantity_of(value: object) -> Quantity:
+    """From a field of an object as JSON has it: a text or a bare number. Raises `QuantityError`."""
+    if isinstance(value, str):
+        return parse_quantity(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return parse_quantity(repr(value))
+    raise QuantityError(f"{value!r} is not a quantity: {ALLOWED}")
+
+
+@lru_cache(maxsize=_CACHED)
+def cpu_millis(text: str) -> int:
+    """Thousandths of a core, rounded up: `0.1` is 100, `100u` is 1. Raises `QuantityError`."""
+    return parse_quantity(text).millis
+
+
+@lru_cache(maxsize=_CACHED)
+def whole(text: str) -> int:
+    """Whole units such as bytes, rounded up: `1Ki` is 1024, `0.5` is 1. Raises `QuantityError`."""
+    return parse_quantity(text).whole
+
+
+def _nanos(digits: str, power_of_ten: int, power_of_two: int) -> int:
+    """The digits times 10^p times 2^q, rounded up and capped; a number of any length costs little."""
+    digits = digits.lstrip("0")
+    if not digits:
+        return 0
+    kept, rest = digits[:_DIGITS_THAT_MATTER], digits[_DIGITS_THAT_MATTER:]
+    mantissa = int(kept) + (1 if rest.strip("0") else 0)
+    power_of_ten += len(rest)
+    if power_of_ten > len(str(_LIMIT)):
+        return _LIMIT
+    if power_of_ten >= 0:
+        return min((mantissa << power_of_two) * _power_of_ten(power_of_ten), _LIMIT)
+    if power_of_ten < -2 * _DIGITS_THAT_MATTER:
+        return 1
+    return min(_divide_away_from_zero(mantissa << power_of_two, _power_of_ten(-power_of_ten)), _LIMIT)
+
+
+def _power_of_ten(exponent: int) -> int:
+    power: int = 10**exponent
+    return power
+
+
+def _bounded(exponent: str) -> int:
+    """An exponent of many digits is as good as a large one: the cap or one nano comes out."""
+    sign, digits = ("-", exponent[1:]) if exponent[0] == "-" else ("", exponent.lstrip("+"))
+    return int(sign + (digits.lstrip("0")[:9] or "0"))
+
+
+def _divide_away_from_zero(amount: int, step: int) -> int:
+    return -(-amount // step) if amount >= 0 else amount // step
+
+
+def _binary_text(amount: int) -> str:
+    suffix = ""
+    for larger in _BINARY:
+        if amount % 1024:
+            break
+        amount //= 1024
+        suffix = larger
+    return f"{amount}{suffix}"
+
+
+def _decimal_text(nanos: int, notation: Notation) -> str:
+    if nanos == 0:
+        return "0"
+    exponent = -9
+    while nanos % 1000 == 0 and exponent < 18:
+        nanos //= 1000
+        exponent += 3
+    if notation is Notation.EXPONENT:
+        return f"{nanos}e{exponent}" if exponent else str(nanos)
+    return f"{nanos}{_DECIMAL_SUFFIX[exponent]}"
+
+
+def _shortened(text: str) -> str:
+    return repr(text) if len(text) <= 60 else f"{text[:57]!r}…"

@@ -1,0 +1,162 @@
+"""Our part is found in a scheduler's file; what is not ours is ignored, and said."""
+
+import logging
+import math
+
+import pytest
+
+from rescheduler.config.loading import load_file
+from rescheduler.config.policy import Configuration
+from rescheduler.config.strategies import BUILT_IN, known_strategies
+
+OURS = {"name": "Rescheduler", "args": {"dryRun": True}}
+
+
+def test_other_profiles_plugins_and_settings_are_ignored_with_a_note_each(loading):
+    loaded = loading.data(
+        parallelism=16,
+        extenders=[{"urlPrefix": "https://example.com"}],
+        profils=[],
+        profiles=[
+            {
+                "schedulerName": "default-scheduler",
+                "pluginConfig": [{"name": "NodeResourcesFit", "args": {"x": 1}}],
+            },
+            {"schedulerName": "mine", "plugins": {"score": {}}, "pluginConfig": [{"name": "Other"}, OURS]},
+        ],
+    )
+    assert loaded.configuration.policy.dry_run
+    assert loaded.notes == (
+        "parallelism: ignored: a setting of the scheduler",
+        "extenders: ignored: a setting of the scheduler",
+        "profils: ignored: unknown; did you mean profiles?",
+        'profiles[0].pluginConfig[0]: ignored: the plugin "NodeResourcesFit" is the scheduler\'s',
+        'profiles[0]: ignored: the profile "default-scheduler" has no Rescheduler',
+        'profiles[1].pluginConfig[0]: ignored: the plugin "Other" is the scheduler\'s',
+        "profiles[1].plugins: ignored: a setting of the scheduler",
+        'pods of the scheduler "mine" are left alone: knownSchedulers does not name it',
+    )
+
+
+def test_notes_go_to_the_log(tmp_path, caplog):
+    file = tmp_path / "config.yaml"
+    file.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nparallelism: 3\n"
+    )
+    with caplog.at_level(logging.INFO):
+        load_file(file, BUILT_IN)
+    assert f"{file}: parallelism: ignored: a setting of the scheduler" in caplog.messages
+
+
+def test_a_file_that_does_not_name_us_has_the_defaults_and_says_so(loading):
+    loaded = loading.data(profiles=[])
+    assert loaded.configuration == Configuration()
+    assert loaded.notes == ("no pluginConfig named Rescheduler: all its args have their defaults",)
+
+
+@pytest.mark.parametrize("args", [{}, {"args": None}, {"args": {}}])
+def test_without_args_they_all_have_their_defaults(loading, args):
+    loaded = loading.data(profiles=[{"pluginConfig": [{"name": "Rescheduler", **args}]}])
+    assert loaded.configuration == Configuration()
+    assert loaded.notes == ()
+
+
+def test_args_may_carry_a_type_as_the_scheduler_wants_it(loading):
+    typed = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "ReschedulerArgs"}
+    assert loading.args(**typed, dryRun=True).configuration.policy.dry_run
+    (fault,) = loading.arg_faults(kind="OtherArgs")
+    assert fault == 'kind: "OtherArgs" is not allowed: ReschedulerArgs, or nothing'
+
+
+def test_two_of_us_in_one_file_are_refused_with_both_paths(loading):
+    (fault,) = loading.faults(
+        loading.data, profiles=[{"pluginConfig": [OURS]}, {}, {"pluginConfig": [{"name": "A"}, OURS]}]
+    )
+    assert fault == (
+        'profiles[2].pluginConfig[1].name: "Rescheduler" is not allowed: '
+        "one Rescheduler in the whole file; the other is profiles[0].pluginConfig[0]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("parts", "fault"),
+    [
+        ({"apiVersion": "kubescheduler.config.k8s.io/v1beta3"}, "apiVersion: "),
+        ({"apiVersion": None}, "apiVersion: missing: kubescheduler.config.k8s.io/v1"),
+        ({"kind": "Pod"}, 'kind: "Pod" is not allowed: KubeSchedulerConfiguration'),
+        ({"profiles": {}}, "profiles: {} is not allowed: a list"),
+        ({"profiles": [3]}, "profiles[0]: 3 is not allowed: a block of settings"),
+        ({"profiles": [{"pluginConfig": "x"}]}, 'profiles[0].pluginConfig: "x" is not allowed: a list'),
+        ({"profiles": [{"pluginConfig": [[]]}]}, "profiles[0].pluginConfig[0]: [] is not allowed: a block"),
+        (
+            {"profiles": [{"pluginConfig": [{}]}]},
+            "profiles[0].pluginConfig[0].name: missing: a plugin's name",
+        ),
+        ({"profiles": [{"pluginConfig": [{"name": "rescheduler"}]}]}, "profiles[0].pluginConfig[0].name: "),
+        (
+            {"profiles": [{"pluginConfig": [{"name": "Rescheduler", "args": [1]}]}]},
+            "profiles[0].pluginConfig[0].args: [1] is not allowed: a block of settings",
+        ),
+        ({"clientConnection": []}, "clientConnection: [] is not allowed: a block of settings"),
+        ({"clientConnection": {"burst": -1}}, "clientConnection.burst: -1 is not allowed: a whole number"),
+        ({"clientConnection": {"qps": "5"}}, 'clientConnection.qps: "5" is not allowed: a number above 0'),
+    ],
+)
+def test_what_might_be_ours_but_can_not_be_read_is_refused(loading, parts, fault):
+    (found,) = loading.faults(loading.data, **parts)
+    assert found.startswith(fault)
+
+
+def test_the_connection_is_read(loading):
+    connection = loading.data(
+        clientConnection={"kubeconfig": "/etc/k", "qps": 12.5, "burst": 20, "contentType": "application/json"}
+    ).configuration.client_connection
+    assert (connection.kubeconfig, connection.qps, connection.burst) == ("/etc/k", 12.5, 20)
+    assert connection.is_limited
+
+
+def test_a_negative_rate_is_no_limit(loading):
+    connection = loading.data(clientConnection={"qps": -1}).configuration.client_connection
+    assert connection.qps == math.inf
+    assert not connection.is_limited
+
+
+def test_zero_and_empty_mean_not_set_in_the_common_blocks_as_in_go(loading):
+    loaded = loading.data(
+        clientConnection={"acceptContentTypes": "", "kubeconfig": "", "qps": 0, "burst": 0},
+        leaderElection={
+            "leaderElect": None,
+            "leaseDuration": "0s",
+            "renewDeadline": "0s",
+            "retryPeriod": "0s",
+            "resourceLock": "",
+            "resourceName": "",
+            "resourceNamespace": "",
+        },
+    )
+    assert loaded.configuration == Configuration()
+
+
+def test_election_can_be_switched_off(loading):
+    assert not loading.data(leaderElection={"leaderElect": False}).configuration.leader_election.leader_elect
+
+
+@pytest.mark.parametrize("namespace", [{}, {"resourceNamespace": "kube-system"}])
+def test_the_schedulers_lease_is_never_taken(loading, namespace):
+    election = {"leaderElect": True, "resourceLock": "leases", "resourceName": "kube-scheduler", **namespace}
+    loaded = loading.data(leaderElection=election)
+    ours = loaded.configuration.leader_election
+    assert (ours.resource_name, ours.resource_namespace) == ("rescheduler", None)
+    assert any(
+        note.startswith("leaderElection.resourceName: ignored: kube-scheduler is") for note in loaded.notes
+    )
+
+
+def test_another_lease_can_be_named(loading):
+    election = {"resourceName": "rescheduler-scheduler", "resourceNamespace": "kube-system"}
+    ours = loading.data(leaderElection=election).configuration.leader_election
+    assert (ours.resource_name, ours.resource_namespace) == ("rescheduler-scheduler", "kube-system")
+
+
+def test_the_built_in_strategies_are_always_known():
+    assert known_strategies() >= BUILT_IN
