@@ -13,7 +13,7 @@ ARGS ?=
 
 .PHONY: help
 help: ## show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: $(READY) ## a simulated cluster in your terminal (ARGS=--forever keeps it running)
@@ -22,6 +22,25 @@ demo: $(READY) ## a simulated cluster in your terminal (ARGS=--forever keeps it 
 .PHONY: test
 test: $(READY) ## all everyday tests (ARGS="-k name" to choose)
 	@$(BIN)/pytest -n auto --dist worksteal $(ARGS)
+
+.PHONY: e2e
+e2e: $(READY) control-plane ## tests on a real control plane, built on first use (COLD=1: with empty caches)
+	@$(BIN)/pytest tests/e2e $(ARGS)
+
+.PHONY: control-plane
+control-plane: ## only build the real control plane: etcd, kube-apiserver, controller manager, scheduler, kubectl
+	@$(PYTHON) tests/testbed/build.py
+
+.PHONY: conformance-record
+conformance-record: $(READY) control-plane ## write down anew what the real API server does in each scenario
+	@$(BIN)/python -m tests.conformance record $(ARGS)
+
+.PHONY: testbed-up testbed-down testbed-status
+testbed-up: $(READY) control-plane ## start a real control plane on loopback and leave it running
+testbed-down: $(READY) ## stop it
+testbed-status: $(READY) ## say whether it runs
+testbed-up testbed-down testbed-status:
+	@$(BIN)/python -m tests.testbed $(@:testbed-%=%) $(ARGS)
 
 .PHONY: check
 check: $(READY) ## format, lint, strict types, import contracts, generated files up to date
