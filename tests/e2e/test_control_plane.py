@@ -1,6 +1,6 @@
 """The control plane itself, tried out: needs the built programs, so it is no everyday test.
 
-python -m pytest tests/testbed/control_plane_checks.py
+python -m pytest tests/e2e/test_control_plane.py
 """
 
 import base64

@@ -5,8 +5,9 @@ for a cluster, and `in_process.InProcess` for a simulated API server in the same
 transport owes its caller:
 
 - `send` returns once the status line and headers are there; the body is read from the response.
-- A connection that can't be made, breaks, or says nothing for too long raises `errors.Unreachable`;
-  an answer of any HTTP status is an answer, not an error.
+- A connection that can't be made, breaks, or takes too long raises `NoAnswer`, from `send` or from
+  reading the body; an answer of any HTTP status is an answer, not an error.
+- No request is sent twice, except after a 401 that new credentials may cure (a 401 changed nothing).
 - A response that is not read to its end must be closed; `async with` does it.
 """
 
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self
 
-__all__ = ["Request", "Response", "Transport"]
+__all__ = ["NoAnswer", "Request", "Response", "Transport"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +27,19 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     timeout_s: float = 30.0
-    """Until the response is complete; for a watch, the longest silence between two chunks."""
+    """Until the response is complete; for a watch, until its headers are there."""
     streaming: bool = False
-    """True for a watch: its length has no limit, only its silences have."""
+    """True for a watch: its body may go on for ever, and its reader decides which silence is too long."""
+
+
+class NoAnswer(Exception):  # noqa: N818 - named after what the caller is left with
+    """Nothing came back, or not all of it."""
+
+    def __init__(self, reason: str, *, sent: bool) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.sent = sent
+        """False only if the request surely never left: then it surely changed nothing."""
 
 
 class Response(Protocol):

@@ -3,14 +3,16 @@
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 
-__all__ = ["Answer", "Object", "Question", "decode", "encode"]
+__all__ = ["JSON", "Answer", "Object", "Question", "answer_bytes", "answer_object", "decode", "encode"]
 
 Object = dict[str, Any]
 """A Kubernetes object as JSON has it."""
+
+JSON = "application/json"
 
 encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder().decode
@@ -22,6 +24,22 @@ class Answer(NamedTuple):
     status: int
     headers: Mapping[str, str]
     chunks: AsyncIterator[bytes]
+
+
+def answer_bytes(
+    status: int, body: bytes, content_type: str = JSON, headers: Mapping[str, str] | None = None
+) -> Answer:
+    """A body that is there at once, in one chunk."""
+    fixed = {"content-type": content_type, "content-length": str(len(body))}
+    return Answer(status, {**fixed, **(headers or {})}, _one(body))
+
+
+def answer_object(status: int, content: Object, headers: Mapping[str, str] | None = None) -> Answer:
+    return answer_bytes(status, encode(content), headers=headers)
+
+
+async def _one(body: bytes) -> AsyncIterator[bytes]:
+    yield body
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +58,12 @@ class Question:
         parts = urlsplit(target)
         return cls(
             method=method,
-            path=parts.path,
+            path=unquote(parts.path),
             query=dict(parse_qsl(parts.query, keep_blank_values=True)),
             headers={name.lower(): value for name, value in headers.items()},
             body=body,
         )
+
+    def asks(self, option: str) -> bool:
+        """Whether a yes-or-no parameter says yes."""
+        return self.query.get(option, "").lower() in {"true", "1", "t"}

@@ -20,6 +20,7 @@ __all__ = [
     "internal_error",
     "invalid",
     "method_not_allowed",
+    "no_such_path",
     "not_found",
     "too_many_requests",
     "unsupported_media_type",
@@ -51,25 +52,27 @@ class Failure(Exception):  # noqa: N818 - a refusal is an answer, not an error o
         self.message = message
         self.details = details
         self.headers = headers or {}
+        self.metadata: Mapping[str, Any] = {}
 
     @property
     def status(self) -> Object:
         body: Object = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {},
+            "metadata": dict(self.metadata),
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
-            "code": self.code,
         }
+        if self.reason:
+            body["reason"] = self.reason
         if self.details is not None:
             body["details"] = dict(self.details)
+        body["code"] = self.code
         return body
 
 
 def _about(kind: Kind, name: str, **more: object) -> dict[str, Any]:
-    about: dict[str, Any] = {"name": name, "kind": kind.plural}
+    about: dict[str, Any] = {"name": name, "kind": kind.plural} if name else {"kind": kind.plural}
     if kind.group:
         about["group"] = kind.group
     return about | more
@@ -122,14 +125,15 @@ def expired(message: str) -> Failure:
 
 
 def method_not_allowed() -> Failure:
-    return Failure(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+    message = "the server does not allow this method on the requested resource"
+    return Failure(405, "MethodNotAllowed", message, details={})
 
 
-def unsupported_media_type(offered: str, accepted: Iterable[str]) -> Failure:
+def unsupported_media_type(accepted: Iterable[str]) -> Failure:
     message = "the body of the request was in an unknown format - accepted media types include: " + ", ".join(
         accepted
     )
-    return Failure(415, "UnsupportedMediaType", message, details={"offered": offered})
+    return Failure(415, "UnsupportedMediaType", message)
 
 
 def too_many_requests(message: str, *, retry_after_s: int | None = None) -> Failure:

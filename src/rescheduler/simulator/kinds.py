@@ -31,6 +31,10 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     )  # fmt: skip
     custom: bool = False
     served: bool = True
+    must_name_version: bool = False
+    """An update has to say which resourceVersion it changes; other kinds take the newest if it doesn't."""
+    created_by_put: bool = False
+    """A PUT to a name that is free creates the object."""
 
     @property
     def api_version(self) -> str:
@@ -39,6 +43,11 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def list_name(self) -> str:
         return f"{self.name}List"
+
+    @property
+    def stored_as(self) -> tuple[str, str]:
+        """Which objects these are, whatever version shows them: both groups of events show the same ones."""
+        return ("", "events") if self.plural == "events" and not self.custom else (self.group, self.plural)
 
     @property
     def resource(self) -> str:
@@ -68,17 +77,17 @@ BUILT_IN: tuple[Kind, ...] = (
     _kind("v1", "Node", "nodes", "no", namespaced=False, subresources=_STATUS),
     _kind("v1", "Pod", "pods", "po", categories=_ALL, has_generation=True,
           subresources=("binding", "eviction", "ephemeralcontainers", "log", "resize", "status")),
-    _kind("v1", "Service", "services", "svc", categories=_ALL, subresources=_STATUS),
+    _kind("v1", "Service", "services", "svc", categories=_ALL, subresources=_STATUS, created_by_put=True),
     _kind("v1", "ConfigMap", "configmaps", "cm"),
     _kind("v1", "Secret", "secrets"),
-    _kind("v1", "Event", "events", "ev"),
+    _kind("v1", "Event", "events", "ev", created_by_put=True),
     _kind("v1", "ServiceAccount", "serviceaccounts", "sa"),
     _kind("v1", "PersistentVolume", "persistentvolumes", "pv", namespaced=False, subresources=_STATUS),
     _kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims", "pvc", subresources=_STATUS),
     _kind("v1", "ReplicationController", "replicationcontrollers", "rc", categories=_ALL,
           has_generation=True, subresources=_SCALE),
     _kind("v1", "ResourceQuota", "resourcequotas", "quota", subresources=_STATUS),
-    _kind("v1", "LimitRange", "limitranges", "limits"),
+    _kind("v1", "LimitRange", "limitranges", "limits", created_by_put=True),
     _kind("apps/v1", "Deployment", "deployments", "deploy",
           categories=_ALL, has_generation=True, subresources=_SCALE),
     _kind("apps/v1", "ReplicaSet", "replicasets", "rs",
@@ -95,25 +104,29 @@ BUILT_IN: tuple[Kind, ...] = (
     _kind("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", "hpa",
           categories=_ALL, subresources=_STATUS),
     _kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", "pdb",
-          has_generation=True, subresources=_STATUS),
+          has_generation=True, subresources=_STATUS, must_name_version=True),
     _kind("discovery.k8s.io/v1", "EndpointSlice", "endpointslices", has_generation=True),
-    _kind("events.k8s.io/v1", "Event", "events", "ev"),
-    _kind("coordination.k8s.io/v1", "Lease", "leases"),
+    _kind("events.k8s.io/v1", "Event", "events", "ev", created_by_put=True),
+    _kind("coordination.k8s.io/v1", "Lease", "leases", must_name_version=True, created_by_put=True),
     _kind("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses", "pc",
           namespaced=False, has_generation=True),
     _kind("storage.k8s.io/v1", "StorageClass", "storageclasses", "sc", namespaced=False),
-    _kind("storage.k8s.io/v1", "CSINode", "csinodes", namespaced=False),
-    _kind("storage.k8s.io/v1", "CSIDriver", "csidrivers", namespaced=False, has_generation=True),
+    _kind("storage.k8s.io/v1", "CSINode", "csinodes", namespaced=False, must_name_version=True),
+    _kind("storage.k8s.io/v1", "CSIDriver", "csidrivers",
+          namespaced=False, has_generation=True, must_name_version=True),
     _kind("storage.k8s.io/v1", "VolumeAttachment", "volumeattachments",
-          namespaced=False, has_generation=True, subresources=_STATUS),
-    _kind("rbac.authorization.k8s.io/v1", "Role", "roles"),
-    _kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings"),
-    _kind("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", namespaced=False),
-    _kind("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False),
+          namespaced=False, has_generation=True, subresources=_STATUS, must_name_version=True),
+    _kind("rbac.authorization.k8s.io/v1", "Role", "roles", created_by_put=True),
+    _kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings", created_by_put=True),
+    _kind("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles",
+          namespaced=False, created_by_put=True),
+    _kind("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings",
+          namespaced=False, created_by_put=True),
     _kind("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations",
-          namespaced=False, has_generation=True, categories=("api-extensions",)),
+          namespaced=False, has_generation=True, categories=("api-extensions",), must_name_version=True),
     _kind("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", "crd crds",
-          namespaced=False, has_generation=True, categories=("api-extensions",), subresources=_STATUS),
+          namespaced=False, has_generation=True, categories=("api-extensions",), subresources=_STATUS,
+          must_name_version=True),
     _kind("metrics.k8s.io/v1beta1", "NodeMetrics", "nodes", namespaced=False, verbs=("get", "list")),
     _kind("metrics.k8s.io/v1beta1", "PodMetrics", "pods", verbs=("get", "list")),
 )  # fmt: skip
