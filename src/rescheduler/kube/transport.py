@@ -35,9 +35,11 @@ class Request:
 class NoAnswer(Exception):  # noqa: N818 - named after what the caller is left with
     """Nothing came back, or not all of it."""
 
-    def __init__(self, reason: str, *, sent: bool) -> None:
+    def __init__(self, reason: str, *, sent: bool, remedy: str = "") -> None:
         super().__init__(reason)
         self.reason = reason
+        self.remedy = remedy
+        """What to do about it, if more is known than that nothing came back."""
         self.sent = sent
         """False only if the request surely never left: then it surely changed nothing."""
 

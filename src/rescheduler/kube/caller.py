@@ -1,0 +1,124 @@
+"""What all verbs share: send a request at the allowed pace, and make of the answer a value or an error."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from rescheduler.kube import errors
+from rescheduler.kube.answers import decoded, refusal
+from rescheduler.kube.call import Call
+from rescheduler.kube.rate_limit import RateLimit
+from rescheduler.kube.resources import Resource
+from rescheduler.kube.transport import NoAnswer, Request, Response, Transport
+
+__all__ = ["Caller", "Observer", "Query"]
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+Query = tuple[tuple[str, str], ...]
+
+READ_TRIES = 4
+LONGEST_DELAY_S = 10.0
+"""An overloaded server that asks for more patience than this gets its error raised."""
+
+
+class Observer(Protocol):
+    def __call__(self, call: Call, code: int, seconds: float, /) -> None:
+        """Told of every request: `code` is the HTTP status, or 0 if no answer came."""
+        ...
+
+
+class Caller:
+    def __init__(
+        self, transport: Transport, rate_limit: RateLimit, timeout_s: float, observer: Observer | None
+    ) -> None:
+        self._transport = transport
+        self._rate_limit = rate_limit
+        self._timeout_s = timeout_s
+        self._observer = observer
+
+    async def read(
+        self, call: Call, resource: Resource[T], query: Query, decode: Callable[[str, bytes], R]
+    ) -> R:
+        """Repeated when an overloaded server says for how long to wait: reading twice harms nobody."""
+        request = self.request("GET", resource.path(call.namespace, call.name), query, resource.codec.accept)
+        for patience in reversed(range(READ_TRIES)):
+            try:
+                content_type, body = await self.exchange(call, request)
+            except errors.Overloaded as overloaded:
+                if not patience or overloaded.delay_s > LONGEST_DELAY_S:
+                    raise
+                log.info("%s", overloaded)
+                await asyncio.sleep(overloaded.delay_s)
+            else:
+                return decoded(call, content_type, body, decode)
+        raise AssertionError("the last try returns or raises")
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        query: Query,
+        accept: str,
+        content: Mapping[str, Any] | bytes = b"",
+        *,
+        content_type: str = "application/json",
+        streaming: bool = False,
+    ) -> Request:
+        headers = {"user-agent": USER_AGENT, "accept": accept}
+        if content:
+            headers["content-type"] = content_type
+        body = content if isinstance(content, bytes) else msgspec.json.encode(content)
+        return Request(method, path, query, headers, body, self._timeout_s, streaming)
+
+    async def exchange(self, call: Call, request: Request) -> tuple[str, bytes]:
+        """Content type and body of a good answer; anything else raises."""
+        async with await self.send(call, request) as response:
+            return response.headers.get("content-type", ""), await _body(call, response)
+
+    async def send(self, call: Call, request: Request) -> Response:
+        """A response of status 2xx, to be closed by who asked for it; anything else raises."""
+        await self._rate_limit.wait()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        code = 0
+        try:
+            response = await self._transport.send(request)
+            code = response.status
+        except NoAnswer as broken:
+            raise _unreachable(call, broken) from broken
+        finally:
+            if self._observer:
+                self._observer(call, code, loop.time() - began)
+        if 200 <= code < 300:
+            return response
+        async with response:
+            raise refusal(call, response, await _body(call, response))
+
+
+async def _body(call: Call, response: Response) -> bytes:
+    try:
+        return await response.read()
+    except NoAnswer as broken:
+        raise _unreachable(call, broken) from broken
+
+
+def _unreachable(call: Call, broken: NoAnswer) -> errors.Unreachable:
+    return errors.Unreachable(call, broken.reason, sent=broken.sent, advice=broken.remedy)
+
+
+def _user_agent() -> str:
+    try:
+        return f"rescheduler/{version('kube-rescheduler')}"
+    except PackageNotFoundError:
+        return "rescheduler/unknown"
+
+
+USER_AGENT = _user_agent()

@@ -1,0 +1,250 @@
+"""All verbs of the Kubernetes API, over any transport.
+
+    pod = await client.get(PODS, "shop/web-1")                      # a PodRecord
+    page = await client.list(NODES, labels="pool=blue")             # all pages in one
+    async with client.watch(PODS, version=page.resource_version) as events: ...
+    await client.patch(DEPLOYMENTS, "shop/web", merge_patch({"metadata": {"labels": {"a": "b"}}}))
+    await client.patch(DEPLOYMENTS.scale, "shop/web", merge_patch({"spec": {"replicas": 3}}))
+    await client.evict("shop/web-1", uid=pod.uid)
+
+Whatever fails raises one of `errors`. Reads that an overloaded server puts off are repeated a few times;
+a write is sent once and never again: whether to repeat it is for the caller, who knows what it means.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
+
+from rescheduler.kube import errors
+from rescheduler.kube.answers import decoded
+from rescheduler.kube.call import Call
+from rescheduler.kube.caller import Caller, Observer, Query
+from rescheduler.kube.patches import Patch
+from rescheduler.kube.rate_limit import RateLimit
+from rescheduler.kube.resources import PODS, Object, Resource, identity_of_object, split_key
+from rescheduler.kube.transport import Request, Transport
+from rescheduler.kube.watch import Watch
+from rescheduler.kube.wire.codec import Page
+
+__all__ = ["PAGE_SIZE", "Client", "Observer", "Propagation", "VersionMatch"]
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+Propagation = Literal["Background", "Foreground", "Orphan"]
+VersionMatch = Literal["", "NotOlderThan", "Exact"]
+
+PAGE_SIZE = 500
+"""As kubectl and client-go."""
+JSON = "application/json"
+
+
+class Client:
+    """Stateless but for its rate limit: one client serves any number of tasks."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        rate_limit: RateLimit | None = None,
+        timeout_s: float = 30.0,
+        field_manager: str = "rescheduler",
+        observer: Observer | None = None,
+    ) -> None:
+        """`timeout_s` is for one request; watches have their own. No `rate_limit` means none."""
+        self.transport = transport
+        self._caller = Caller(transport, rate_limit or RateLimit(), timeout_s, observer)
+        self._field_manager = field_manager
+
+    async def close(self) -> None:
+        await self.transport.close()
+
+    # --- reading ---
+
+    async def get(self, resource: Resource[T], key: str, *, version: str = "") -> T:
+        """The newest state, unless `version` allows an older one (`"0"`: whatever the server has cached)."""
+        query = _given(("resourceVersion", version))
+        return await self._caller.read(
+            _about("get", resource, key), resource, query, resource.codec.decode_one
+        )
+
+    async def list(
+        self,
+        resource: Resource[T],
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        version: str = "",
+        match: VersionMatch = "",
+        page_size: int = PAGE_SIZE,
+    ) -> Page[T]:
+        """Everything that matches, as one page at one version; of all namespaces unless one is given.
+
+        Without `version` the newest state, read with a quorum; with `"0"` whatever the server has cached,
+        which may be older than what was read before. `match` says what else `version` means.
+
+        Pages are of one moment. If the server forgets that moment on the way (410), the list is begun anew
+        without pages: harder for the server, but it can't be overtaken again.
+        """
+        query = _given(
+            ("labelSelector", labels),
+            ("fieldSelector", fields),
+            ("resourceVersion", version),
+            ("resourceVersionMatch", match),
+        )
+        try:
+            return await self._all_pages(resource, namespace, query, page_size)
+        except errors.Gone:
+            if not page_size:
+                raise
+            log.info("the pages of %s expired while being read; reading all at once", resource.label)
+            return await self._all_pages(resource, namespace, query, 0)
+
+    def watch(
+        self,
+        resource: Resource[T],
+        *,
+        namespace: str = "",
+        labels: str = "",
+        fields: str = "",
+        version: str = "",
+        timeout_s: float = 300.0,
+        silence_s: float = 0.0,
+    ) -> Watch[T]:
+        """Changes after `version`, until the server ends it after about `timeout_s`. See `Watch`.
+
+        With `silence_s`, a watch without any event or bookmark for so long raises `Silent`.
+        """
+        call = Call("watch", resource.label, namespace)
+        query = _given(
+            ("watch", "true"),
+            ("allowWatchBookmarks", "true"),
+            ("timeoutSeconds", str(max(1, round(timeout_s)))),
+            ("labelSelector", labels),
+            ("fieldSelector", fields),
+            ("resourceVersion", version),
+        )
+        accept = resource.codec.watch_accept
+        request = self._caller.request("GET", resource.path(namespace), query, accept, streaming=True)
+        return Watch(call, resource.codec, lambda: self._caller.send(call, request), silence_s)
+
+    # --- writing ---
+
+    async def create(self, resource: Resource[T], item: Mapping[str, Any], *, dry_run: bool = False) -> T:
+        """`item` says its namespace and name; with `generateName` the server chooses the name."""
+        metadata = item["metadata"]
+        namespace, name = metadata.get("namespace", ""), metadata.get("name", "")
+        call = Call("create", resource.label, namespace, name, resource.subresource)
+        # A subresource is created below its object, an object below its collection.
+        path = resource.path(namespace, name if resource.subresource else "")
+        request = self._caller.request("POST", path, self._options(dry_run), resource.codec.accept, item)
+        return await self._written(call, resource, request)
+
+    async def replace(self, resource: Resource[T], item: Mapping[str, Any], *, dry_run: bool = False) -> T:
+        """Refused with `Conflict` unless the object still has the resourceVersion that `item` has."""
+        call = _about("update", resource, identity_of_object(dict(item)).key)
+        path = resource.path(call.namespace, call.name)
+        request = self._caller.request("PUT", path, self._options(dry_run), resource.codec.accept, item)
+        return await self._written(call, resource, request)
+
+    async def patch(self, resource: Resource[T], key: str, patch: Patch, *, dry_run: bool = False) -> T:
+        """See `patches` for the four kinds and their preconditions."""
+        call = _about("patch", resource, key)
+        query = self._options(dry_run, patch.field_manager) + _given(("force", "true" if patch.force else ""))
+        request = self._caller.request(
+            "PATCH",
+            resource.path(call.namespace, call.name),
+            query,
+            resource.codec.accept,
+            patch.body,
+            content_type=patch.content_type,
+        )
+        return await self._written(call, resource, request)
+
+    async def delete(
+        self,
+        resource: Resource[T],
+        key: str,
+        *,
+        uid: str = "",
+        version: str = "",
+        grace_s: int | None = None,
+        propagation: Propagation | None = None,
+        dry_run: bool = False,
+    ) -> None:
+        """Refused with `Conflict` if the object has another uid or version than given.
+
+        Returns when the server has accepted it: finalizers or a grace period may keep the object a while.
+        """
+        call = _about("delete", resource, key)
+        options = _delete_options(uid=uid, version=version, grace_s=grace_s, dry_run=dry_run)
+        if propagation:
+            options["propagationPolicy"] = propagation
+        path = resource.path(call.namespace, call.name)
+        await self._caller.exchange(call, self._caller.request("DELETE", path, (), JSON, options))
+
+    async def evict(
+        self, key: str, *, uid: str = "", version: str = "", grace_s: int | None = None, dry_run: bool = False
+    ) -> None:
+        """Asks for a pod to go, within its budget; `BudgetRefused` if that does not allow it now.
+
+        With `uid`, refused with `Conflict` if the pod is another one of the same name by now.
+        """
+        namespace, name = split_key(key)
+        call = Call("evict", PODS.label, namespace, name)
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"namespace": namespace, "name": name},
+            "deleteOptions": _delete_options(uid=uid, version=version, grace_s=grace_s, dry_run=dry_run),
+        }
+        path = PODS.sub("eviction").path(namespace, name)
+        await self._caller.exchange(call, self._caller.request("POST", path, (), JSON, eviction))
+
+    # --- the parts of verbs ---
+
+    async def _all_pages(
+        self, resource: Resource[T], namespace: str, query: Query, page_size: int
+    ) -> Page[T]:
+        call = Call("list", resource.label, namespace)
+        limit = _given(("limit", str(page_size or "")))
+        page = await self._caller.read(call, resource, query + limit, resource.codec.decode_page)
+        # A continued list has its version in the token; naming one beside it is refused.
+        rest = tuple(pair for pair in query if not pair[0].startswith("resourceVersion")) + limit
+        items, token = page.items, page.continue_token
+        while token:
+            at = (*rest, ("continue", token))
+            following = await self._caller.read(call, resource, at, resource.codec.decode_page)
+            items += following.items
+            token = following.continue_token
+        return Page(items, page.resource_version)
+
+    async def _written(self, call: Call, resource: Resource[T], request: Request) -> T:
+        content_type, body = await self._caller.exchange(call, request)
+        return decoded(call, content_type, body, resource.codec.decode_one)
+
+    def _options(self, dry_run: bool, manager: str = "") -> Query:
+        return _given(("fieldManager", manager or self._field_manager), ("dryRun", "All" if dry_run else ""))
+
+
+def _about(verb: str, resource: Resource[Any], key: str) -> Call:
+    namespace, name = split_key(key)
+    return Call(verb, resource.label, namespace, name, resource.subresource)
+
+
+def _given(*pairs: tuple[str, str]) -> Query:
+    return tuple(pair for pair in pairs if pair[1])
+
+
+def _delete_options(*, uid: str, version: str, grace_s: int | None, dry_run: bool) -> Object:
+    options: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
+    preconditions = {name: value for name, value in (("uid", uid), ("resourceVersion", version)) if value}
+    if preconditions:
+        options["preconditions"] = preconditions
+    if grace_s is not None:
+        options["gracePeriodSeconds"] = grace_s
+    if dry_run:
+        options["dryRun"] = ["All"]
+    return options

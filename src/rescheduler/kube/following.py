@@ -1,0 +1,287 @@
+"""Keeps a cache in step with the server: list, watch, and what to do when either fails.
+
+The loop behind an `Informer`, whose docstring draws its states and says what readers may rely on.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Generic, TypeVar
+
+from rescheduler.kube import errors
+from rescheduler.kube.backoff import Backoff
+from rescheduler.kube.cache import Cache, Change
+from rescheduler.kube.call import Call
+from rescheduler.kube.client import Client
+from rescheduler.kube.contact import Contact
+from rescheduler.kube.resources import Resource
+from rescheduler.kube.wire.codec import WatchEvent
+
+__all__ = ["Counts", "Following", "Pace", "Phase", "Selection"]
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+SHORT_S = 1.0
+"""A watch that ended sooner, and told nothing, counts as failed however politely it ended."""
+STEADY_S = 5.0
+"""A watch that held for so long shows that all is well again: the back-off starts anew."""
+SILENCES = 2
+"""After so many silent watches in a row the server may not know our version at all: list again."""
+
+
+class Phase(Enum):
+    IDLE = "idle"
+    LISTING = "listing"
+    WATCHING = "watching"
+    WAITING = "waiting"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How patient to be, in seconds. API servers send a bookmark about once a minute."""
+
+    watch_s: tuple[float, float] = (300.0, 600.0)
+    """Each watch is asked to end after a time drawn from this range, so that not all end together."""
+    silence_s: float = 90.0
+    """Without an event or a bookmark for so long, a watch is given up and begun anew."""
+    stale_after_s: float = 120.0
+    """From this staleness on, a cache is not fresh."""
+    first_delay_s: float = 0.5
+    longest_delay_s: float = 30.0
+
+
+@dataclass(slots=True)
+class Counts:
+    """For metrics; only ever growing, but for `lag_s`."""
+
+    lists: int = 0
+    relists: int = 0
+    """Lists after the first: each means that the thread of events was lost."""
+    watches: int = 0
+    events: int = 0
+    bookmarks: int = 0
+    repeated: int = 0
+    """Events that told what was known already."""
+    failures: int = 0
+    rewinds: int = 0
+    """How often the server's store went back in time."""
+    handler_failures: int = 0
+    lag_s: float = 0.0
+    """From the arrival of the latest event to the end of its last handler."""
+    worst_lag_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    namespace: str = ""
+    labels: str = ""
+    fields: str = ""
+    page_size: int = 500
+    start_from_cache: bool = True
+    """The first list may be what the server remembers (`resourceVersion=0`): cheap, perhaps a little old."""
+
+
+class _Lost(Exception):  # noqa: N818 - a signal, not a fault
+    """What the server tells can't follow on what we have."""
+
+
+class Following(Generic[T]):
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource[T],
+        selection: Selection,
+        *,
+        cache: Cache[T],
+        tell: Callable[[list[Change[T]]], None],
+        pace: Pace,
+        dice: random.Random,
+    ) -> None:
+        self.counts = Counts()
+        self.phase = Phase.IDLE
+        self.contact = Contact()
+        self.synced = asyncio.Event()
+        self.failure: errors.KubeError | None = None
+        self._client = client
+        self._resource = resource
+        self._selection = selection
+        self._cache = cache
+        self._tell = tell
+        self._pace = pace
+        self._dice = dice
+        self._backoff = Backoff(pace.first_delay_s, pace.longest_delay_s, dice)
+        self._version = 0
+        """All changes up to this one are in the cache."""
+        self._silences = 0
+        self._complaint = ""
+        """What the log was last told of."""
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        try:
+            while True:
+                await self._list()
+                await self._watch()
+        finally:
+            self.phase = Phase.STOPPED
+
+    # --- listing ---
+
+    async def _list(self) -> None:
+        while True:
+            self.phase = Phase.LISTING
+            began = _now()
+            try:
+                page = await self._client.list(
+                    self._resource,
+                    namespace=self._selection.namespace,
+                    labels=self._selection.labels,
+                    fields=self._selection.fields,
+                    version="0" if self._selection.start_from_cache and not self.synced.is_set() else "",
+                    page_size=self._selection.page_size,
+                )
+                version = self._number(page.resource_version)
+            except errors.KubeError as error:
+                await self._wait(error)
+                continue
+            self._adopt(page.items, version)
+            # What the server read for us, it read after we asked.
+            self.contact.heard(began)
+            return
+
+    def _adopt(self, items: list[T], version: int) -> None:
+        rewound = version < self._version
+        if rewound:
+            self.counts.rewinds += 1
+            log.warning(
+                "%s: the server's store went back from version %d to %d; following it",
+                self._resource.label, self._version, version,
+            )  # fmt: skip
+        self.counts.lists += 1
+        self.counts.relists += self.synced.is_set()
+        self._version = version
+        self._silences = 0
+        self._tell(self._cache.replace(items, rewound=rewound))
+        self.synced.set()
+
+    # --- watching ---
+
+    async def _watch(self) -> None:
+        """Returns when only a new list can help."""
+        while True:
+            self.phase = Phase.WATCHING
+            began = _now()
+            told_before = self.counts.events + self.counts.bookmarks
+            failure: errors.KubeError | None = None
+            try:
+                await self._watch_once()
+            except _Lost as lost:
+                log.warning("%s: %s; listing again", self._resource.label, lost)
+                await self._wait(None)
+                return
+            except errors.KubeError as error:
+                failure = error
+                self._silences += isinstance(error, errors.Silent)
+            lasted = _now() - began
+            if lasted >= STEADY_S:
+                self._backoff.reset()
+            told = self.counts.events + self.counts.bookmarks > told_before
+            if failure is not None or (lasted < SHORT_S and not told):
+                await self._wait(failure)
+            if failure is not None and self._needs_list(failure):
+                return
+
+    def _needs_list(self, failure: errors.KubeError) -> bool:
+        lost_thread = isinstance(failure, errors.Gone | errors.Unreadable | errors.Final)
+        return lost_thread or self._silences >= SILENCES
+
+    async def _watch_once(self) -> None:
+        watch = self._client.watch(
+            self._resource,
+            namespace=self._selection.namespace,
+            labels=self._selection.labels,
+            fields=self._selection.fields,
+            version=str(self._version),
+            timeout_s=self._dice.uniform(*self._pace.watch_s),
+            silence_s=self._pace.silence_s,
+        )
+        async with watch:
+            self.counts.watches += 1
+            if not self._silences:
+                # After a silence, being let in proves nothing: a server whose store was restored from a
+                # backup accepts a version from its future and then never says a word.
+                self.contact.opened(_now())
+                self.failure = None
+            try:
+                async for event in watch:
+                    self._take(event)
+                    self._told(watch.heard_at)
+            finally:
+                self.contact.closed(_now())
+
+    def _take(self, event: WatchEvent[T]) -> None:
+        version = self._number(event.resource_version)
+        if event.type == "BOOKMARK":
+            if version < self._version:
+                raise _Lost(f"the server is at version {version}, behind our {self._version}")
+            self.counts.bookmarks += 1
+            self._version = version
+            return
+        assert event.object is not None
+        key = self._resource.identify(event.object).key
+        self.counts.events += 1
+        if version <= self._version:
+            self._check_repeated(event, key, version)
+            return
+        changes = self._cache.remove(key) if event.type == "DELETED" else self._cache.put(event.object)
+        self._version = version
+        self._tell(changes)
+
+    def _check_repeated(self, event: WatchEvent[T], key: str, version: int) -> None:
+        """An event from the past is harmless if it tells what we have; else we have missed something."""
+        held = self._cache.version(key)
+        if held != (0 if event.type == "DELETED" else version):
+            raise _Lost(f"{event.type} {key} came with version {version}, after version {self._version}")
+        self.counts.repeated += 1
+
+    def _told(self, heard_at: float) -> None:
+        self._silences = 0
+        self.contact.heard(heard_at)
+        self.counts.lag_s = _now() - heard_at
+        self.counts.worst_lag_s = max(self.counts.worst_lag_s, self.counts.lag_s)
+        if self._complaint:
+            log.info("%s: following the server again", self._resource.label)
+            self._complaint = ""
+        self.failure = None
+
+    # --- how it goes ---
+
+    async def _wait(self, failure: errors.KubeError | None) -> None:
+        delay_s = self._backoff.next_delay_s()
+        if isinstance(failure, errors.Overloaded):
+            delay_s = max(delay_s, failure.delay_s)
+        if failure is not None:
+            self.counts.failures += 1
+            # Once per kind of trouble: a server that is away for an hour must not fill the log.
+            known = str(failure) == self._complaint
+            log.log(logging.DEBUG if known else logging.WARNING, "%s (trying again)", failure)
+            self._complaint = str(failure)
+            self.failure = failure
+        self.phase = Phase.WAITING
+        await asyncio.sleep(delay_s)
+
+    def _number(self, version: str) -> int:
+        if not version.isdecimal():
+            call = Call("watch", self._resource.label, self._selection.namespace)
+            raise errors.Unreadable(call, f'the resource version "{version}" is not a number')
+        return int(version)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
