@@ -1,0 +1,43 @@
+"""A cluster filled in a hurry is as good as one that grew."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from rescheduler.kube.client import Client
+from rescheduler.kube.resources import NODES, PODS
+from tests.testbed import ControlPlane
+from tests.testbed.fake_kubelet.heartbeats import Heartbeats
+from tests.testbed.fake_kubelet.nodes import KUBELET_LABEL
+from tests.testbed.filler.processes import Filling, fill_nodes, fill_pods
+
+BEAT_EVERY_S = 3.0
+
+
+async def test_a_fake_kubelet_that_takes_over_finds_nothing_to_do(
+    client: Client, control_plane: ControlPlane, play: Any, eventually: Callable[..., Awaitable[Any]]
+) -> None:
+    filling = Filling(
+        control_plane.kubeconfig, nodes=5, pods=40, prefix="filled", kubelet="late", processes=2
+    )
+    await fill_nodes(filling)
+    nodes = (await client.list(NODES.as_json, labels=f"{KUBELET_LABEL}=late")).items
+    # However long that takes, the controller manager must not give the nodes up and mark their pods.
+    beating = asyncio.create_task(Heartbeats(client, lambda: nodes, BEAT_EVERY_S).run())
+    await asyncio.to_thread(fill_pods, filling)
+    pods = (await client.list(PODS.as_json, labels="app.kubernetes.io/name")).items
+    assert len(pods) == 40
+    assert {pod["status"]["phase"] for pod in pods} == {"Running"}
+    kubelet = await play({"pods": [{"startup": "0s"}]}, nodes=0, name="late")
+
+    async def alive() -> bool:
+        ready = [node for node in kubelet.played.values() if not node.node["spec"].get("taints")]
+        return kubelet.idle and len(ready) == 5
+
+    await eventually(alive)
+    beating.cancel()
+    assert kubelet.done["update"] == 0
+    for pod in pods:
+        await client.delete(PODS, f"{pod['metadata']['namespace']}/{pod['metadata']['name']}", grace_s=0)
+    for node in nodes:
+        await client.delete(NODES, node["metadata"]["name"])

@@ -1,0 +1,94 @@
+"""Writes the planned objects, some at once: each pod is created on its node, then told that it runs."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from rescheduler.kube import errors
+from rescheduler.kube.client import Client
+from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.resources import NAMESPACES as NAMESPACE_OBJECTS
+from rescheduler.kube.resources import NODES, PODS, REPLICA_SETS, key_of
+from rescheduler.simulator.behaviour import Behaviour, Host, Update, advance, load_behaviour
+from tests.testbed.fake_kubelet import NodeShape
+from tests.testbed.fake_kubelet.nodes import node_address, node_object
+from tests.testbed.filler.contents import NAMESPACES, Workload, pod_object, replica_set_object
+
+__all__ = ["fill", "make_namespaces", "make_nodes"]
+
+AT_ONCE = 6
+STARTED: Behaviour = load_behaviour({"pods": [{"startup": "0s"}]})
+"""The very status that a fake kubelet would come to: when one takes over, it finds nothing to do."""
+
+
+async def make_namespaces(client: Client) -> None:
+    for name in NAMESPACES:
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        with contextlib.suppress(errors.AlreadyExists):
+            await client.create(NAMESPACE_OBJECTS, body)
+
+
+async def make_nodes(
+    client: Client, shapes: Iterable[NodeShape], kubelet: str, at_once: int = AT_ONCE
+) -> None:
+    async def make(shape: NodeShape) -> None:
+        with contextlib.suppress(errors.AlreadyExists):
+            await client.create(NODES.as_json, node_object(shape, kubelet, datetime.now(UTC)))
+
+    await _each(shapes, make, at_once)
+
+
+async def fill(
+    client: Client,
+    workloads: Iterable[Workload],
+    *,
+    owners: bool = False,
+    at_once: int = AT_ONCE,
+    told: Callable[[int], None] = lambda _made: None,
+) -> None:
+    """Every pod of these workloads, with a ReplicaSet each if `owners`. `told` hears of pods made.
+
+    What is there already is left as it is, so a fill that was interrupted can be taken up again.
+
+    With owners the controller manager must not run meanwhile: it would make the missing pods itself.
+    """
+
+    async def make(workload: Workload) -> None:
+        uid = await _make_owner(client, workload) if owners else ""
+        for ordinal in range(len(workload.nodes)):
+            with contextlib.suppress(errors.AlreadyExists):
+                await _make_pod(client, pod_object(workload, ordinal, uid))
+            told(1)
+
+    await _each(workloads, make, at_once)
+
+
+async def _make_owner(client: Client, workload: Workload) -> str:
+    try:
+        owner = await client.create(REPLICA_SETS, replica_set_object(workload))
+    except errors.AlreadyExists:
+        owner = await client.get(REPLICA_SETS, key_of(workload.namespace, workload.name))
+    return str(owner["metadata"]["uid"])
+
+
+async def _make_pod(client: Client, wanted: dict[str, Any]) -> None:
+    pod = await client.create(PODS.as_json, wanted)
+    host = Host(node_address(pod["spec"]["nodeName"]))
+    step = advance(pod, STARTED, datetime.now(UTC), host)
+    assert isinstance(step.action, Update)
+    key = key_of(pod["metadata"]["namespace"], pod["metadata"]["name"])
+    await client.patch(PODS.as_json.status, key, merge_patch({"status": step.action.status}))
+
+
+async def _each(items: Iterable[Any], make: Callable[[Any], Any], at_once: int) -> None:
+    waiting: Iterator[Any] = iter(items)
+
+    async def work() -> None:
+        for item in waiting:  # shared: each takes the next one
+            await make(item)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(at_once):
+            group.create_task(work())

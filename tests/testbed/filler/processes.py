@@ -1,0 +1,90 @@
+"""A large fill is bound by our own processor time: several processes share it."""
+
+import asyncio
+import multiprocessing
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.sharedctypes import Synchronized
+from pathlib import Path
+
+from rescheduler.kube.client import Client
+from rescheduler.kube.cluster_config import load
+from rescheduler.kube.network import Network
+from tests.testbed.fake_kubelet import node_shapes
+from tests.testbed.filler.contents import plan
+from tests.testbed.filler.filling import fill, make_namespaces, make_nodes
+
+__all__ = ["FillError", "Filling", "fill_nodes", "fill_pods"]
+
+_LOOK_EVERY_S = 0.5
+
+
+class FillError(Exception):
+    """Not everything was made; the reason is on stderr, where the process that failed wrote it."""
+
+
+@dataclass(frozen=True)
+class Filling:
+    """What to make, and where."""
+
+    kubeconfig: Path | None
+    nodes: int
+    pods: int
+    prefix: str = "filled"
+    """Of the nodes' names."""
+    kubelet: str = "fake"
+    """Which fake kubelet plays the nodes."""
+    owners: bool = False
+    seed: int = 0
+    processes: int = 3
+
+
+async def fill_nodes(filling: Filling) -> None:
+    client = _client(filling)
+    try:
+        await make_namespaces(client)
+        shapes = node_shapes(filling.nodes, filling.prefix, cpu="16", memory="64Gi")
+        await make_nodes(client, shapes, filling.kubelet, at_once=16)
+    finally:
+        await client.close()
+
+
+def fill_pods(filling: Filling, told: Callable[[int], None] = lambda _made: None) -> None:
+    """Returns when all are there; `told` hears now and then how many are. Raises `FillError`."""
+    fresh = multiprocessing.get_context("spawn")  # forks and event loops don't go together
+    made = fresh.Value("i", 0)
+    shares = [
+        fresh.Process(target=_fill_share, args=(filling, rank, made), daemon=True)
+        for rank in range(filling.processes)
+    ]
+    for share in shares:
+        share.start()
+    while any(share.is_alive() for share in shares):
+        time.sleep(_LOOK_EVERY_S)
+        told(made.value)
+    if made.value != filling.pods:
+        raise FillError(f"made {made.value} of {filling.pods} pods")
+
+
+def _fill_share(filling: Filling, rank: int, made: "Synchronized[int]") -> None:
+    asyncio.run(_fill_part(filling, rank, made))
+
+
+async def _fill_part(filling: Filling, rank: int, made: "Synchronized[int]") -> None:
+    nodes = [shape.name for shape in node_shapes(filling.nodes, filling.prefix)]
+    part = list(plan(nodes, filling.pods, filling.seed))[rank :: filling.processes]
+
+    def told(count: int) -> None:
+        with made.get_lock():
+            made.value += count
+
+    client = _client(filling)
+    try:
+        await fill(client, part, owners=filling.owners, told=told)
+    finally:
+        await client.close()
+
+
+def _client(filling: Filling) -> Client:
+    return Client(Network(load(filling.kubeconfig)), field_manager="filler")
