@@ -1,0 +1,144 @@
+"""Objects of one kind → the Table that a client gets who asks for one."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from functools import lru_cache
+
+from rescheduler.simulator.exchange import Object, decode, encode
+from rescheduler.simulator.kinds import Kind
+from rescheduler.simulator.tables.custom import DEFINITION, PLAIN, custom_layout
+from rescheduler.simulator.tables.events import EVENT
+from rescheduler.simulator.tables.jobs import CRON_JOB, JOB
+from rescheduler.simulator.tables.layout import Cell, Layout
+from rescheduler.simulator.tables.limits import (
+    HORIZONTAL_POD_AUTOSCALER,
+    POD_DISRUPTION_BUDGET,
+    PRIORITY_CLASS,
+    RESOURCE_QUOTA,
+)
+from rescheduler.simulator.tables.network import ENDPOINT_SLICE, SERVICE
+from rescheduler.simulator.tables.nodes import CSI_NODE, NODE
+from rescheduler.simulator.tables.pods import POD, pod_conditions
+from rescheduler.simulator.tables.records import (
+    CONFIG_MAP,
+    LEASE,
+    NAMESPACE,
+    ROLE_BINDING,
+    SECRET,
+    SERVICE_ACCOUNT,
+    WEBHOOK_CONFIGURATION,
+)
+from rescheduler.simulator.tables.storage import (
+    CSI_DRIVER,
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
+    STORAGE_CLASS,
+    VOLUME_ATTACHMENT,
+)
+from rescheduler.simulator.tables.workloads import (
+    CONTROLLER_REVISION,
+    DAEMON_SET,
+    DEPLOYMENT,
+    REPLICA_SET,
+    REPLICATION_CONTROLLER,
+    STATEFUL_SET,
+)
+
+__all__ = ["table"]
+
+_LAYOUTS = {
+    ("", "Namespace"): NAMESPACE,
+    ("", "Node"): NODE,
+    ("", "Pod"): POD,
+    ("", "Service"): SERVICE,
+    ("", "ConfigMap"): CONFIG_MAP,
+    ("", "Secret"): SECRET,
+    ("", "Event"): EVENT,
+    ("", "ServiceAccount"): SERVICE_ACCOUNT,
+    ("", "PersistentVolume"): PERSISTENT_VOLUME,
+    ("", "PersistentVolumeClaim"): PERSISTENT_VOLUME_CLAIM,
+    ("", "ReplicationController"): REPLICATION_CONTROLLER,
+    ("", "ResourceQuota"): RESOURCE_QUOTA,
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): WEBHOOK_CONFIGURATION,
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): WEBHOOK_CONFIGURATION,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): DEFINITION,
+    ("apps", "ControllerRevision"): CONTROLLER_REVISION,
+    ("apps", "DaemonSet"): DAEMON_SET,
+    ("apps", "Deployment"): DEPLOYMENT,
+    ("apps", "ReplicaSet"): REPLICA_SET,
+    ("apps", "StatefulSet"): STATEFUL_SET,
+    ("autoscaling", "HorizontalPodAutoscaler"): HORIZONTAL_POD_AUTOSCALER,
+    ("batch", "CronJob"): CRON_JOB,
+    ("batch", "Job"): JOB,
+    ("coordination.k8s.io", "Lease"): LEASE,
+    ("discovery.k8s.io", "EndpointSlice"): ENDPOINT_SLICE,
+    ("events.k8s.io", "Event"): EVENT,
+    ("policy", "PodDisruptionBudget"): POD_DISRUPTION_BUDGET,
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): ROLE_BINDING,
+    ("rbac.authorization.k8s.io", "RoleBinding"): ROLE_BINDING,
+    ("scheduling.k8s.io", "PriorityClass"): PRIORITY_CLASS,
+    ("storage.k8s.io", "CSIDriver"): CSI_DRIVER,
+    ("storage.k8s.io", "CSINode"): CSI_NODE,
+    ("storage.k8s.io", "StorageClass"): STORAGE_CLASS,
+    ("storage.k8s.io", "VolumeAttachment"): VOLUME_ATTACHMENT,
+}
+
+
+def table(
+    kind: Kind,
+    objects: Sequence[Object],
+    now: datetime,
+    columns: Iterable[Object] | None = None,
+    *,
+    list_metadata: Object | None = None,
+    include_object: str = "Metadata",
+) -> Object:
+    """`columns` are a custom resource's `additionalPrinterColumns`.
+
+    `list_metadata` is what the list would have; without it, the table says the version of its only object.
+    """
+    layout = _layout(kind, columns)
+    rows = zip(objects, layout.rows(objects, now), strict=True)
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": list_metadata or _version_of(objects),
+        "columnDefinitions": [column.definition() for column in layout.columns],
+        "rows": [_row(kind, obj, cells, include_object) for obj, cells in rows],
+    }
+
+
+def _version_of(objects: Sequence[Object]) -> Object:
+    metadata = objects[0]["metadata"] if len(objects) == 1 else {}
+    return {"resourceVersion": metadata["resourceVersion"]} if "resourceVersion" in metadata else {}
+
+
+def _layout(kind: Kind, columns: Iterable[Object] | None) -> Layout:
+    if kind.custom:
+        return _parsed(encode(list(columns or ())))
+    return _LAYOUTS.get((kind.group, kind.name), PLAIN)
+
+
+@lru_cache(maxsize=64)
+def _parsed(printer_columns: bytes) -> Layout:
+    """A watch asks for one table per event: paths are read once."""
+    return custom_layout(decode(printer_columns))
+
+
+def _row(kind: Kind, obj: Object, cells: list[Cell], include_object: str) -> Object:
+    row: Object = {"cells": cells}
+    if (kind.group, kind.name) == ("", "Pod") and (conditions := pod_conditions(obj)):
+        row["conditions"] = conditions
+    row["object"] = _included(obj, include_object)
+    return row
+
+
+def _included(obj: Object, include_object: str) -> Object | None:
+    """How much of its object a row carries: kubectl asks for all of it to sort by any field."""
+    match include_object:
+        case "Object":
+            return obj
+        case "None":
+            return None
+    metadata = obj["metadata"]
+    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
