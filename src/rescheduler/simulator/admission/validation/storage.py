@@ -1,0 +1,127 @@
+"""Rules for volumes, claims and storage classes."""
+
+from collections.abc import Iterator
+
+from rescheduler.model.quantity import parse_quantity
+from rescheduler.simulator.admission import causes, names
+from rescheduler.simulator.admission.validation.affinity import check_node_selector
+from rescheduler.simulator.admission.validation.labels import check_selector
+from rescheduler.simulator.admission.validation.pod_updates import without_empty
+from rescheduler.simulator.exchange import Object
+from rescheduler.simulator.failures import Cause
+
+__all__ = ["check_claim", "check_claim_spec", "check_storage_class", "check_volume"]
+
+_ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+_VOLUME_MODES = ("Block", "Filesystem")
+_RECLAIM_POLICIES = ("Delete", "Recycle", "Retain")
+_BINDING_MODES = ("Immediate", "WaitForFirstConsumer")
+_FIXED = ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode")
+_NOT_SOURCES = (
+    "capacity", "accessModes", "claimRef", "persistentVolumeReclaimPolicy", "storageClassName",
+    "mountOptions", "volumeMode", "nodeAffinity", "volumeAttributesClassName",
+)  # fmt: skip
+
+
+def check_claim(new: Object, old: Object | None) -> Iterator[Cause]:
+    yield from check_claim_spec(new["spec"], "spec")
+    if old is None:
+        return
+    spec, before = dict(new["spec"]), dict(old["spec"])
+    if not before.get("volumeName"):
+        before["volumeName"] = spec.get("volumeName")
+    if not before.get("storageClassName"):
+        before["storageClassName"] = spec.get("storageClassName")
+    if new.get("status", {}).get("phase") == "Bound":
+        spec["resources"] = before.get("resources", {})
+        spec.pop("volumeAttributesClassName", None)
+        before.pop("volumeAttributesClassName", None)
+    if without_empty(spec) != without_empty(before):
+        yield causes.forbidden(
+            "spec",
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName for "
+            "bound claims",
+        )
+    capacity = old.get("status", {}).get("capacity", {}).get("storage", "0")
+    if _requested(new) < _requested(old) and parse_quantity(_requested_text(new)) <= parse_quantity(capacity):
+        detail = "field can not be less than status.capacity"
+        yield causes.forbidden("spec.resources.requests.storage", detail)
+
+
+def _requested_text(claim: Object) -> str:
+    return str(claim["spec"].get("resources", {}).get("requests", {}).get("storage", "0"))
+
+
+def _requested(claim: Object) -> int:
+    return parse_quantity(_requested_text(claim)).nanos
+
+
+def check_claim_spec(spec: Object, path: str) -> Iterator[Cause]:
+    modes = spec.get("accessModes", [])
+    if not modes:
+        yield causes.required(f"{path}.accessModes", "at least 1 access mode is required")
+    yield from check_selector(spec.get("selector", {}), f"{path}.selector")
+    yield from _check_access_modes(modes, path)
+    storage = spec.get("resources", {}).get("requests", {}).get("storage")
+    if storage is None:
+        yield causes.required(f"{path}.resources[storage]")
+    elif parse_quantity(storage).nanos <= 0:
+        yield causes.invalid(f"{path}.resources[storage]", storage, "must be greater than zero")
+    for complaint in names.dns_subdomain(spec["storageClassName"]) if spec.get("storageClassName") else ():
+        yield causes.invalid(f"{path}.storageClassName", spec["storageClassName"], complaint)
+    if spec.get("volumeMode", "Filesystem") not in _VOLUME_MODES:
+        yield causes.not_supported(f"{path}.volumeMode", spec["volumeMode"], _VOLUME_MODES)
+
+
+def _check_access_modes(modes: list[str], path: str) -> Iterator[Cause]:
+    for mode in modes:
+        if mode not in _ACCESS_MODES:
+            yield causes.not_supported(f"{path}.accessModes", mode, _ACCESS_MODES)
+    if "ReadWriteOncePod" in modes and len(set(modes)) > 1:
+        detail = "may not use ReadWriteOncePod with other access modes"
+        yield causes.forbidden(f"{path}.accessModes", detail)
+
+
+def check_volume(new: Object, old: Object | None) -> Iterator[Cause]:
+    spec = new["spec"]
+    if not spec.get("accessModes"):
+        yield causes.required("spec.accessModes")
+    yield from _check_access_modes(spec.get("accessModes", []), "spec")
+    if not spec.get("capacity"):
+        yield causes.required("spec.capacity")
+    if set(spec.get("capacity", ())) != {"storage"}:
+        yield causes.not_supported("spec.capacity", spec.get("capacity"), ["storage"])
+    elif parse_quantity(spec["capacity"]["storage"]).nanos <= 0:
+        here = "spec.capacity[storage]"
+        yield causes.invalid(here, spec["capacity"]["storage"], "must be greater than zero")
+    policy = spec.get("persistentVolumeReclaimPolicy", "Retain")
+    if policy not in _RECLAIM_POLICIES:
+        yield causes.not_supported("spec.persistentVolumeReclaimPolicy", policy, _RECLAIM_POLICIES)
+    if "required" in spec.get("nodeAffinity", {}):
+        yield from check_node_selector(spec["nodeAffinity"]["required"], "spec.nodeAffinity.required")
+    sources = [field for field in spec if field not in _NOT_SOURCES]
+    if not sources:
+        yield causes.required("spec", "must specify a volume type")
+    for source in sources[1:]:
+        yield causes.forbidden(f"spec.{source}", "may not specify more than 1 volume type")
+    yield from _check_source_kept(spec, old, sources)
+
+
+def _check_source_kept(spec: Object, old: Object | None, sources: list[str]) -> Iterator[Cause]:
+    before = (old or {}).get("spec")
+    if before is not None and any(spec.get(field) != before.get(field) for field in sources):
+        yield causes.forbidden(
+            "spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation"
+        )
+
+
+def check_storage_class(new: Object, old: Object | None) -> Iterator[Cause]:
+    if not new.get("provisioner"):
+        yield causes.required("provisioner")
+    if new.get("reclaimPolicy", "Delete") not in ("Delete", "Retain"):
+        yield causes.not_supported("reclaimPolicy", new["reclaimPolicy"], ("Delete", "Retain"))
+    if new.get("volumeBindingMode", "Immediate") not in _BINDING_MODES:
+        yield causes.not_supported("volumeBindingMode", new["volumeBindingMode"], _BINDING_MODES)
+    for field in _FIXED if old is not None else ():
+        if new.get(field) != (old or {}).get(field):
+            yield causes.forbidden(field, f"updates to {field} are forbidden.")

@@ -1,0 +1,1 @@
+"""Kinds that a CustomResourceDefinition adds: their names, their schema, their rules."""
