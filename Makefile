@@ -57,9 +57,10 @@ fix: $(READY) ## format and mend what the linter can mend
 	@$(BIN)/ruff format .
 
 .PHONY: generate
-generate: $(READY) ## write generated files anew: wire schema, configuration reference
+generate: $(READY) ## write generated files anew: wire schema, configuration reference, picture
 	@$(BIN)/python src/rescheduler/kube/wire/generate.py
 	@$(BIN)/python -m rescheduler.config.reference --write docs/configuration.md
+	@$(BIN)/python scripts/demo_picture.py docs/images/demo.svg 2>/dev/null
 
 .PHONY: bench
 bench: $(READY) ## benchmarks, as ratios against a baseline of the same run

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from rescheduler.simulator import ApiServer
+from rescheduler.simulator.behaviour import load_behaviour
+from rescheduler.simulator.kubelets import Kubelets
 from rescheduler.simulator.metrics import Usage
-from rescheduler.simulator.pod_lifecycle import PodLifecycle
 from rescheduler.simulator.shells.http import serve
 from tests.testbed.cache import NotBuiltError, located
 
@@ -90,7 +91,7 @@ def cluster(kubectl_path: Path, stop_s: float) -> Iterator[Cluster]:
 
 async def _make(stop_s: float) -> ApiServer:
     server = ApiServer(seed=1)
-    PodLifecycle(server.cluster, start_s=0.01, stop_s=stop_s)
+    Kubelets(server.cluster, load_behaviour({"pods": [{"termination": f"{stop_s}s"}]}))
     return server
 
 

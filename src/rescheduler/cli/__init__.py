@@ -8,6 +8,7 @@ __all__ = ["main"]
 
 COMMANDS = {
     "config": "rescheduler.cli.config:config",
+    "demo": "rescheduler.cli.demo:demo",
 }
 """Each is imported when it is asked for, so that none has to wait for what another needs."""
 

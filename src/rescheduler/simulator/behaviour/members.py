@@ -21,36 +21,45 @@ class Member(NamedTuple):
     role: Role
     how: ContainerBehaviour
     status: Object | None
-    """As the API holds it; None before anybody wrote one."""
+    """As the API holds it, whole; None before anybody wrote one."""
 
     @property
     def status_or_blank(self) -> Object:
-        return self.status or {
-            "name": self.spec["name"],
-            "image": self.spec.get("image", ""),
-            "imageID": "",
-            "state": {"waiting": {"reason": "ContainerCreating"}},
-            "lastState": {},
-            "ready": False,
-            "started": False,
-            "restartCount": 0,
-        }
+        return self.status or _blank(self.spec)
+
+
+def _blank(container: Object) -> Object:
+    return {
+        "name": container["name"],
+        "image": container.get("image", ""),
+        "imageID": "",
+        "state": {"waiting": {"reason": "ContainerCreating"}},
+        "lastState": {},
+        "ready": False,
+        "started": False,
+        "restartCount": 0,
+    }
 
 
 def members(pod: Object, behaviour: Behaviour) -> list[Member]:
     """In the order of starting."""
     spec, status = pod["spec"], pod.get("status") or {}
     known = {
-        each["name"]: each
+        each["name"]: {name: value for name, value in each.items() if value}
         for part in ("initContainerStatuses", "containerStatuses")
         for each in status.get(part) or ()
     }
     found = [(each, _init_role(each)) for each in spec.get("initContainers") or ()]
     found += [(each, Role.MAIN) for each in spec["containers"]]
     return [
-        Member(each, role, of_container(behaviour, pod, each), known.get(each["name"]))
+        Member(each, role, of_container(behaviour, pod, each), _whole(each, known.get(each["name"])))
         for each, role in found
     ]
+
+
+def _whole(container: Object, status: Object | None) -> Object | None:
+    """Saved clusters leave out what is empty."""
+    return None if status is None else _blank(container) | status
 
 
 def _init_role(container: Object) -> Role:

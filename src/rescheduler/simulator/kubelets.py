@@ -1,0 +1,121 @@
+"""The kubelets of all nodes: what the pure `behaviour.advance` says of each pod, done in the store.
+
+Optional: without them a pod stays as it was written, which is what tests of single requests want.
+"""
+
+from datetime import datetime, timedelta
+
+from rescheduler.simulator.background import WorkQueue
+from rescheduler.simulator.behaviour import Behaviour, Delete, Host, Update, advance, of_node
+from rescheduler.simulator.clock import Timer
+from rescheduler.simulator.cluster import Cluster
+from rescheduler.simulator.deletion import DeleteOptions
+from rescheduler.simulator.exchange import Object
+from rescheduler.simulator.kinds import Kind
+from rescheduler.simulator.options import Preconditions
+from rescheduler.simulator.store import Change, Record
+
+__all__ = ["Kubelets"]
+
+_REACTION_S = 0.01
+
+
+class Kubelets:
+    def __init__(self, cluster: Cluster, behaviour: Behaviour | None = None) -> None:
+        self._cluster = cluster
+        self._behaviour = behaviour or Behaviour()
+        self._began = cluster.clock.now()
+        self._pods = cluster.kind("v1", "Pod")
+        self._nodes = cluster.kind("v1", "Node")
+        self._killed: set[str] = set()
+        self._wakes: dict[str, Timer] = {}
+        self._queue = WorkQueue(cluster.clock, _REACTION_S, self._tend)
+        cluster.store.observers.append(self._changed)
+        for pod in cluster.store.collection(self._pods).ordered():
+            self._notice(pod)
+
+    def kill(self, node: str) -> None:
+        """No work for its pods, until `revive`."""
+        self._killed.add(node)
+
+    def revive(self, node: str) -> None:
+        self._killed.discard(node)
+        self._notice_pods_of(node)
+
+    def is_dead(self, node: str) -> bool:
+        """Killed, in an outage of the scenario's, or no node at all."""
+        found = self._cluster.store.find(self._nodes, "", node)
+        if found is None or node in self._killed:
+            return True
+        elapsed = self._cluster.clock.now() - self._began
+        return of_node(self._behaviour, node, found.labels).dead(elapsed)
+
+    # -- what needs work
+
+    def _changed(self, kind: Kind, change: Change) -> None:
+        after = change.after
+        if kind is self._nodes and change.before is None and after is not None:
+            self._notice_pods_of(after.name)
+        elif kind is self._pods:
+            if after is not None:
+                self._notice(after)
+            elif change.before is not None:
+                self._wake(change.before.uid, None)
+
+    def _notice(self, pod: Record) -> None:
+        if pod.fields["spec.nodeName"]:
+            self._queue.add(pod.uid)
+
+    def _notice_pods_of(self, node: str) -> None:
+        for pod in self._cluster.store.collection(self._pods).ordered():
+            if pod.fields["spec.nodeName"] == node:
+                self._queue.add(pod.uid)
+
+    # -- the work
+
+    def _tend(self, uid: str) -> None:
+        found = self._cluster.store.by_uid(uid)
+        if found is None:
+            return
+        record = found[1]
+        node = record.fields["spec.nodeName"]
+        if self.is_dead(node):
+            self._wake(uid, self._end_of_outage(node))
+            return
+        pod = record.object
+        action, wake_at = advance(pod, self._behaviour, self._cluster.clock.now(), self._host(node))
+        self._wake(uid, wake_at)
+        match action:
+            case Update(status):
+                self._cluster.store.put(self._pods, pod | {"status": status})
+            case Delete(uid):
+                options = DeleteOptions(grace_s=0, preconditions=Preconditions(uid=uid))
+                self._cluster.deletion.delete(self._pods, record.namespace, record.name, options)
+
+    def _host(self, name: str) -> Host:
+        node = self._cluster.expect(self._nodes, "", name)
+        return Host(_internal_ip(node.object), of_node(self._behaviour, name, node.labels).slow)
+
+    def _end_of_outage(self, name: str) -> datetime | None:
+        """When the scenario lets a dead node do something again; a killed one waits for `revive`."""
+        node = self._cluster.store.find(self._nodes, "", name)
+        if node is None or name in self._killed:
+            return None
+        elapsed = self._cluster.clock.now() - self._began
+        change = of_node(self._behaviour, name, node.labels).next_change(elapsed)
+        return None if change is None else self._began + change
+
+    def _wake(self, uid: str, at: datetime | None) -> None:
+        """One alarm per pod: the latest word counts."""
+        if (timer := self._wakes.pop(uid, None)) is not None:
+            timer.cancel()
+        if at is not None:
+            delay = max(at - self._cluster.clock.now(), timedelta())
+            self._wakes[uid] = self._cluster.clock.call_later(
+                delay.total_seconds(), lambda: self._queue.add(uid)
+            )
+
+
+def _internal_ip(node: Object) -> str:
+    addresses = (node.get("status") or {}).get("addresses") or []
+    return next((each["address"] for each in addresses if each["type"] == "InternalIP"), "")
