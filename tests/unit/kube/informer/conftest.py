@@ -1,36 +1,16 @@
 """Informer tests run on a clock that jumps: minutes of silence take no time."""
 
 import asyncio
-import selectors
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
 
-
-class _Jump(selectors.DefaultSelector):  # type: ignore[misc, valid-type]
-    """Where a loop would sleep, it moves the clock instead."""
-
-    now = 0.0
-
-    def select(self, timeout: float | None = None) -> list[Any]:
-        if timeout is None:
-            raise AssertionError("the test waits for something that will never happen")
-        self.now += max(0.0, timeout)
-        return super().select(0)
-
-
-class JumpingLoop(asyncio.SelectorEventLoop):
-    def __init__(self) -> None:
-        self._jump = _Jump()
-        super().__init__(self._jump)
-
-    def time(self) -> float:
-        return self._jump.now
+from rescheduler.simulator.virtual_time import VirtualLoop
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    return {"jumping clock": JumpingLoop}
+    return {"jumping clock": VirtualLoop}
 
 
 @pytest.fixture
