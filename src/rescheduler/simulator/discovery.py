@@ -70,6 +70,10 @@ def _version() -> Object:
     return {
         "major": str(major),
         "minor": str(minor),
+        "emulationMajor": str(major),
+        "emulationMinor": str(minor),
+        "minCompatibilityMajor": str(major),
+        "minCompatibilityMinor": str(minor - 1),
         "gitVersion": f"v{major}.{minor}.0+simulator",
         "gitCommit": "",
         "gitTreeState": "clean",

@@ -73,7 +73,8 @@ _STATUS = ("status",)
 _SCALE = ("scale", "status")
 
 BUILT_IN: tuple[Kind, ...] = (
-    _kind("v1", "Namespace", "namespaces", "ns", namespaced=False, subresources=("finalize", "status")),
+    _kind("v1", "Namespace", "namespaces", "ns", namespaced=False, subresources=("finalize", "status"),
+          verbs=("create", "delete", "get", "list", "patch", "update", "watch")),
     _kind("v1", "Node", "nodes", "no", namespaced=False, subresources=_STATUS),
     _kind("v1", "Pod", "pods", "po", categories=_ALL, has_generation=True,
           subresources=("binding", "eviction", "ephemeralcontainers", "log", "resize", "status")),

@@ -16,6 +16,7 @@ __all__ = [
     "CLEANUP_FINALIZER",
     "definition_of",
     "established",
+    "is_terminating",
     "kinds_of",
     "printer_columns",
     "scale_paths",
@@ -52,6 +53,12 @@ def kinds_of(definition: Object) -> list[Kind]:
 
 def definition_of(kind: Kind, lookup: Lookup) -> Object | None:
     return lookup("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", f"{kind.plural}.{kind.group}")
+
+
+def is_terminating(kind: Kind, lookup: Lookup) -> bool:
+    """The definition is being deleted: its objects go, and no new ones come."""
+    definition = definition_of(kind, lookup) or {"metadata": {}}
+    return "deletionTimestamp" in definition["metadata"]
 
 
 def _version_of(kind: Kind, lookup: Lookup) -> Object:
@@ -95,6 +102,9 @@ def established(definition: Object, others: Iterable[Object], now: datetime) -> 
     else:
         message = "the initial names have been accepted"
         told.append(("Established", "True", "InitialNamesAccepted", message))
+    if "deletionTimestamp" in definition["metadata"]:
+        message = "CustomResource deletion is in progress"
+        told.append(("Terminating", "True", "InstanceDeletionInProgress", message))
     result = deepcopy(definition)
     status = result.setdefault("status", {})
     before = {condition["type"]: condition for condition in status.get("conditions") or ()}

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rescheduler.simulator.admission.expressions import Undefined, compile_expression
-from rescheduler.simulator.exchange import Object
+from rescheduler.simulator.exchange import Object, encode
 from rescheduler.simulator.failures import Cause
 
 __all__ = ["check_rules", "has_rules"]
@@ -74,4 +74,7 @@ def _check_rule(rule: Object, value: Any, old: Any, path: str) -> Iterator[Cause
         told = f"{undefined} evaluating rule: {rule.get('message') or rule['rule']}"
     reason = rule.get("reason", "FieldValueInvalid")
     where = f"{path}{rule.get('fieldPath', '')}".removeprefix(".")
+    if not isinstance(value, dict | list):
+        shown = encode(value).decode()
+        told = {"FieldValueInvalid": f"{shown}: {told}", "FieldValueDuplicate": shown}.get(reason, told)
     yield Cause(where or "<nil>", reason, f"{_TOLD_AS.get(reason, 'Invalid value')}: {told}")

@@ -75,16 +75,21 @@ def _check_versions(versions: list[Object]) -> Iterator[Cause]:
     storing = [version.get("name", "") for version in versions if version.get("storage")]
     given = [version.get("name", "") for version in versions]
     if len(set(given)) != len(given):
-        yield causes.invalid("spec.versions", given, "must contain unique version names")
+        yield causes.invalid("spec.versions", versions, "must contain unique version names")
     if len(storing) != 1:
         detail = "must have exactly one version marked as storage version"
-        yield causes.invalid("spec.versions", given, detail)
+        yield causes.invalid("spec.versions", versions, detail)
     if not storing:
         yield causes.invalid("status.storedVersions", None, "must have at least one stored version")
+    for further in storing[1:]:
+        detail = f"must have the storage version {further}"
+        yield causes.invalid("status.storedVersions", storing[:1], detail)
     for index, version in enumerate(versions):
         path = f"spec.versions[{index}]"
         for complaint in names.dns_1035_label(version.get("name", "")):
             yield causes.invalid(f"{path}.name", version.get("name", ""), complaint)
+            if not index:  # the real server keeps a copy of the first version's name at the top
+                yield causes.invalid("spec.version", version.get("name", ""), complaint)
         yield from _check_version(version, path, alone=len(versions) == 1)
 
 

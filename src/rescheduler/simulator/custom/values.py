@@ -47,6 +47,9 @@ def check_value(value: Any, schema: Object, path: str) -> Iterator[Cause]:
         yield causes.type_invalid(
             path, given, f'{path} in body must be of type {",".join(wanted)}: "{given}"'
         )
+        if wanted == ("integer",) and given == "number":
+            told = f"Checked value must be of type integer (default format) in {path}"
+            yield causes.invalid(_NOWHERE, "", told)
         if "enum" not in schema:
             return
     if "enum" in schema and value not in schema["enum"]:

@@ -97,7 +97,7 @@ async def test_a_slow_handler_shows_as_lag(informer, server, until):
     loop = asyncio.get_running_loop()
 
     def slow(old, new):
-        loop._jump.now += 3
+        loop.jump(3)
 
     informer.subscribe(slow)
     server.put("second")

@@ -15,6 +15,15 @@ from rescheduler.simulator.admission.decoding.table import fields_by_type
 __all__ = ["TypeReader", "reader_of"]
 
 
+_FALSE_SAYS_NOTHING = {
+    "PodSpec": ("hostNetwork", "hostPID", "hostIPC"),
+    "Container": ("stdin", "stdinOnce", "tty"),
+    "NodeSpec": ("unschedulable",),
+    "DeploymentSpec": ("paused",),
+}
+"""Where the real server does not keep apart what is false and what is not said at all."""
+
+
 class TypeReader(Protocol):
     def read(self, value: Any) -> Any:
         """A copy of `value`; raises `Malformed`."""
@@ -92,6 +101,8 @@ class _Record:
     def resolve(self, fields: dict[str, TypeReader]) -> None:
         """Types refer to one another, also in circles; so fields are filled in once all exist."""
         self._fields = fields
+        self._unsaid = {field: ({},) for field, reader in fields.items() if isinstance(reader, _Map)}
+        self._unsaid |= {field: (False,) for field in _FALSE_SAYS_NOTHING.get(self._name, ())}
         self._readers = {field: reader.read for field, reader in fields.items()}
 
     def read(self, value: Any) -> dict[str, Any]:
@@ -107,6 +118,8 @@ class _Record:
             except Mismatch as mismatch:
                 mismatch.came_through(self._name, field)
                 raise
+            if known[field] in self._unsaid.get(field, ()):
+                del known[field]
         return known
 
     def unknown(self, value: Any, path: str) -> Iterator[str]:

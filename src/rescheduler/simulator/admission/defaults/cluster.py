@@ -32,6 +32,9 @@ def fill_node(node: Object, about: Circumstances) -> None:
     fill(status, daemonEndpoints={"kubeletEndpoint": {"Port": 0}})
     for fact in _NODE_FACTS:
         inner(status, "nodeInfo").setdefault(fact, "")
+    for condition in status.get("conditions", ()):
+        condition.setdefault("lastHeartbeatTime", None)
+        condition.setdefault("lastTransitionTime", None)
     if "capacity" in status:
         fill(status, allocatable=dict(status["capacity"]))
     spec = inner(node, "spec")

@@ -6,8 +6,9 @@ from rescheduler.simulator.admission.defaults.priority import fill_priority
 from rescheduler.simulator.admission.defaults.quality import quality_of_service
 from rescheduler.simulator.exchange import Object
 
-__all__ = ["fill_pod"]
+__all__ = ["TOPOLOGY_LABELS", "fill_pod"]
 
+TOPOLOGY_LABELS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 _NODE_TROUBLES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _PATIENCE_S = 300
 
@@ -26,6 +27,7 @@ def fill_pod(pod: Object, about: Circumstances) -> None:
         _tolerate_node_troubles(spec)
         fill_priority(pod, about)
     if about.creating:
+        _take_over_topology(pod, about)
         _select_by_own_labels(pod)
         _fill_status(pod, about)
     _mirror_addresses(pod.get("status", {}))
@@ -75,6 +77,14 @@ def _fill_status(pod: Object, about: Circumstances) -> None:
             "message": "Scheduling is blocked due to non-empty scheduling gates",
         }
         status["conditions"] = [*conditions, blocked]
+
+
+def _take_over_topology(pod: Object, about: Circumstances) -> None:
+    """A pod that is made on a node knows at once in which zone and region that is."""
+    node = about.lookup("v1", "Node", "", pod["spec"].get("nodeName", "")) or {"metadata": {}}
+    known = node["metadata"].get("labels") or {}
+    if taken := {label: known[label] for label in TOPOLOGY_LABELS if label in known}:
+        inner(pod["metadata"], "labels").update(taken)
 
 
 def _select_by_own_labels(pod: Object) -> None:

@@ -20,7 +20,9 @@ from rescheduler.simulator.admission.validation import (
     webhooks,
     workloads,
 )
+from rescheduler.simulator.admission.validation.ephemeral import check_ephemeral_containers
 from rescheduler.simulator.admission.validation.metadata import check_metadata
+from rescheduler.simulator.admission.validation.statuses import STATUS_RULES
 from rescheduler.simulator.custom import definitions, structural
 from rescheduler.simulator.exchange import Object
 from rescheduler.simulator.failures import Cause
@@ -45,6 +47,7 @@ _RULES: dict[str, Callable[[Object, Object | None], Iterator[Cause]]] = {
     "PodDisruptionBudget.policy": cluster.check_budget,
     "PriorityClass.scheduling.k8s.io": cluster.check_priority_class,
     "Lease.coordination.k8s.io": cluster.check_lease,
+    "Event": cluster.check_event,
     "ConfigMap": configuration.check_configuration,
     "Secret": configuration.check_configuration,
     "HorizontalPodAutoscaler.autoscaling": cluster.check_autoscaler,
@@ -66,8 +69,10 @@ def check(
     name = f"{kind.name}.{kind.group}" if kind.group else kind.name
     if name == "Pod":
         return found + list(_pod_faults(new, old, subresource))
+    if subresource == "status" and name in STATUS_RULES:
+        return found + list(STATUS_RULES[name](new.get("status", {})))
     rules = _RULES.get(name)
-    if rules and subresource != "status":
+    if rules and (subresource != "status" or name == "Node"):
         found += rules(new, old)
     return found
 
@@ -77,6 +82,9 @@ def _pod_faults(new: Object, old: Object | None, subresource: str) -> Iterator[C
         yield from pods.check_new_pod(new)
     elif subresource == "status":
         yield from pods.check_pod_status(new, old)
+    elif subresource == "ephemeralcontainers":
+        yield from pods.check_pod(new)
+        yield from check_ephemeral_containers(new, old)
     else:
         yield from pods.check_pod(new)
         yield from pod_updates.check_pod_update(new, old, may_resize=subresource == "resize")

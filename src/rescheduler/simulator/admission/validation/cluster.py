@@ -14,6 +14,7 @@ from rescheduler.simulator.failures import Cause
 __all__ = [
     "check_autoscaler",
     "check_budget",
+    "check_event",
     "check_lease",
     "check_node",
     "check_priority_class",
@@ -82,6 +83,17 @@ def _check_system_class(name: str, value: int, *, is_default: bool) -> Iterator[
         return
     detail = f"priority class names with 'system-' prefix are reserved for system use only. error: {why}"
     yield causes.forbidden("metadata.name", detail)
+
+
+def check_event(new: Object, _: Object | None) -> Iterator[Cause]:
+    """An event is where its object is; one about a cluster-wide object is in `default`."""
+    about, here = new.get("involvedObject", {}).get("namespace", ""), new["metadata"].get("namespace")
+    if new.get("eventTime"):
+        fits = bool(about) or here in ("default", "kube-system")
+    else:
+        fits = here == (about or "default")
+    if not fits:
+        yield causes.invalid("involvedObject.namespace", about, "does not match event.namespace")
 
 
 def check_lease(new: Object, _: Object | None) -> Iterator[Cause]:

@@ -12,6 +12,7 @@ __all__ = ["check_containers", "check_init_containers"]
 
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+_RESTART_POLICIES = ("Always", "Never", "OnFailure")
 _MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
 _ONLY_WHILE_RUNNING = ("lifecycle", *PROBES)
 _SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
@@ -36,6 +37,9 @@ def check_init_containers(spec: Object, volumes: Collection[str], path: str) -> 
         yield from _check_container(container, volumes, here)
         yield from _check_unique(container, seen, here)
         yield from _check_host_ports([container], path)
+        policy = container.get("restartPolicy", "Always")
+        if policy not in _RESTART_POLICIES:
+            yield causes.not_supported(f"{here}.restartPolicy", policy, _RESTART_POLICIES)
         if container.get("restartPolicy") == "Always":
             yield from check_probes(container, here)
             continue

@@ -9,6 +9,8 @@ from rescheduler.simulator.kinds import Kind
 
 __all__ = ["Attempt"]
 
+_GIVEN_LATER = frozenset({"uid", "creationTimestamp", "generation"})
+"""What a new object gets only when it is stored; its status, too, unless a kubelet brings it."""
 _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
 
 
@@ -24,6 +26,7 @@ class Attempt:
     subresource: str = ""
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
     dry_run: bool = False
+    field_manager: str = ""
     user: str = "system:admin"
     groups: tuple[str, ...] = ("system:masters", "system:authenticated")
 
@@ -43,7 +46,7 @@ class Attempt:
             "object": self._shown(self.object),
             "oldObject": self._shown(self.old),
             "dryRun": self.dry_run,
-            "options": {"kind": _OPTIONS[self.operation], "apiVersion": "meta.k8s.io/v1"},
+            "options": self._options(),
         }
         if self.name:
             request["name"] = self.name
@@ -53,8 +56,21 @@ class Attempt:
             request["subResource"] = request["requestSubResource"] = self.subresource
         return request
 
+    def _options(self) -> Object:
+        options: Object = {"kind": _OPTIONS[self.operation], "apiVersion": "meta.k8s.io/v1"}
+        if self.dry_run:
+            options["dryRun"] = ["All"]
+        if self.field_manager:
+            options["fieldManager"] = self.field_manager
+        return options
+
     def _shown(self, obj: Object | None) -> Object | None:
         """Stored objects don't repeat their kind; webhooks are told."""
         if obj is None:
             return None
-        return {"kind": self.kind.name, "apiVersion": self.kind.api_version} | obj
+        shown = {"kind": self.kind.name, "apiVersion": self.kind.api_version} | obj
+        if self.operation == "CREATE":
+            shown["metadata"] = {k: v for k, v in obj["metadata"].items() if k not in _GIVEN_LATER}
+            if "status" in shown and self.kind.name != "Node":
+                shown["status"] = {}
+        return shown
