@@ -201,7 +201,7 @@ async def test_the_request_says_what_is_going_on():
         "object": POD,
         "oldObject": {"kind": "Pod", "apiVersion": "v1", **old},
         "dryRun": True,
-        "options": {"kind": "UpdateOptions", "apiVersion": "meta.k8s.io/v1"},
+        "options": {"kind": "UpdateOptions", "apiVersion": "meta.k8s.io/v1", "dryRun": ["All"]},
     }
 
 

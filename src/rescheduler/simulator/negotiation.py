@@ -1,0 +1,93 @@
+"""In which form a client wants its answer, and in which it sent its body."""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+import msgspec
+import yaml
+
+from rescheduler.simulator.exchange import JSON, Object
+from rescheduler.simulator.failures import Failure, bad_request, unsupported_media_type
+from rescheduler.simulator.protobuf import PROTOBUF, UnreadableError, read_object
+
+__all__ = ["Form", "View", "parse_body", "view_for"]
+
+YAML = "application/yaml"
+
+
+class Form(Enum):
+    WHOLE = ""
+    TABLE = "Table"
+    METADATA = "PartialObjectMetadata"
+    METADATA_LIST = "PartialObjectMetadataList"
+
+
+class View(msgspec.Struct, frozen=True):
+    form: Form = Form.WHOLE
+    content_type: str = JSON
+    version: str = "v1"
+    """Of `meta.k8s.io`, for tables and bare metadata."""
+
+
+def view_for(headers: Mapping[str, str]) -> View:
+    """The first form of the Accept header that is on offer; refuses if none is."""
+    accept = headers.get("accept", "")
+    clauses = [_clause(text) for text in accept.split(",")] if accept.strip() else [("*/*", {})]
+    for media_type, parameters in clauses:
+        if media_type in {JSON, "*/*"}:
+            content_type = JSON
+        elif media_type == YAML:
+            content_type = YAML
+        else:
+            continue
+        form = _form(parameters)
+        if form is not None:
+            return View(form, content_type, parameters.get("v", "v1"))
+    offered = ", ".join((JSON, YAML, f"{JSON};stream=watch"))
+    message = f"406: Not Acceptable\n\nAvailable representations: {offered}"
+    raise Failure(406, "NotAcceptable", message, details={})
+
+
+def _clause(text: str) -> tuple[str, dict[str, str]]:
+    media_type, *rest = text.split(";")
+    pairs = (item.partition("=") for item in rest)
+    return media_type.strip().lower(), {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _form(parameters: Mapping[str, str]) -> Form | None:
+    wanted = parameters.get("as", "")
+    if not wanted:
+        return Form.WHOLE
+    if parameters.get("g") != "meta.k8s.io" or parameters.get("v") not in {"v1", "v1beta1"}:
+        return None
+    return next((form for form in Form if form.value == wanted), None)
+
+
+def parse_body(headers: Mapping[str, str], body: bytes) -> Any:
+    """JSON, or YAML or protobuf where the header says so."""
+    offered = headers.get("content-type", JSON).partition(";")[0].strip().lower() or JSON
+    if offered == YAML:
+        try:
+            return yaml.safe_load(body)
+        except yaml.YAMLError as error:
+            raise bad_request(f"error converting YAML to JSON: {error}") from error
+    if offered == PROTOBUF:
+        try:
+            return read_object(body)
+        except UnreadableError as error:
+            raise bad_request(str(error)) from error
+    if offered not in {JSON, "*/*"}:
+        raise unsupported_media_type((JSON, YAML, PROTOBUF))
+    return parse_json(body)
+
+
+def parse_json(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except msgspec.DecodeError as error:
+        raise bad_request(f"couldn't get version/kind; json parse error: {error}") from error
+
+
+def to_yaml(content: Object) -> bytes:
+    return yaml.safe_dump(content, sort_keys=False).encode()

@@ -1,0 +1,174 @@
+"""The simulated API server on a loopback port, over HTTP or HTTPS."""
+
+import asyncio
+import contextlib
+import ipaddress
+import ssl
+import tempfile
+import zlib
+from collections.abc import Awaitable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from aiohttp import web
+
+from rescheduler.simulator.exchange import Answer
+from rescheduler.simulator.faults import ResponseLost
+from rescheduler.simulator.shells.certificates import Certificates, make_certificates
+from rescheduler.simulator.shells.kubeconfig import kubeconfig
+
+__all__ = ["RunningServer", "serve"]
+
+_LARGE_ENOUGH_TO_COMPRESS = 128 * 1024  # the real server's choice
+_FASTEST = 1
+_LARGEST_BODY = 3 * 1024 * 1024
+_UNAUTHORIZED = (
+    b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Unauthorized",'
+    b'"reason":"Unauthorized","code":401}'
+)
+
+
+class Handler(Protocol):
+    def __call__(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes
+    ) -> Awaitable[Answer]: ...
+
+
+class RunningServer:
+    """Made by `serve`; `stop` closes every watch and connection."""
+
+    def __init__(
+        self,
+        runner: web.ServerRunner,
+        streams: set[asyncio.Task[object]],
+        url: str,
+        config: str,
+    ) -> None:
+        self.url = url
+        self.kubeconfig = config
+        self._runner = runner
+        self._streams = streams
+
+    async def stop(self) -> None:
+        for stream in tuple(self._streams):
+            stream.cancel()
+        await self._runner.cleanup()
+
+    async def __aenter__(self) -> "RunningServer":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+
+class _Serves(Protocol):
+    @property
+    def handle(self) -> Handler: ...
+
+
+async def serve(
+    server: _Serves,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    tls: bool = True,
+    token: str | None = None,
+) -> RunningServer:
+    """Port 0 is a free one. With a token, only requests that carry it are answered."""
+    _expect_loopback(host)
+    certificates = make_certificates() if tls else None
+    shell = _Shell(server.handle, token)
+    runner = web.ServerRunner(web.Server(shell.answer), handle_signals=False, shutdown_timeout=1)
+    await runner.setup()
+    site = web.TCPSite(
+        runner,
+        host,
+        port,
+        ssl_context=_ssl_context(certificates) if certificates else None,
+    )
+    await site.start()
+    bound_port = runner.addresses[0][1]
+    shown_host = f"[{host}]" if ":" in host else host
+    url = f"{'https' if tls else 'http'}://{shown_host}:{bound_port}"
+    config = kubeconfig(url, authority=certificates.authority if certificates else None, token=token)
+    return RunningServer(runner, shell.streams, url, config)
+
+
+def _expect_loopback(host: str) -> None:
+    if host == "localhost":
+        return
+    try:
+        loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = False
+    if not loopback:
+        raise ValueError(f"{host!r} is not loopback, and the simulated API server lets anyone do anything")
+
+
+def _ssl_context(certificates: Certificates) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    with tempfile.TemporaryDirectory() as directory:  # ssl reads a key from files only
+        certificate, key = Path(directory, "tls.crt"), Path(directory, "tls.key")
+        certificate.write_bytes(certificates.certificate)
+        key.touch(mode=0o600)
+        key.write_bytes(certificates.key)
+        context.load_cert_chain(certificate, key)
+    return context
+
+
+class _Shell:
+    def __init__(self, handle: Handler, token: str | None) -> None:
+        self.streams: set[asyncio.Task[object]] = set()
+        self._handle = handle
+        self._token = token
+
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        if self._token is not None and request.headers.get("authorization") != f"Bearer {self._token}":
+            return web.Response(status=401, body=_UNAUTHORIZED, content_type="application/json")
+        body = await request.read()
+        try:
+            answer = await self._handle(request.method, request.path_qs, request.headers, body)
+        except ResponseLost:
+            return _abort(request)
+        if "content-length" in answer.headers:
+            return await self._whole(request, answer)
+        return await self._streamed(request, answer)
+
+    async def _whole(self, request: web.BaseRequest, answer: Answer) -> web.Response:
+        body = b"".join([chunk async for chunk in answer.chunks])
+        headers = {name: value for name, value in answer.headers.items() if name != "content-length"}
+        if len(body) >= _LARGE_ENOUGH_TO_COMPRESS and "gzip" in request.headers.get("accept-encoding", ""):
+            headers["content-encoding"] = "gzip"
+            headers["vary"] = "Accept-Encoding"
+            body = await asyncio.to_thread(_gzip, body)
+        return web.Response(status=answer.status, headers=headers, body=body)
+
+    async def _streamed(self, request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
+        response = web.StreamResponse(status=answer.status, headers=dict(answer.headers))
+        response.enable_chunked_encoding()
+        task = asyncio.current_task()
+        assert task is not None
+        self.streams.add(task)
+        try:
+            await response.prepare(request)
+            async with contextlib.aclosing(answer.chunks) as chunks:  # type: ignore[type-var]
+                async for chunk in chunks:
+                    await response.write(chunk)
+            await response.write_eof()
+        except (ConnectionResetError, ResponseLost):
+            return _abort(request, response)
+        finally:
+            self.streams.discard(task)
+        return response
+
+
+def _abort(request: web.BaseRequest, response: web.StreamResponse | None = None) -> web.StreamResponse:
+    """Breaks the connection off in the middle, so that the client can't know what was done."""
+    if request.transport is not None:
+        request.transport.abort()
+    return response or web.Response(status=500)
+
+
+def _gzip(body: bytes) -> bytes:
+    packer = zlib.compressobj(_FASTEST, wbits=31)
+    return packer.compress(body) + packer.flush()

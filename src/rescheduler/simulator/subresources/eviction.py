@@ -1,0 +1,165 @@
+"""`pods/eviction`: a deletion that asks the pod's disruption budget first."""
+
+from collections.abc import Iterator
+
+from rescheduler.model.selectors import SelectorError, selector_from_object
+from rescheduler.simulator.clock import timestamp
+from rescheduler.simulator.cluster import Cluster
+from rescheduler.simulator.conditions import condition, set_condition, set_pod_condition
+from rescheduler.simulator.deletion import DeleteOptions
+from rescheduler.simulator.exchange import Answer, Object, Question, answer_object
+from rescheduler.simulator.failures import Failure, bad_request
+from rescheduler.simulator.options import Preconditions
+from rescheduler.simulator.routing import Route
+from rescheduler.simulator.store import Record
+from rescheduler.simulator.subresources.binding import success
+from rescheduler.simulator.verbs import body_object
+
+__all__ = ["evict"]
+
+_MOST_UNCONFIRMED = 2000
+_WOULD_VIOLATE = "Cannot evict pod as it would violate the pod's disruption budget."
+_TOO_MANY_BUDGETS = (
+    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+)
+
+
+async def evict(cluster: Cluster, question: Question, route: Route) -> Answer:
+    eviction = body_object(question)
+    if (eviction.get("metadata") or {}).get("name") != route.name:
+        raise bad_request("name in URL does not match name in Eviction object")
+    options = DeleteOptions.parse(question.query, eviction.get("deleteOptions"))
+    record = cluster.expect(route.kind, route.namespace, route.name)
+    pod = record.object
+    if not _needs_no_budget(pod):
+        _ask_budget(cluster, record, pod, dry_run=options.dry_run)
+    _delete(cluster, route, options)
+    return answer_object(201, success())
+
+
+def _needs_no_budget(pod: Object) -> bool:
+    """It does no work yet or no more, so nothing is disrupted."""
+    phase = pod.get("status", {}).get("phase")
+    return phase in {"Succeeded", "Failed", "Pending"} or "deletionTimestamp" in pod["metadata"]
+
+
+def _ask_budget(cluster: Cluster, record: Record, pod: Object, *, dry_run: bool) -> None:
+    budgets = list(_budgets_of(cluster, record))
+    if not budgets:
+        return
+    if len(budgets) > 1:
+        raise Failure(500, "", _TOO_MANY_BUDGETS)
+    budget = budgets[0].object
+    if not _is_ready(pod) and _lets_unhealthy_go(budget):
+        return
+    _check(budget)
+    if not dry_run:
+        _spend(cluster, budget, record.name)
+
+
+def _budgets_of(cluster: Cluster, record: Record) -> Iterator[Record]:
+    collection = cluster.store.collection(cluster.kind("policy/v1", "PodDisruptionBudget"))
+    for budget in collection.ordered(record.namespace):
+        try:
+            selector = selector_from_object(budget.object.get("spec", {}).get("selector"))
+        except SelectorError:  # a selector that can't be read selects nothing
+            continue
+        if selector.matches(record.labels):
+            yield budget
+
+
+def _is_ready(pod: Object) -> bool:
+    ready = condition(pod.get("status", {}), "Ready")
+    return ready is not None and ready.get("status") == "True"
+
+
+def _lets_unhealthy_go(budget: Object) -> bool:
+    if budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    status = budget.get("status", {})
+    desired = status.get("desiredHealthy", 0)
+    return bool(status.get("currentHealthy", 0) >= desired > 0)
+
+
+def _check(budget: Object) -> None:
+    name, status = budget["metadata"]["name"], budget.get("status", {})
+    allowed = status.get("disruptionsAllowed", 0)
+    if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
+        message = f"The disruption budget {name} is still being processed by the server."
+        raise _refused(message, retry_after_s=10)
+    if allowed < 0:
+        raise _forbidden(name, "pdb disruptions allowed is negative", "pdb disruptions allowed is negative")
+    if len(status.get("disruptedPods") or ()) > _MOST_UNCONFIRMED:
+        raise _forbidden(
+            name,
+            "DisruptedPods map too big - too many evictions not confirmed by PDB controller",
+            "too many pending evictions not confirmed by PDB controller",
+        )
+    if allowed == 0:
+        raise _refused(_why_none(name, status))
+
+
+def _why_none(name: str, status: Object) -> str:
+    said = condition(status, "DisruptionAllowed") or {}
+    message = said.get("message") if said.get("status") == "False" else ""
+    desired, current = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
+    does_not_allow = f"The disruption budget {name} does not allow evicting pods currently"
+    if message and said.get("reason") == "SyncFailed":
+        return f"{does_not_allow} because it failed sync: {message}"
+    if current <= desired:
+        return f"The disruption budget {name} needs {desired} healthy pods and has {current} currently"
+    return f"{does_not_allow} ({said.get('reason', '')}): {message}" if message else does_not_allow
+
+
+def _spend(cluster: Cluster, budget: Object, pod_name: str) -> None:
+    """One disruption less, and a note for the disruption controller that this pod no longer counts."""
+    now = cluster.clock.now()
+    status = budget["status"]
+    status["disruptionsAllowed"] -= 1
+    status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod_name: timestamp(now)}
+    if status["disruptionsAllowed"] == 0:
+        set_condition(status, "DisruptionAllowed", "False", now=now, reason="InsufficientPods")
+    cluster.store.put(cluster.kind("policy/v1", "PodDisruptionBudget"), budget)
+
+
+def _delete(cluster: Cluster, route: Route, options: DeleteOptions) -> None:
+    record = cluster.expect(route.kind, route.namespace, route.name)
+    cluster.deletion.check(route.kind, record, options.preconditions)
+    if not options.dry_run:
+        pod = record.object
+        set_pod_condition(
+            pod.setdefault("status", {}),
+            "DisruptionTarget",
+            "True",
+            now=cluster.clock.now(),
+            reason="EvictionByEvictionAPI",
+            message="Eviction API: evicting",
+        )
+        record = cluster.store.put(route.kind, pod)
+    wanted = Preconditions(uid=options.preconditions.uid)
+    without_version = DeleteOptions(options.grace_s, options.policy, wanted, options.dry_run)
+    cluster.deletion.delete(route.kind, route.namespace, route.name, without_version)
+
+
+def _refused(message: str, *, retry_after_s: int = 0) -> Failure:
+    details: Object = {"causes": [{"reason": "DisruptionBudget", "message": message}]}
+    headers = {}
+    if retry_after_s:
+        details["retryAfterSeconds"] = retry_after_s
+        headers["retry-after"] = str(retry_after_s)
+    return Failure(429, "TooManyRequests", _WOULD_VIOLATE, details=details, headers=headers)
+
+
+def _forbidden(name: str, why: str, cause: str) -> Failure:
+    message = f"The disruption budget {name} does not allow evicting pods currently: {cause}"
+    return Failure(
+        403,
+        "Forbidden",
+        f'poddisruptionbudget.policy "{name}" is forbidden: {why}',
+        details={
+            "name": name,
+            "group": "policy",
+            "kind": "poddisruptionbudget",
+            "causes": [{"reason": "DisruptionBudget", "message": message}],
+        },
+    )
