@@ -21,7 +21,7 @@ class NothingLeftToHappen(RuntimeError):  # noqa: N818 - says what is the case
     """Every task waits for something that no alarm, and so nobody, will ever bring about."""
 
 
-class _Jump(selectors.DefaultSelector):  # type: ignore[misc, valid-type]
+class _Jump(selectors.DefaultSelector):
     """Instead of waiting for the next alarm, says that the time has come."""
 
     loop: "VirtualLoop"
