@@ -1,0 +1,1 @@
+"""Benchmarks, as ratios against a baseline measured in the same run."""

@@ -1,0 +1,189 @@
+"""What is kept of a pod: slim, because there may be 150,000 of them.
+
+What a template gives to all its pods is one shared `PodShape`; what differs from pod to pod is in the
+`PodRecord`. Times are seconds since 1970; nothing here may be changed once made, labels included.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from rescheduler.model.constraints import Affinity, Constraints
+from rescheduler.model.metadata import Owner
+from rescheduler.model.resources import Resources
+from rescheduler.model.volumes import Volume
+
+__all__ = [
+    "Container",
+    "ContainerState",
+    "ContainerStatus",
+    "PodCondition",
+    "PodRecord",
+    "PodShape",
+    "Running",
+    "Terminated",
+    "Waiting",
+    "keeps_time",
+    "resize_is_infeasible",
+]
+
+
+class Container(msgspec.Struct, frozen=True, gc=False):
+    """A container as the spec has it."""
+
+    name: str
+    image: str = ""
+    requests: Resources = Resources()
+    limits: Resources = Resources()
+    restarts_always: bool = False
+    """On an init container: it is a sidecar, started in its turn and running as long as the pod does."""
+
+
+class PodShape(msgspec.Struct, frozen=True, gc=False):
+    """What a pod has from its template, shared by all pods that have the same.
+
+    Volumes and affinity are apart: a StatefulSet gives each pod its own claims, a DaemonSet its own node.
+    """
+
+    constraints: Constraints = Constraints()
+    requests: Resources = Resources()
+    """What the scheduler would ask of a node for a new pod of this shape."""
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    scheduler_name: str = ""
+    priority: int = 0
+    priority_class: str = ""
+    restart_policy: str = ""
+    grace_period_s: int | None = None
+    host_network: bool = False
+    readiness_gates: tuple[str, ...] = ()
+    scheduling_gates: tuple[str, ...] = ()
+    resource_claims: tuple[str, ...] = ()
+    """Names of its claims to devices (DRA), as the pod calls them."""
+    scheduling_group: str | None = None
+    """The pod group that the scheduler places as one; the name may be empty."""
+
+
+class Waiting(msgspec.Struct, frozen=True, gc=False):
+    """Not yet, or not again: `reason` says why (ContainerCreating, CrashLoopBackOff, ImagePullBackOff, …)."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class Running(msgspec.Struct, frozen=True, gc=False):
+    started_s: int = 0
+
+
+class Terminated(msgspec.Struct, frozen=True, gc=False):
+    exit_code: int = 0
+    signal: int = 0
+    reason: str = ""
+    started_s: int = 0
+    finished_s: int = 0
+
+
+ContainerState = Waiting | Running | Terminated
+
+
+class ContainerStatus(msgspec.Struct, frozen=True, gc=False):
+    name: str
+    ready: bool = False
+    started: bool | None = None
+    restart_count: int = 0
+    state: ContainerState | None = None
+    last_state: ContainerState | None = None
+
+
+class PodCondition(msgspec.Struct, frozen=True, gc=False):
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    since_s: int = 0
+    """0 where it `keeps_time` not."""
+
+
+_MILESTONES = frozenset({"PodScheduled", "PodReadyToStartContainers", "Initialized", "ContainersReady"})
+
+
+def keeps_time(kind: str, status: str) -> bool:
+    """When a pod passed what every pod passes on its way to Ready is of no use later, and there are many."""
+    return status != "True" or kind not in _MILESTONES
+
+
+class PodRecord(msgspec.Struct, frozen=True, gc=False):
+    key: str
+    """`namespace/name`."""
+    namespace: str
+    uid: str = ""
+    resource_version: str = ""
+    created_s: int = 0
+    deleted_s: int | None = None
+    """When its grace period ends; None while nobody has asked for its deletion."""
+    deletion_grace_s: int | None = None
+    labels: Mapping[str, str] = {}
+    marks: Mapping[str, str] = {}
+    """Its annotations, of those that `metadata.is_mark`."""
+    owners: tuple[Owner, ...] = ()
+    finalizers: tuple[str, ...] = ()
+
+    node: str = ""
+    """Empty while it is not scheduled."""
+    shape: PodShape = PodShape()
+    affinity: Affinity = Affinity()
+    volumes: tuple[Volume, ...] = ()
+    requests: Resources = Resources()
+    """What the scheduler counts for it on its node: differs from the shape's while it is being resized."""
+
+    phase: str = ""
+    reason: str = ""
+    """Of its status: `Evicted`, `NodeLost`, …"""
+    conditions: tuple[PodCondition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    started_s: int | None = None
+    """When its kubelet accepted it."""
+    nominated_node: str = ""
+    resize: str = ""
+    """How servers before 1.33 tell of a resize; later ones do it by conditions (PodResizePending, …)."""
+
+    @property
+    def name(self) -> str:
+        return self.key[len(self.namespace) + 1 :]
+
+    @property
+    def owner(self) -> Owner | None:
+        """The one that controls it: a pod has at most one."""
+        return next((owner for owner in self.owners if owner.controller), None)
+
+    @property
+    def priority(self) -> int:
+        return self.shape.priority
+
+    @property
+    def constraints(self) -> Constraints:
+        return self.shape.constraints
+
+    @property
+    def is_terminating(self) -> bool:
+        return self.deleted_s is not None
+
+    @property
+    def is_finished(self) -> bool:
+        return self.phase in {"Succeeded", "Failed"}
+
+    @property
+    def is_ready(self) -> bool:
+        return any(condition.type == "Ready" and condition.status == "True" for condition in self.conditions)
+
+    def condition(self, kind: str) -> PodCondition | None:
+        return next((condition for condition in self.conditions if condition.type == kind), None)
+
+
+def resize_is_infeasible(conditions: tuple[PodCondition, ...]) -> bool:
+    """Its node can never grant what the spec asks for now."""
+    for condition in conditions:
+        if condition.type == "PodResizePending":
+            return condition.reason == "Infeasible"
+    return False
