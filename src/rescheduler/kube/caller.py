@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Protocol, TypeVar
 
@@ -14,6 +14,8 @@ from rescheduler.kube.call import Call
 from rescheduler.kube.rate_limit import RateLimit
 from rescheduler.kube.resources import Resource
 from rescheduler.kube.transport import NoAnswer, Request, Response, Transport
+from rescheduler.kube.wire.arriving import ArrivingPage
+from rescheduler.kube.wire.codec import Page, Undecodable
 
 __all__ = ["Caller", "Observer", "Query"]
 
@@ -47,18 +49,36 @@ class Caller:
     async def read(
         self, call: Call, resource: Resource[T], query: Query, decode: Callable[[str, bytes], R]
     ) -> R:
-        """Repeated when an overloaded server says for how long to wait: reading twice harms nobody."""
         request = self.request("GET", resource.path(call.namespace, call.name), query, resource.codec.accept)
+        content_type, body = await self._patiently(lambda: self.exchange(call, request))
+        return decoded(call, content_type, body, decode)
+
+    async def read_page(self, call: Call, resource: Resource[T], query: Query) -> Page[T]:
+        request = self.request("GET", resource.path(call.namespace), query, resource.codec.accept)
+        return await self._patiently(lambda: self._page(call, resource, request))
+
+    async def _page(self, call: Call, resource: Resource[T], request: Request) -> Page[T]:
+        async with await self.send(call, request) as response:
+            page = ArrivingPage(resource.codec, response.headers.get("content-type", ""))
+            try:
+                async for chunk in response.chunks():
+                    page.feed(chunk)
+                return page.finish()
+            except NoAnswer as broken:
+                raise _unreachable(call, broken) from broken
+            except Undecodable as error:
+                raise errors.Unreadable(call, str(error)) from error
+
+    async def _patiently(self, ask: Callable[[], Awaitable[R]]) -> R:
+        """Repeated when an overloaded server says for how long to wait: reading twice harms nobody."""
         for patience in reversed(range(READ_TRIES)):
             try:
-                content_type, body = await self.exchange(call, request)
+                return await ask()
             except errors.Overloaded as overloaded:
                 if not patience or overloaded.delay_s > LONGEST_DELAY_S:
                     raise
                 log.info("%s", overloaded)
                 await asyncio.sleep(overloaded.delay_s)
-            else:
-                return decoded(call, content_type, body, decode)
         raise AssertionError("the last try returns or raises")
 
     def request(

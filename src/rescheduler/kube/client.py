@@ -210,13 +210,13 @@ class Client:
     ) -> Page[T]:
         call = Call("list", resource.label, namespace)
         limit = _given(("limit", str(page_size or "")))
-        page = await self._caller.read(call, resource, query + limit, resource.codec.decode_page)
+        page = await self._caller.read_page(call, resource, query + limit)
         # A continued list has its version in the token; naming one beside it is refused.
         rest = tuple(pair for pair in query if not pair[0].startswith("resourceVersion")) + limit
         items, token = page.items, page.continue_token
         while token:
             at = (*rest, ("continue", token))
-            following = await self._caller.read(call, resource, at, resource.codec.decode_page)
+            following = await self._caller.read_page(call, resource, at)
             items += following.items
             token = following.continue_token
         return Page(items, page.resource_version)

@@ -15,7 +15,7 @@
         ├── NotFound          404
         ├── AlreadyExists     409
         ├── Invalid           422: `causes` names the fields
-        ├── Forbidden         403: `call` has the verb and the resource
+        ├── Forbidden         403, or a refusal by an admission webhook; `call` has the verb and the resource
         ├── Unauthorized      401, with credentials as fresh as can be had
         ├── SeveralBudgets    500: more than one budget matches the pod, so no eviction is possible
         └── BadRequest        400 and every other 4xx
@@ -234,6 +234,7 @@ class BadRequest(Final):
 
 _BUDGET = re.compile(r"The disruption budget (?P<name>\S+) ")
 _RBAC = re.compile(r"cannot \S+ resource ")
+_WEBHOOK = re.compile(r'admission webhook "[^"]+" denied the request')
 _BUDGET_CAUSE = "DisruptionBudget"
 
 _BY_CODE: dict[int, type[KubeError]] = {
@@ -266,7 +267,10 @@ def from_answer(call: Call, code: int, status: Status, *, retry_after_s: float |
     if code in _OVERLOADED or (code >= 500 and retry_after_s):
         delay_s = DEFAULT_DELAY_S if retry_after_s is None else retry_after_s
         return Overloaded(call, why, delay_s=delay_s, code=code, status=status)
-    fallback = ServerError if code >= 500 else BadRequest
+    fallback: type[KubeError] = ServerError if code >= 500 else BadRequest
+    # An admission webhook that refuses may name any code, and counts as 400 if it names none.
+    if fallback is BadRequest and _WEBHOOK.search(status.message):
+        fallback = Forbidden
     return _BY_CODE.get(code, fallback)(call, why, code=code, status=status)
 
 

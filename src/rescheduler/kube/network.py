@@ -1,6 +1,7 @@
 """The transport to a real API server: HTTP/1.1 over TLS, with credentials that renew themselves."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -10,6 +11,7 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import getproxies_environment, proxy_bypass
+from weakref import WeakSet
 
 import aiohttp
 
@@ -25,6 +27,7 @@ log = logging.getLogger(__name__)
 CONNECT_TIMEOUT_S = 10.0
 CONNECTIONS = 100
 """At once; each watch holds one for as long as it lasts."""
+GOODBYE_S = 1.0
 
 
 class Network:
@@ -37,6 +40,7 @@ class Network:
         self._session: aiohttp.ClientSession | None = None
         self._certificate: Certificate | None = None
         self._outdated: list[aiohttp.ClientSession] = []
+        self._sockets: WeakSet[socket.socket] = WeakSet()
 
     async def send(self, request: Request) -> "_Response":
         try:
@@ -61,6 +65,19 @@ class Network:
         self._outdated, self._session = [], None
         for session in sessions:
             await session.close()
+        await self._hung_up()
+
+    async def _hung_up(self) -> None:
+        """The connection of a request that was cancelled still says goodbye; aiohttp does not wait for it."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GOODBYE_S):
+                while any(each.fileno() >= 0 for each in self._sockets):  # noqa: ASYNC110 - nothing tells
+                    await asyncio.sleep(0.005)
+
+    def _open(self, address: aiohttp.AddrInfoType) -> socket.socket:
+        made = _socket(address)
+        self._sockets.add(made)
+        return made
 
     async def __aenter__(self) -> Self:
         return self
@@ -123,7 +140,7 @@ class Network:
         if access.server.startswith("https"):
             trust = tls_context(access.authority, insecure=access.insecure, certificate=certificate)
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=CONNECTIONS, ssl=trust, socket_factory=_socket),
+            connector=aiohttp.TCPConnector(limit=CONNECTIONS, ssl=trust, socket_factory=self._open),
             timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_connect=self._connect_timeout_s),
             cookie_jar=aiohttp.DummyCookieJar(),
             # A page of a large list is many megabytes: fewer, larger reads.
