@@ -146,14 +146,14 @@ def test_a_quota_is_no_want_of_permission():
 def test_a_webhook_that_names_no_code_refuses_all_the_same():
     message = 'admission webhook "policy.example.com" denied the request: not on a Sunday'
     error = from_answer(CALL, 400, status(message, "BadRequest"))
-    assert isinstance(error, Forbidden)
+    assert isinstance(error, errors.Forbidden)
     assert not error.lacks_permission
     assert "admission webhook" in str(error)
 
 
 def test_a_webhook_that_asks_for_patience_gets_it():
     message = 'admission webhook "policy.example.com" denied the request: later'
-    assert isinstance(from_answer(CALL, 429, status(message, "TooManyRequests")), Overloaded)
+    assert isinstance(from_answer(CALL, 429, status(message, "TooManyRequests")), errors.Overloaded)
 
 
 def test_an_invalid_object_names_its_fields():
