@@ -27,11 +27,11 @@ def test_rollout_status_ends_when_all_pods_are_new_and_available(kubectl, web):
 
 
 def test_rollout_status_follows_the_progress(kubectl, web):
-    report(kubectl, updatedReplicas=1, availableReplicas=2)
+    report(kubectl, updatedReplicas=1, availableReplicas=2, readyReplicas=2)
     watching = kubectl.start("rollout status deployment web")
     assert "1 out of 2 new replicas have been updated" in watching.stdout.readline()
 
-    report(kubectl, updatedReplicas=2, availableReplicas=2)
+    report(kubectl, updatedReplicas=2, availableReplicas=2, readyReplicas=2)
 
     assert "successfully rolled out" in watching.communicate(timeout=10)[0]
 

@@ -6,12 +6,14 @@ from rescheduler.simulator.admission import defaults, strictness, validation
 from rescheduler.simulator.admission.webhooks import Attempt, Caller, Endpoint, NoReview, mutate
 from rescheduler.simulator.clock import Clock
 from rescheduler.simulator.custom import definitions
+from rescheduler.simulator.custom.merging import merge_schema
 from rescheduler.simulator.custom.schema import ScalePaths
 from rescheduler.simulator.exchange import Object
 from rescheduler.simulator.failures import forbidden, invalid
 from rescheduler.simulator.kinds import Kind, Kinds
 from rescheduler.simulator.metadata import Naming
 from rescheduler.simulator.options import WriteOptions
+from rescheduler.simulator.patches.schema import Node, schema_of
 from rescheduler.simulator.store import Store
 
 __all__ = ["AdmissionChain", "LastCheck"]
@@ -101,6 +103,11 @@ class AdmissionChain:
         """What a custom resource's definition says, for those who ask which fields there are."""
         found = definitions.schema_of(kind, self.lookup) if kind.custom else None
         return found.root if found is not None else None
+
+    def merge_schema(self, kind: Kind) -> Node:
+        """How patches take objects of this kind apart."""
+        root = self.schema(kind)
+        return merge_schema(root) if root is not None else schema_of(kind)
 
     def scale_paths(self, kind: Kind) -> ScalePaths:
         found = definitions.scale_paths(kind, self.lookup) if kind.custom else None

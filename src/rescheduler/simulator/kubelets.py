@@ -21,18 +21,36 @@ _REACTION_S = 0.01
 
 
 class Kubelets:
-    def __init__(self, cluster: Cluster, behaviour: Behaviour | None = None) -> None:
+    def __init__(
+        self, cluster: Cluster, behaviour: Behaviour | None = None, *, began: datetime | None = None
+    ) -> None:
+        """The times of outages count from `began`; not given: from now."""
         self._cluster = cluster
         self._behaviour = behaviour or Behaviour()
-        self._began = cluster.clock.now()
+        self._began = began or cluster.clock.now()
         self._pods = cluster.kind("v1", "Pod")
         self._nodes = cluster.kind("v1", "Node")
         self._killed: set[str] = set()
+        self._placed: dict[str, dict[str, None]] = {}
+        """Uids of the pods of each node."""
         self._wakes: dict[str, Timer] = {}
         self._queue = WorkQueue(cluster.clock, _REACTION_S, self._tend)
         cluster.store.observers.append(self._changed)
         for pod in cluster.store.collection(self._pods).ordered():
             self._notice(pod)
+
+    @property
+    def behaviour(self) -> Behaviour:
+        return self._behaviour
+
+    def obey_first(self, rules: Behaviour) -> None:
+        """From now on these rules come before all that were given so far."""
+        before = self._behaviour
+        self._behaviour = Behaviour(
+            pods=rules.pods + before.pods, nodes=rules.nodes + before.nodes, seed=before.seed
+        )
+        for node in self._placed:
+            self._notice_pods_of(node)
 
     def kill(self, node: str) -> None:
         """No work for its pods, until `revive`."""
@@ -50,6 +68,10 @@ class Kubelets:
         elapsed = self._cluster.clock.now() - self._began
         return of_node(self._behaviour, node, found.labels).dead(elapsed)
 
+    def pods_of(self, node: str) -> list[Record]:
+        found = (self._cluster.store.by_uid(uid) for uid in self._placed.get(node, ()))
+        return [entry[1] for entry in found if entry is not None]
+
     # -- what needs work
 
     def _changed(self, kind: Kind, change: Change) -> None:
@@ -59,17 +81,18 @@ class Kubelets:
         elif kind is self._pods:
             if after is not None:
                 self._notice(after)
-            elif change.before is not None:
-                self._wake(change.before.uid, None)
+            elif (gone := change.before) is not None:
+                self._wake(gone.uid, None)
+                self._placed.get(gone.fields["spec.nodeName"], {}).pop(gone.uid, None)
 
     def _notice(self, pod: Record) -> None:
-        if pod.fields["spec.nodeName"]:
+        if node := pod.fields["spec.nodeName"]:
+            self._placed.setdefault(node, {})[pod.uid] = None
             self._queue.add(pod.uid)
 
     def _notice_pods_of(self, node: str) -> None:
-        for pod in self._cluster.store.collection(self._pods).ordered():
-            if pod.fields["spec.nodeName"] == node:
-                self._queue.add(pod.uid)
+        for uid in self._placed.get(node, ()):
+            self._queue.add(uid)
 
     # -- the work
 

@@ -1,17 +1,17 @@
 """Resource usage as a metrics server would serve it (`metrics.k8s.io/v1beta1`).
 
 Nothing is measured here: usage is what someone said it is, by `set_node` and `set_pod`, and is forgotten
-when the node or the pod is.
+when the node or the pod is. Of what nobody said anything, the `meter` is asked, if there is one.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from rescheduler.simulator.exchange import Object
 
-__all__ = ["PodUsage", "Usage", "UsageBook"]
+__all__ = ["Meter", "PodUsage", "Usage", "UsageBook"]
 
 _API_VERSION = "metrics.k8s.io/v1beta1"
 _NANOS = 1_000_000_000
@@ -31,11 +31,20 @@ PodUsage = Mapping[str, Usage]
 """By name of the container."""
 
 
+class Meter(Protocol):
+    """Reads usage when it is asked for; None where nothing can be read."""
+
+    def node(self, name: str) -> tuple[Usage, datetime] | None: ...
+
+    def pod(self, namespace: str, name: str) -> tuple[PodUsage, datetime] | None: ...
+
+
 @dataclass(slots=True)
 class UsageBook:
     """What nodes and pods use, until told otherwise."""
 
     window: timedelta = timedelta(seconds=15)
+    meter: Meter | None = None
     _nodes: dict[str, tuple[Usage, datetime]] = field(default_factory=dict)
     _pods: dict[tuple[str, str], tuple[PodUsage, datetime]] = field(default_factory=dict)
 
@@ -53,15 +62,16 @@ class UsageBook:
 
     def node_metrics(self, node: Object) -> Object | None:
         """For a node as it is stored: its labels are shown, too. None if nothing is known."""
-        found = self._nodes.get(node["metadata"]["name"])
+        name = node["metadata"]["name"]
+        found = self._nodes.get(name) or (self.meter.node(name) if self.meter else None)
         if found is None:
             return None
         usage, taken_at = found
         return self._metrics("NodeMetrics", node, taken_at) | {"usage": usage.quantities}
 
     def pod_metrics(self, pod: Object) -> Object | None:
-        metadata = pod["metadata"]
-        found = self._pods.get((metadata["namespace"], metadata["name"]))
+        namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+        found = self._pods.get((namespace, name)) or (self.meter.pod(namespace, name) if self.meter else None)
         if found is None:
             return None
         usage, taken_at = found

@@ -39,9 +39,13 @@ class Patch:
         options: WriteOptions,
         now: datetime,
         *,
+        schema: Node | None = None,
         known_fields: Callable[[Object], list[str]] = lambda _: [],
     ) -> None:
-        """`known_fields` warns of fields that the kind does not have, or refuses them."""
+        """`known_fields` warns of fields that the kind does not have, or refuses them.
+
+        Without a `schema` it is that of the built-in kind.
+        """
         offered = question.headers.get("content-type", "").partition(";")[0].strip().lower()
         ways: dict[str, Callable[[Object], Object]] = {
             JSON_PATCH: self._json_patch,
@@ -59,7 +63,7 @@ class Patch:
         self._options = options
         self._known_fields = known_fields
         self._now = now
-        self._schema: Node = schema_of(kind)
+        self._schema = schema or schema_of(kind)
         self._way = ways.get(offered)
         self._content = _parse(question.body, is_yaml=self.is_apply)
         if self.is_apply and not question.query.get("fieldManager"):

@@ -125,6 +125,7 @@ class Verbs:
             question,
             options,
             self._cluster.clock.now(),
+            schema=self._cluster.admission.merge_schema(route.kind),
             known_fields=lambda content: self._cluster.admission.warnings(route.kind, content, options),
         )
         changing = structs.replace(options, applies=patch.is_apply)

@@ -20,7 +20,7 @@ from rescheduler.simulator.metadata import Naming
 from rescheduler.simulator.objections import exists, namespace_terminating, version_missing
 from rescheduler.simulator.options import WriteOptions
 from rescheduler.simulator.patches.apply import track_update
-from rescheduler.simulator.patches.schema import schema_of
+from rescheduler.simulator.patches.schema import Node
 from rescheduler.simulator.store import Record, Store, key_of
 
 __all__ = ["Admission", "Writer"]
@@ -38,6 +38,8 @@ class Admission(Protocol):
     async def admit(
         self, kind: Kind, new: Object, old: Object | None, *, subresource: str, options: WriteOptions
     ) -> Object: ...
+
+    def merge_schema(self, kind: Kind) -> Node: ...
 
 
 class Writer:
@@ -143,7 +145,8 @@ class Writer:
         recorded = old["metadata"].get("managedFields")
         if recorded:
             new["metadata"].setdefault("managedFields", recorded)
-            track_update(old, new, schema_of(kind), manager=options.manager, now=self._clock.now())
+            schema = self._admission.merge_schema(kind)
+            track_update(old, new, schema, manager=options.manager, now=self._clock.now())
 
     def _merged(self, kind: Kind, wanted: Object, old: Object, record: Record, subresource: str) -> Object:
         """What is wanted, as far as this request may change it."""

@@ -11,7 +11,7 @@ from rescheduler.simulator.behaviour.patterns import Level, Moment, Ramp, Wave, 
 from rescheduler.simulator.behaviour.vocabulary import Behaviour
 from rescheduler.simulator.exchange import Object
 
-__all__ = ["Used", "node_usage", "pod_usage"]
+__all__ = ["Draw", "Used", "node_usage", "pod_draws", "pod_usage"]
 
 # What the scheduler takes for containers that request nothing; shares need something to be shares of.
 DEFAULT_REQUEST = {"cpu": 0.1, "memory": 200.0 * 1024 * 1024}
@@ -25,24 +25,59 @@ class Used(NamedTuple):
         return Used(self.cpu_millis + other.cpu_millis, self.memory_bytes + other.memory_bytes)
 
 
-def pod_usage(pod: Object, behaviour: Behaviour, now: datetime) -> dict[str, Used]:
-    """Per container; only those that run."""
+class Draw(NamedTuple):
+    """What one running container takes, as far as it does not depend on the time: found out once."""
+
+    container: str
+    identity: str
+    started: datetime
+    cpu: "Amounts"
+    memory: "Amounts"
+
+    def at(self, now: datetime, seed: int) -> Used:
+        moment = Moment(now, now - self.started, self.identity, seed)
+        return Used(round(self.cpu.at(moment) * 1000), round(self.memory.at(moment)))
+
+
+class Amounts(NamedTuple):
+    """Of one resource: a pattern, what it is a share of, and what it never exceeds."""
+
+    pattern: Level | Wave | Ramp
+    requested: float
+    limit: float | None
+
+    def at(self, moment: Moment) -> float:
+        amount = amount_at(self.pattern, self.requested, moment)
+        return amount if self.limit is None else min(amount, self.limit)
+
+
+def pod_draws(pod: Object, behaviour: Behaviour) -> list[Draw]:
+    """Of the containers that run."""
     status = pod.get("status") or {}
     states = [*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())]
     running = {each["name"]: each["state"]["running"] for each in states if "running" in each["state"]}
     specs = [*pod["spec"]["containers"], *(pod["spec"].get("initContainers") or ())]
     uid = pod["metadata"].get("uid", "")
-    used = {}
+    draws = []
     for container in specs:
         if state := running.get(container["name"]):
             how = of_container(behaviour, pod, container)
-            age = now - read(state["startedAt"])
-            moment = Moment(now, age, f"{uid}/{container['name']}", behaviour.seed)
             resources = container.get("resources") or {}
-            cores = _capped(how.cpu, "cpu", resources, moment)
-            memory = _capped(how.memory, "memory", resources, moment)
-            used[container["name"]] = Used(round(cores * 1000), round(memory))
-    return used
+            draws.append(
+                Draw(
+                    container["name"],
+                    f"{uid}/{container['name']}",
+                    read(state["startedAt"]),
+                    _amounts(how.cpu, "cpu", resources),
+                    _amounts(how.memory, "memory", resources),
+                )
+            )
+    return draws
+
+
+def pod_usage(pod: Object, behaviour: Behaviour, now: datetime) -> dict[str, Used]:
+    """Per container; only those that run."""
+    return {draw.container: draw.at(now, behaviour.seed) for draw in pod_draws(pod, behaviour)}
 
 
 def node_usage(
@@ -64,13 +99,16 @@ def node_usage(
     return total
 
 
-def _capped(
-    pattern: Level | Wave | Ramp, resource: str, resources: Mapping[str, Mapping[str, object]], moment: Moment
-) -> float:
+def _amounts(
+    pattern: Level | Wave | Ramp, resource: str, resources: Mapping[str, Mapping[str, object]]
+) -> Amounts:
     requested = (resources.get("requests") or {}).get(resource)
-    amount = amount_at(pattern, _units(requested) if requested else DEFAULT_REQUEST[resource], moment)
     limit = (resources.get("limits") or {}).get(resource)
-    return min(amount, _units(limit)) if limit else amount
+    return Amounts(
+        pattern,
+        _units(requested) if requested else DEFAULT_REQUEST[resource],
+        _units(limit) if limit else None,
+    )
 
 
 def _units(value: object) -> float:

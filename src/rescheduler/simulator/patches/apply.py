@@ -119,7 +119,7 @@ def _conflicts(
     return [
         (owner, path)
         for owner, fields in sorted(others.items())
-        for path in sorted(wanted & fields)
+        for path in sorted(wanted & fields, key=_fields_before_what_is_in_them)
         if path[-1].startswith("f:")
         and _contradicts(value_at(configuration, path, schema), value_at(live, path, schema))
     ]
@@ -128,6 +128,11 @@ def _conflicts(
 def _contradicts(wanted: Any, live: Any) -> bool:
     """To want an empty map or list is not to want it empty: what others put there stays."""
     return bool(wanted != live) and not (wanted in ({}, []) and type(wanted) is type(live))
+
+
+def _fields_before_what_is_in_them(path: FieldPath) -> list[tuple[bool, str]]:
+    """The order in which the real server tells conflicts."""
+    return [(depth < len(path), step) for depth, step in enumerate(path, start=1)]
 
 
 def _merge(live: Any, wanted: Any, schema: Node) -> Any:

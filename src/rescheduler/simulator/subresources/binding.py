@@ -11,7 +11,7 @@ from rescheduler.simulator.routing import Route
 from rescheduler.simulator.store import Record
 from rescheduler.simulator.verbs import body_object
 
-__all__ = ["bind"]
+__all__ = ["bind", "bound"]
 
 
 async def bind(cluster: Cluster, question: Question, route: Route) -> Answer:
@@ -24,7 +24,7 @@ async def bind(cluster: Cluster, question: Question, route: Route) -> Answer:
     options = WriteOptions.parse(question)
     record = cluster.expect(route.kind, route.namespace, route.name)
     check_preconditions(route.kind, record, Preconditions.parse(metadata))
-    pod = _bound(cluster, record, metadata, target["name"])
+    pod = bound(cluster, record, metadata, target["name"])
     if not options.dry_run:
         cluster.store.put(route.kind, pod)
     return answer_object(201, success())
@@ -34,7 +34,8 @@ def success() -> Object:
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
-def _bound(cluster: Cluster, record: Record, metadata: Object, node: str) -> Object:
+def bound(cluster: Cluster, record: Record, metadata: Object, node: str) -> Object:
+    """The pod as it is once it has its node; what the binding says of itself is merged into it."""
     pod = record.object
     spec, meta = pod["spec"], pod["metadata"]
     if record.deleting:

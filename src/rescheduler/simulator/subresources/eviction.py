@@ -26,8 +26,7 @@ _TOO_MANY_BUDGETS = (
 
 async def evict(cluster: Cluster, question: Question, route: Route) -> Answer:
     eviction = body_object(question)
-    if (eviction.get("metadata") or {}).get("name") != route.name:
-        raise bad_request("name in URL does not match name in Eviction object")
+    _expect_eviction(eviction, route)
     options = DeleteOptions.parse(question.query, eviction.get("deleteOptions"))
     record = cluster.expect(route.kind, route.namespace, route.name)
     pod = record.object
@@ -35,6 +34,22 @@ async def evict(cluster: Cluster, question: Question, route: Route) -> Answer:
         _ask_budget(cluster, record, pod, dry_run=options.dry_run)
     _delete(cluster, route, options)
     return answer_object(201, success())
+
+
+def _expect_eviction(content: Object, route: Route) -> None:
+    kind, version = content.get("kind", "Eviction"), str(content.get("apiVersion", "policy/v1"))
+    if kind != "Eviction":
+        raise bad_request(
+            f'{kind} in version "{version.rpartition("/")[2]}" cannot be handled as a Eviction: '
+            f"converting ({version}.{kind}) to (Eviction): unknown conversion"
+        )
+    metadata = content.get("metadata") or {}
+    if metadata.get("name") != route.name:
+        raise bad_request("name in URL does not match name in Eviction object")
+    if metadata.get("namespace", route.namespace) != route.namespace:
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
 
 
 def _needs_no_budget(pod: Object) -> bool:

@@ -1,7 +1,7 @@
 """Readers of whole types: a copy of a value with exactly the known fields, of exactly their types.
 
 What comes out needs no further type checks, so defaults and rules can be written without any.
-A field whose value is `null` counts as left out.
+A field whose value is `null` counts as left out, and so does an empty map.
 """
 
 from collections.abc import Iterator
@@ -101,14 +101,14 @@ class _Record:
     def resolve(self, fields: dict[str, TypeReader]) -> None:
         """Types refer to one another, also in circles; so fields are filled in once all exist."""
         self._fields = fields
-        self._unsaid = {field: ({},) for field, reader in fields.items() if isinstance(reader, _Map)}
-        self._unsaid |= {field: (False,) for field in _FALSE_SAYS_NOTHING.get(self._name, ())}
+        self._unsaid: dict[str, Any] = {field: {} for field, reader in fields.items() if type(reader) is _Map}
+        self._unsaid |= dict.fromkeys(_FALSE_SAYS_NOTHING.get(self._name, ()), False)
         self._readers = {field: reader.read for field, reader in fields.items()}
 
     def read(self, value: Any) -> dict[str, Any]:
         if type(value) is not dict:
             raise Mismatch(value, self.go_name)
-        readers = self._readers
+        readers, unsaid = self._readers, self._unsaid
         known: dict[str, Any] = {}
         for field, entry in value.items():
             if entry is None or field not in readers:
@@ -118,7 +118,7 @@ class _Record:
             except Mismatch as mismatch:
                 mismatch.came_through(self._name, field)
                 raise
-            if known[field] in self._unsaid.get(field, ()):
+            if field in unsaid and known[field] == unsaid[field]:
                 del known[field]
         return known
 

@@ -87,11 +87,11 @@ def _check_system_class(name: str, value: int, *, is_default: bool) -> Iterator[
 
 def check_event(new: Object, _: Object | None) -> Iterator[Cause]:
     """An event is where its object is; one about a cluster-wide object is in `default`."""
-    about, here = new.get("involvedObject", {}).get("namespace", ""), new["metadata"].get("namespace")
+    about, here = new.get("involvedObject", {}).get("namespace", ""), new["metadata"].get("namespace", "")
     if new.get("eventTime"):
         fits = bool(about) or here in ("default", "kube-system")
     else:
-        fits = here == (about or "default")
+        fits = here in ("", about or "default")
     if not fits:
         yield causes.invalid("involvedObject.namespace", about, "does not match event.namespace")
 

@@ -68,7 +68,7 @@ class Attempt:
         """Stored objects don't repeat their kind; webhooks are told."""
         if obj is None:
             return None
-        shown = {"kind": self.kind.name, "apiVersion": self.kind.api_version} | obj
+        shown: Object = {"kind": self.kind.name, "apiVersion": self.kind.api_version} | obj
         if self.operation == "CREATE":
             shown["metadata"] = {k: v for k, v in obj["metadata"].items() if k not in _GIVEN_LATER}
             if "status" in shown and self.kind.name != "Node":

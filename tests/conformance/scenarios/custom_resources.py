@@ -1,0 +1,243 @@
+"""Custom resources: their definitions, schemas, subresources and end."""
+
+from typing import Any
+
+from rescheduler.kube.patches import apply_patch, json_patch, merge_patch, strategic_patch
+from rescheduler.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Object
+from tests.conformance.definitions import define, version, widgets
+from tests.conformance.notes import at
+from tests.conformance.scenario import scenario
+from tests.conformance.world import WHOLE, World
+
+SIZE: Object = {"type": "integer", "minimum": 0, "maximum": 10}
+SCALE = {
+    "specReplicasPath": ".spec.size",
+    "statusReplicasPath": ".status.size",
+    "labelSelectorPath": ".status.selector",
+}
+
+
+def _widget(name: str, metadata: Object | None = None, **spec: Any) -> Object:
+    return {"metadata": {"name": name, **(metadata or {})}, "spec": spec}
+
+
+@scenario("a definition is accepted, established, and remembers what it stores")
+async def established(world: World) -> None:
+    await define(world, version(size=SIZE))
+    name = f"widgets.{world.namespace}.example.com"
+    found = await world.client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
+    conditions = sorted(at(found, "status.conditions"), key=lambda condition: condition["type"])
+    world.saw("conditions", conditions)
+    world.saw("accepted names", at(found, "status.acceptedNames"))
+    world.saw("stored versions", at(found, "status.storedVersions"))
+
+
+@scenario("an object is held to its schema, and every fault is named")
+async def schema(world: World) -> None:
+    resource = await define(
+        world,
+        version(
+            size=SIZE,
+            color={"type": "string", "enum": ["red", "blue"]},
+            title={"type": "string", "pattern": "^[a-z]+$", "maxLength": 5, "minLength": 2},
+            parts={"type": "array", "maxItems": 2, "items": {"type": "string"}},
+            ratio={"type": "number"},
+            on={"type": "boolean"},
+            port={"x-kubernetes-int-or-string": True},
+            at={"type": "string", "format": "date-time"},
+            labels={"type": "object", "additionalProperties": {"type": "string"}},
+            inner={"type": "object", "required": ["key"], "properties": {"key": {"type": "string"}}},
+            maybe={"type": "string", "nullable": True},
+        ),
+    )
+    cases: dict[str, Object] = {
+        "too large": {"size": 11},
+        "too small": {"size": -1},
+        "text as a number": {"size": "3"},
+        "a fraction": {"size": 1.5},
+        "an unknown color": {"color": "green"},
+        "a pattern": {"title": "ABC"},
+        "too long": {"title": "abcdef"},
+        "too short": {"title": "a"},
+        "too many": {"parts": ["a", "b", "c"]},
+        "a part of another type": {"parts": ["a", 1]},
+        "no boolean": {"on": "yes"},
+        "neither number nor text": {"port": True},
+        "no time": {"at": "yesterday"},
+        "a label that is a number": {"labels": {"a": 1}},
+        "a required field": {"inner": {}},
+        "null": {"color": None},
+        "null where it may be": {"maybe": None, "size": 1},
+        "fine": {"size": 3, "port": "80%", "ratio": 1, "labels": {"a": "b"}, "at": "2026-01-02T03:04:05Z"},
+    }
+    for number, (what, spec) in enumerate(cases.items()):
+        await world.created(what, resource, _widget(f"w{number}", **spec), "spec")
+    two = world.placed(resource, _widget("two", size=11, color="green"))
+    answer = await world.asked("", "POST", resource.path(world.namespace), body=two)
+    # In any order: the real server walks the fields as Go walks a map.
+    world.saw("two faults", sorted(cause["field"] for cause in answer.json["details"]["causes"]))
+
+
+@scenario("unknown fields are pruned unless the schema keeps them; defaults are filled in")
+async def pruning_and_defaults(world: World) -> None:
+    resource = await define(
+        world,
+        version(
+            size={**SIZE, "default": 3},
+            inner={"type": "object", "default": {}, "properties": {"a": {"type": "string", "default": "x"}}},
+            free={"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+        ),
+    )
+    spec = {"unknown": 1, "free": {"anything": [1]}}
+    made = await world.created("pruned", resource, {**_widget("one", **spec), "extra": 1}, WHOLE)
+    world.saw("extra", made.get("extra"))
+    path = resource.path(world.namespace)
+    body = world.placed(resource, _widget("two", unknown=1))
+    answer = await world.asked("strict", "POST", path, body=body, query={"fieldValidation": "Strict"})
+    answer = await world.asked("warn", "POST", path, body=body, query={"fieldValidation": "Warn"})
+    world.saw("warning", answer.headers.get("warning"))
+    await world.patched("null", resource, "one", merge_patch({"spec": {"size": None}}), "spec")
+
+
+@scenario(
+    "with a status subresource, spec and status are written apart, and only the spec counts as a change"
+)
+async def status(world: World) -> None:
+    resource = await define(world, version(size=SIZE, more={"subresources": {"status": {}}}))
+    item = {**_widget("one", size=1), "status": {"phase": "early"}}
+    await world.created("created with a status", resource, item, "status", "metadata.generation")
+    both = merge_patch({"spec": {"size": 2}, "status": {"phase": "late"}, "metadata": {"labels": {"a": "b"}}})
+    fields = ("spec", "status", "metadata.generation", "metadata.labels")
+    await world.patched("through the status", resource.status, "one", both, *fields)
+    await world.patched("through the object", resource, "one", both, *fields)
+
+
+@scenario("without a status subresource the status is a field like others")
+async def no_status(world: World) -> None:
+    resource = await define(world, version(size=SIZE))
+    fields = ("status", "metadata.generation")
+    await world.created("created", resource, {**_widget("one"), "status": {"phase": "early"}}, *fields)
+    late = {"status": {"phase": "late"}}
+    await world.patched("changed", resource, "one", merge_patch(late), *fields)
+    path = resource.status.path(world.namespace, "one")
+    answer = await world.asked("", "PATCH", path, body=late, content_type="application/merge-patch+json")
+    world.saw("through the status", answer.code)
+
+
+@scenario("a custom resource can be scaled through the paths of its definition")
+async def scale(world: World) -> None:
+    resource = await define(world, version(size=SIZE, more={"subresources": {"status": {}, "scale": SCALE}}))
+    await world.create(resource, _widget("one", size=2))
+    known = merge_patch({"status": {"size": 1, "selector": "app=web"}})
+    await world.patched("a status", resource.status, "one", known, "status")
+    await world.tried("scale", world.client.get(resource.scale, world.key("one")), WHOLE)
+    await world.patched("to 5", resource.scale, "one", merge_patch({"spec": {"replicas": 5}}), WHOLE)
+    left = await world.read(resource, "one")
+    world.saw("the object", [at(left, "spec"), at(left, "metadata.generation")])
+    await world.patched("to 11", resource.scale, "one", merge_patch({"spec": {"replicas": 11}}))
+    await world.patched("to -1", resource.scale, "one", merge_patch({"spec": {"replicas": -1}}))
+    await world.create(resource, _widget("unsized"))
+    await world.tried(
+        "without replicas", world.client.get(resource.scale, world.key("unsized")), "spec", "status"
+    )
+
+
+@scenario("rules of a schema see the old object: a field can be made immutable")
+async def rules(world: World) -> None:
+    fixed = {
+        "type": "string",
+        "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "is fixed"}],
+    }
+    small = {"type": "integer", "x-kubernetes-validations": [{"rule": "self < 10"}]}
+    resource = await define(world, version(fixed=fixed, small=small))
+    await world.created("too large", resource, _widget("one", small=10))
+    await world.created("fine", resource, _widget("one", fixed="a", small=1), "spec")
+    await world.patched("changed", resource, "one", merge_patch({"spec": {"fixed": "b"}}))
+    await world.patched("another field", resource, "one", merge_patch({"spec": {"small": 2}}), "spec")
+    await world.patched("removed", resource, "one", merge_patch({"spec": {"fixed": None}}), "spec")
+
+
+@scenario("custom resources take JSON and merge patches and apply, not strategic merges")
+async def patches(world: World) -> None:
+    resource = await define(world, version(size=SIZE, parts={"type": "array", "items": {"type": "string"}}))
+    await world.create(resource, _widget("one", size=1, parts=["a"]))
+    await world.patched("merge", resource, "one", merge_patch({"spec": {"parts": ["b"]}}), "spec")
+    operation = [{"op": "add", "path": "/spec/parts/-", "value": "c"}]
+    await world.patched("JSON", resource, "one", json_patch(operation), "spec")
+    await world.patched("strategic", resource, "one", strategic_patch({"spec": {"size": 2}}))
+    wanted = world.placed(resource, _widget("two", size=1))
+    await world.patched("apply", resource, "two", apply_patch(wanted, field_manager="one"), "spec")
+    other = world.placed(resource, _widget("two", size=2))
+    await world.patched("apply by another", resource, "two", apply_patch(other, field_manager="two"))
+    unversioned = world.placed(resource, _widget("one", size=3))
+    await world.tried("an update without version", world.client.replace(resource, unversioned))
+
+
+@scenario("an object can be read in every version that is served")
+async def versions(world: World) -> None:
+    resource = await define(world, version("v1", size=SIZE), version("v2", storage=False, size=SIZE))
+    await world.create(resource, _widget("one", size=1))
+    second = widgets(world, "v2")
+    found = await world.client.get(second, world.key("one"))
+    world.saw("as v2", [found["apiVersion"], found["spec"]])
+    await world.patched(
+        "changed as v2", second, "one", merge_patch({"spec": {"size": 2}}), "apiVersion", "spec"
+    )
+    found = await world.client.get(resource, world.key("one"))
+    world.saw("as v1", [found["apiVersion"], found["spec"]])
+    await world.tried("as v3", world.client.get(widgets(world, "v3"), world.key("one")))
+
+
+@scenario("items of custom lists say their kind")
+async def lists(world: World) -> None:
+    resource = await define(world, version(size=SIZE))
+    await world.create(resource, _widget("one", size=1))
+    answer = await world.asked("", "GET", resource.path(world.namespace))
+    world.saw("list", {**answer.json, "items": [sorted(item) for item in answer.json["items"]]})
+
+
+@scenario("a definition takes its objects with it")
+async def removal(world: World) -> None:
+    resource = await define(world, version(size=SIZE))
+    await world.create(resource, _widget("one", size=1))
+    held = {"finalizers": ["example.com/hold"]}
+    await world.create(resource, _widget("held", held, size=1))
+    page = await world.client.list(resource, namespace=world.namespace)
+    name = f"widgets.{world.namespace}.example.com"
+    await world.client.delete(CUSTOM_RESOURCE_DEFINITIONS, name)
+    told = await world.events(resource, 2, version=page.resource_version)
+    world.saw("events", sorted(told))
+    await world.created("a new one meanwhile", resource, _widget("two", size=1))
+    release = json_patch([{"op": "remove", "path": "/metadata/finalizers"}])
+    await world.client.patch(resource, world.key("held"), release)
+    await world.until(CUSTOM_RESOURCE_DEFINITIONS, lambda found: name not in found)
+
+
+@scenario("lists of custom resources are applied as their schema says: as a whole, as a set, by key")
+async def applied_lists(world: World) -> None:
+    text = {"type": "string"}
+    pair = {"type": "object", "required": ["name"], "properties": {"name": text, "value": text}}
+    resource = await define(
+        world,
+        version(
+            whole={"type": "array", "items": text},
+            set={"type": "array", "items": text, "x-kubernetes-list-type": "set"},
+            pairs={
+                "type": "array",
+                "items": pair,
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["name"],
+            },
+        ),
+    )
+    for manager in ("one", "two"):
+        wanted = _widget("it", set=[manager], pairs=[{"name": manager, "value": "x"}])
+        patch = apply_patch(world.placed(resource, wanted), field_manager=manager)
+        await world.patched(manager, resource, "it", patch, "spec")
+    other = _widget("it", whole=["a"], pairs=[{"name": "one", "value": "y"}])
+    patch = apply_patch(world.placed(resource, other), field_manager="two")
+    await world.patched("two, of one's", resource, "it", patch, "spec")
+    patch = apply_patch(world.placed(resource, _widget("it")), field_manager="one")
+    await world.patched("one lets go", resource, "it", patch, "spec")
+    twice = _widget("twice", set=["a", "a"])
+    await world.created("twice in a set", resource, twice)

@@ -1,0 +1,245 @@
+"""What the server adds to an object: whole objects are compared."""
+
+from typing import Any
+
+from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.resources import (
+    CRON_JOBS,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    JOBS,
+    LEASES,
+    MUTATING_WEBHOOKS,
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    POD_DISRUPTION_BUDGETS,
+    PODS,
+    PRIORITY_CLASSES,
+    REPLICA_SETS,
+    SECRETS,
+    SERVICES,
+    STATEFUL_SETS,
+    STORAGE_CLASSES,
+    Object,
+    Resource,
+)
+from tests.conformance.objects import budget, deployment, node, pod, replica_set, template
+from tests.conformance.scenario import scenario
+from tests.conformance.world import WHOLE, World
+
+
+async def _whole(world: World, resource: Resource[Any], *items: Object) -> None:
+    for item in items:
+        await world.created(f"{resource.kind} {item['metadata']['name']}", resource, item, WHOLE)
+
+
+@scenario("a pod gets what it does not say")
+async def a_pod(world: World) -> None:
+    await _whole(world, PODS, pod("plain"))
+
+
+@scenario("each part of a pod gets what it does not say")
+async def parts_of_a_pod(world: World) -> None:
+    probe = {"httpGet": {"port": 80}}
+    container = {
+        "name": "main",
+        "image": "example.com/app",
+        "ports": [{"containerPort": 80}, {"containerPort": 53, "protocol": "UDP", "hostPort": 53}],
+        "livenessProbe": probe,
+        "readinessProbe": {"tcpSocket": {"port": 80}, "periodSeconds": 3},
+        "startupProbe": {"grpc": {"port": 9000}},
+        "lifecycle": {"preStop": {"httpGet": {"port": "http"}}},
+        "resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "0.5"}},
+        "env": [
+            {"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            {"name": "B", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}},
+        ],
+    }
+    volumes: list[Object] = [
+        {"name": "empty"},
+        {"name": "secret", "secret": {"secretName": "s"}},
+        {"name": "settings", "configMap": {"name": "c"}},
+        {"name": "host", "hostPath": {"path": "/tmp"}},
+        {
+            "name": "down",
+            "downwardAPI": {"items": [{"path": "n", "fieldRef": {"fieldPath": "metadata.name"}}]},
+        },
+        {"name": "token", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}},
+        {
+            "name": "claim",
+            "ephemeral": {
+                "volumeClaimTemplate": {
+                    "spec": {
+                        "accessModes": ["ReadWriteOnce"],
+                        "resources": {"requests": {"storage": "1Gi"}},
+                    }
+                }
+            },
+        },
+    ]
+    spec: Object = {
+        "containers": [container],
+        "initContainers": [{"name": "first", "image": "example.com/first:1", "restartPolicy": "Always"}],
+        "volumes": volumes,
+        "tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}],
+        "topologySpreadConstraints": [
+            {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+        ],
+        "schedulingGates": [{"name": "example.com/gate"}],
+        "serviceAccount": "somebody",
+        "hostNetwork": False,
+    }
+    await _whole(world, PODS, pod("rich", spec=spec))
+
+
+@scenario("a pod's quality of service follows from its requests and limits")
+async def quality(world: World) -> None:
+    small = {"cpu": "100m", "memory": "64Mi"}
+    cases: dict[str, list[Object]] = {
+        "guaranteed": [{"requests": small, "limits": small}],
+        "only-limits": [{"limits": small}],
+        "burstable": [{"requests": small}],
+        "one-of-two": [{"requests": small, "limits": small}, {}],
+        "no-memory": [{"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}],
+        "other-resource": [{"limits": {"example.com/gpu": "1"}}],
+        "best-effort": [{}],
+    }
+    for name, resources in cases.items():
+        containers = [
+            {"name": f"c{number}", "image": "example.com/app:1", "resources": each}
+            for number, each in enumerate(resources)
+        ]
+        fields = ("status.qosClass", "spec.containers.*.resources")
+        await world.created(name, PODS, pod(name, spec={"containers": containers}), *fields)
+
+
+@scenario("quantities keep their value and get one way of writing")
+async def quantities(world: World) -> None:
+    written = ("1000m", "0.5", "1e3", "2048Mi", "1.5Gi", "1024", "100M", "0.1", "1Ki", "1500000u")
+    for number, text in enumerate(written):
+        resources = {"requests": {"memory": text, "cpu": text}}
+        container = {"name": "main", "image": "example.com/app:1", "resources": resources}
+        item = pod(f"n{number}", spec={"containers": [container]})
+        await world.created(text, PODS, item, "spec.containers.0.resources.requests")
+
+
+@scenario("workloads get what they do not say")
+async def workloads(world: World) -> None:
+    selector = {"matchLabels": {"app": "web"}}
+    plain: Object = {"selector": selector, "template": template("web")}
+    await _whole(world, DEPLOYMENTS, {"metadata": {"name": "web"}, "spec": plain})
+    recreate = {**plain, "strategy": {"type": "Recreate"}, "replicas": 0}
+    await _whole(world, DEPLOYMENTS, {"metadata": {"name": "recreate"}, "spec": recreate})
+    await _whole(world, REPLICA_SETS, {"metadata": {"name": "web"}, "spec": {**plain}})
+    claim = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
+             "resources": {"requests": {"storage": "1Gi"}}}}  # fmt: skip
+    stateful = {**plain, "serviceName": "web", "volumeClaimTemplates": [claim]}
+    await _whole(world, STATEFUL_SETS, {"metadata": {"name": "web"}, "spec": stateful})
+    await _whole(world, DAEMON_SETS, {"metadata": {"name": "web"}, "spec": plain})
+
+
+@scenario("jobs and cron jobs get what they do not say")
+async def jobs(world: World) -> None:
+    spec = {**pod("x")["spec"], "restartPolicy": "Never"}
+    job: Object = {"metadata": {"name": "once"}, "spec": {"template": {"spec": spec}}}
+    made = await world.created("a job", JOBS, job)
+    world.saw("its spec", made["spec"])
+    world.saw("its status", made["status"])
+    world.saw("its annotations", made["metadata"].get("annotations"))
+    indexed = {"template": {"spec": spec}, "completionMode": "Indexed", "completions": 3}
+    await world.created("an indexed job", JOBS, {"metadata": {"name": "indexed"}, "spec": indexed}, "spec")
+    cron = {"schedule": "@hourly", "jobTemplate": {"spec": {"template": {"spec": spec}}}}
+    await _whole(world, CRON_JOBS, {"metadata": {"name": "hourly"}, "spec": cron})
+
+
+@scenario("budgets, leases and secrets get what they do not say")
+async def small_things(world: World) -> None:
+    await _whole(world, POD_DISRUPTION_BUDGETS, budget("web", "web", minAvailable=1))
+    await _whole(world, LEASES, {"metadata": {"name": "lock"}, "spec": {"holderIdentity": "me"}})
+    await _whole(world, SECRETS, {"metadata": {"name": "key"}, "stringData": {"a": "b"}})
+
+
+@scenario("services get what they do not say")
+async def services(world: World) -> None:
+    ports = [{"port": 80}]
+    headless = {"clusterIP": "None", "ports": ports, "selector": {"app": "web"}}
+    await _whole(world, SERVICES, {"metadata": {"name": "headless"}, "spec": headless})
+    external = {"type": "ExternalName", "externalName": "example.com"}
+    await _whole(world, SERVICES, {"metadata": {"name": "external"}, "spec": external})
+    for kind in ("ClusterIP", "NodePort", "LoadBalancer"):
+        item = {"metadata": {"name": kind.lower()}, "spec": {"type": kind, "ports": ports}}
+        made = await world.created(kind, SERVICES, item)
+        spec = made["spec"]
+        world.saw("has an address", [spec["clusterIP"] == spec["clusterIPs"][0], "." in spec["clusterIP"]])
+        world.saw("has a node port", 30000 <= spec["ports"][0].pop("nodePort", 0) <= 32767)
+        world.saw("the rest", {**spec, "clusterIP": "", "clusterIPs": []})
+
+
+@scenario("cluster-wide objects get what they do not say")
+async def cluster_wide(world: World) -> None:
+    await _whole(world, NODES, node(world.unique("worker")))
+    await _whole(world, PRIORITY_CLASSES, {"metadata": {"name": world.unique("high")}, "value": 1000})
+    provisioner = {"metadata": {"name": world.unique("fast")}, "provisioner": "example.com/fast"}
+    await _whole(world, STORAGE_CLASSES, provisioner)
+    volume = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/tmp"}}
+    # Without their finalizers: the controllers that take them off again are another part's subject.
+    item = {"metadata": {"name": world.unique("volume")}, "spec": volume}
+    await world.created("a volume", PERSISTENT_VOLUMES, item, "spec", "status")
+    forget = merge_patch({"metadata": {"finalizers": None}})
+    await world.client.patch(PERSISTENT_VOLUMES, world.unique("volume"), forget)
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    item = {"metadata": {"name": "claim"}, "spec": claim}
+    await world.created("a claim", PERSISTENT_VOLUME_CLAIMS, item, "spec", "status")
+    await world.client.patch(PERSISTENT_VOLUME_CLAIMS, world.key("claim"), forget)
+
+
+@scenario("definitions and webhooks get what they do not say")
+async def extensions(world: World) -> None:
+    group = f"{world.namespace}.example.com"
+    schema = {"type": "object", "properties": {"spec": {"type": "object"}}}
+    definition = {
+        "metadata": {"name": f"widgets.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [
+                {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+            ],
+        },
+    }
+    made = await world.created("a definition", CUSTOM_RESOURCE_DEFINITIONS, definition)
+    world.saw("its spec", made["spec"])
+    world.saw("its generation", made["metadata"].get("generation"))
+    webhook = {
+        "name": "label.example.com",
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "failurePolicy": "Ignore",
+        "objectSelector": {"matchLabels": {"nobody": "has-this"}},
+        "rules": [
+            {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
+        ],
+    }
+    configuration = {"metadata": {"name": world.unique("webhooks")}, "webhooks": [webhook]}
+    await _whole(world, MUTATING_WEBHOOKS, configuration)
+
+
+@scenario("what was said explicitly is kept")
+async def explicit(world: World) -> None:
+    spec = {
+        "terminationGracePeriodSeconds": 0,
+        "dnsPolicy": "Default",
+        "restartPolicy": "OnFailure",
+        "schedulerName": "mine",
+        "enableServiceLinks": False,
+        "tolerations": [{"operator": "Exists"}],
+        "automountServiceAccountToken": False,
+        "priority": 0,
+    }
+    await _whole(world, PODS, pod("one", spec=spec))
+    await _whole(world, REPLICA_SETS, replica_set("none"))
+    await _whole(world, DEPLOYMENTS, deployment("web", minReadySeconds=5, paused=True))

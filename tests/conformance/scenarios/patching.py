@@ -1,0 +1,134 @@
+"""JSON patches, merge patches, and what is refused of any patch."""
+
+from rescheduler.kube.patches import Patch, json_patch, merge_patch, strategic_patch
+from rescheduler.kube.resources import CONFIG_MAPS, DEPLOYMENTS, PODS
+from tests.conformance.objects import config_map, deployment, pod
+from tests.conformance.scenario import scenario
+from tests.conformance.world import World
+
+
+@scenario("every operation of a JSON patch does what RFC 6902 says")
+async def operations(world: World) -> None:
+    await world.create(CONFIG_MAPS, config_map("settings", labels={"a": "1", "with/slash": "2"}))
+    changes = {
+        "add": [{"op": "add", "path": "/data/b", "value": "2"}],
+        "add over what is there": [{"op": "add", "path": "/data/b", "value": "3"}],
+        "replace": [{"op": "replace", "path": "/data/a", "value": "4"}],
+        "move": [{"op": "move", "from": "/data/a", "path": "/data/c"}],
+        "copy": [{"op": "copy", "from": "/data/c", "path": "/data/d"}],
+        "remove": [{"op": "remove", "path": "/data/d"}],
+        "an escaped name": [{"op": "remove", "path": "/metadata/labels/with~1slash"}],
+        "test, then replace": [
+            {"op": "test", "path": "/data/c", "value": "4"},
+            {"op": "replace", "path": "/data/c", "value": "5"},
+        ],
+        "into a list": [
+            {"op": "add", "path": "/metadata/finalizers", "value": ["example.com/b"]},
+            {"op": "add", "path": "/metadata/finalizers/0", "value": "example.com/a"},
+            {"op": "add", "path": "/metadata/finalizers/-", "value": "example.com/c"},
+        ],
+        "out of a list": [{"op": "remove", "path": "/metadata/finalizers/1"}],
+        "all finalizers": [{"op": "remove", "path": "/metadata/finalizers"}],
+    }
+    for what, change in changes.items():
+        fields = ("data", "metadata.labels", "metadata.finalizers")
+        await world.patched(what, CONFIG_MAPS, "settings", json_patch(change), *fields)
+
+
+@scenario("a JSON patch that can't be done is refused, and says which operation it is")
+async def impossible_operations(world: World) -> None:
+    await world.create(CONFIG_MAPS, config_map("settings"))
+    changes = {
+        "remove what is not there": [{"op": "remove", "path": "/data/zzz"}],
+        "replace what is not there": [{"op": "replace", "path": "/data/zzz", "value": "1"}],
+        "add below nothing": [{"op": "add", "path": "/metadata/labels/a", "value": "b"}],
+        "test of another value": [{"op": "test", "path": "/data/a", "value": "2"}],
+        "test of nothing": [{"op": "test", "path": "/data/zzz", "value": "2"}],
+        "move from nowhere": [{"op": "move", "from": "/data/zzz", "path": "/data/b"}],
+        "an operation nobody knows": [{"op": "frobnicate", "path": "/data/a"}],
+        "a path without slash": [{"op": "add", "path": "data", "value": "1"}],
+    }
+    for what, change in changes.items():
+        await world.patched(what, CONFIG_MAPS, "settings", json_patch(change))
+
+
+@scenario("a merge patch sets, removes with null, and replaces lists whole")
+async def merging(world: World) -> None:
+    await world.create(CONFIG_MAPS, config_map("settings", labels={"a": "1"}, finalizers=["example.com/a"]))
+    changes = {
+        "set": {"data": {"b": "2"}},
+        "remove": {"data": {"a": None}},
+        "remove what is not there": {"data": {"zzz": None}},
+        "a list": {"metadata": {"finalizers": ["example.com/b"]}},
+        "an empty list": {"metadata": {"finalizers": []}},
+        "all labels": {"metadata": {"labels": None}},
+        "nothing": {},
+    }
+    for what, change in changes.items():
+        fields = ("data", "metadata.labels", "metadata.finalizers")
+        await world.patched(what, CONFIG_MAPS, "settings", merge_patch(change), *fields)
+
+
+@scenario("a patch needs an object to be there")
+async def missing(world: World) -> None:
+    label = {"metadata": {"labels": {"a": "b"}}}
+    for patch in (merge_patch(label), strategic_patch(label), json_patch([])):
+        await world.patched(patch.content_type, CONFIG_MAPS, "nobody", patch)
+    await world.patched("a deployment", DEPLOYMENTS, "nobody", merge_patch(label))
+
+
+@scenario("a patch of an unknown content type is refused with those that are known")
+async def content_types(world: World) -> None:
+    await world.create(CONFIG_MAPS, config_map("settings"))
+    body = b'{"data":{"b":"1"}}'
+    for content_type in ("application/json", "text/plain", "application/merge-patch+json; charset=utf-8"):
+        await world.patched(content_type, CONFIG_MAPS, "settings", Patch(content_type, body), "data")
+
+
+@scenario("a patch that is no JSON, or not of the right shape, is a bad request")
+async def malformed(world: World) -> None:
+    await world.create(CONFIG_MAPS, config_map("settings"))
+    path = CONFIG_MAPS.path(world.namespace, "settings")
+    bodies = {
+        "application/json-patch+json": [b"{", b'{"op":"add"}', b'"text"'],
+        "application/merge-patch+json": [b"{", b"[]", b'"text"'],
+        "application/strategic-merge-patch+json": [b"{", b"[]"],
+    }
+    for content_type, broken in bodies.items():
+        for body in broken:
+            # Only the code: the words are those of the JSON reader.
+            answer = await world.asked("", "PATCH", path, body=body, content_type=content_type)
+            world.saw(f"{body.decode()} as {content_type}", answer.code)
+
+
+@scenario("a patch may not turn an object into an invalid one, or into another")
+async def invalid_results(world: World) -> None:
+    await world.create(PODS, pod("one"))
+    await world.create(DEPLOYMENTS, deployment("web"))
+    changes = {
+        "the name": (PODS, "one", {"metadata": {"name": "other"}}),
+        "the namespace": (PODS, "one", {"metadata": {"namespace": "other"}}),
+        "the uid": (PODS, "one", {"metadata": {"uid": "00000000-0000-0000-0000-000000000009"}}),
+        "a bad label": (PODS, "one", {"metadata": {"labels": {"a": "b c"}}}),
+        "a label that is a number": (PODS, "one", {"metadata": {"labels": {"a": 7}}}),
+        "no containers": (DEPLOYMENTS, "web", {"spec": {"template": {"spec": {"containers": None}}}}),
+        "replicas as text": (DEPLOYMENTS, "web", {"spec": {"replicas": "three"}}),
+        "fewer than none": (DEPLOYMENTS, "web", {"spec": {"replicas": -1}}),
+        "the creation time": (PODS, "one", {"metadata": {"creationTimestamp": "2001-01-01T00:00:00Z"}}),
+    }
+    for what, (resource, name, change) in changes.items():
+        await world.patched(what, resource, name, merge_patch(change), "metadata.name", "metadata.labels")
+    path = PODS.path(world.namespace, "one")
+    for other in ({"kind": "ConfigMap"}, {"apiVersion": "v2"}):
+        answer = await world.asked("", "PATCH", path, body=other, content_type="application/merge-patch+json")
+        world.saw(str(other), [answer.code, answer.json["reason"]])
+
+
+@scenario("patches that say nothing about the version never conflict: all of them arrive")
+async def side_by_side(world: World) -> None:
+    await world.create(CONFIG_MAPS, config_map("settings"))
+    for number in range(5):
+        change = merge_patch({"data": {f"key-{number}": "x"}})
+        await world.client.patch(CONFIG_MAPS, world.key("settings"), change)
+    left = await world.read(CONFIG_MAPS, "settings")
+    world.saw("data", left and left["data"])

@@ -1,0 +1,50 @@
+"""Notes of two servers can only be equal if what can't be equal is replaced by its name."""
+
+import pytest
+
+from tests.conformance.notes import at, normalised
+
+
+@pytest.mark.parametrize(
+    ("told", "noted"),
+    [
+        pytest.param("scenario-7-1-worker", "NAMESPACE-worker", id="names of the scenario's own"),
+        pytest.param("9f0c2a52-5b0e-4c57-93f2-0d4f0d2f6a11 is gone", "UID is gone", id="uids"),
+        pytest.param("at 2026-01-02T03:04:05.678Z", "at TIME", id="times"),
+        pytest.param('Post "https://127.0.0.1:4711/x"', 'Post "https://127.0.0.1:PORT/x"', id="ports"),
+        pytest.param(
+            'spec: Invalid value: {"a":{"b":[1]}}: is bad, x: Unsupported value: "y": no',
+            'spec: Invalid value: OBJECT: is bad, x: Unsupported value: "y": no',
+            id="objects quoted in a refusal",
+        ),
+        pytest.param(
+            'patch: Invalid value: "{\\"kind\\":\\"Pod\\"}": json: no',
+            "patch: Invalid value: OBJECT: json: no",
+            id="objects quoted as text",
+        ),
+        pytest.param('Invalid value: {"unfinished', 'Invalid value: {"unfinished', id="no object after all"),
+        pytest.param(
+            {"metadata": {"resourceVersion": "7", "name": "a", "creationTimestamp": None}},
+            {"metadata": {"name": "a"}},
+            id="fields that are never equal",
+        ),
+        pytest.param(("a", 1, None), ["a", 1, None], id="all else stays"),
+    ],
+)
+def test_notes_name_what_differs_anyway(told: object, noted: object) -> None:
+    assert normalised(told, "scenario-7-1") == noted
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        pytest.param("a.b", 1, id="a field of a field"),
+        pytest.param("list.1.x", 3, id="by position"),
+        pytest.param("list.*.x", [2, 3], id="of every item"),
+        pytest.param("list.7", None, id="beyond the end"),
+        pytest.param("a.b.c", None, id="below a number"),
+        pytest.param("", {"a": {"b": 1}, "list": [{"x": 2}, {"x": 3}]}, id="the whole"),
+    ],
+)
+def test_a_path_leads_to_a_value_or_to_nothing(path: str, found: object) -> None:
+    assert at({"a": {"b": 1}, "list": [{"x": 2}, {"x": 3}]}, path) == found

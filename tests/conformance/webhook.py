@@ -1,0 +1,113 @@
+"""A webhook on loopback, with a certificate authority of its own, that answers as the scenario says."""
+
+import asyncio
+import ssl
+import tempfile
+from base64 import b64encode
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from rescheduler.kube.resources import CONFIG_MAPS, MUTATING_WEBHOOKS, Object
+from rescheduler.simulator.shells.certificates import make_certificates
+from tests.conformance.objects import config_map
+from tests.conformance.world import World
+
+__all__ = ["PODS_ONLY", "Answer", "Webhook", "allowed", "configure", "webhook"]
+
+Answer = Callable[[Object], Awaitable[Object]]
+"""The request of a review → the response."""
+
+PODS_ONLY = [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]
+_PROBE = "is-it-there"
+
+
+def allowed(*operations: Object, **more: Any) -> Object:
+    patch = {"patchType": "JSONPatch", "patch": b64encode(msgspec.json.encode(operations)).decode()}
+    return {"allowed": True, **(patch if operations else {}), **more}
+
+
+class Webhook:
+    def __init__(self, authority: bytes) -> None:
+        self.authority = authority
+        self.answers: dict[str, Answer] = {}
+        self.asked: list[tuple[str, Object]] = []
+        """Path and request, in the order they came."""
+        self.port = 0
+
+    def url(self, path: str) -> str:
+        return f"https://127.0.0.1:{self.port}{path}"
+
+    def client_config(self, path: str, answer: Answer) -> Object:
+        self.answers[path] = answer
+        return {"url": self.url(path), "caBundle": b64encode(self.authority).decode()}
+
+    async def handle(self, request: web.Request) -> web.Response:
+        review = msgspec.json.decode(await request.read())
+        self.asked.append((request.path, review["request"]))
+        response = await self.answers[request.path](review["request"])
+        told = {**review, "response": {"uid": review["request"]["uid"], **response}}
+        return web.Response(body=msgspec.json.encode(told), content_type="application/json")
+
+
+@asynccontextmanager
+async def webhook() -> AsyncIterator[Webhook]:
+    certificates = make_certificates()
+    hook = Webhook(certificates.authority)
+    app = web.Application()
+    app.router.add_post("/{path:.*}", hook.handle)
+    runner = web.AppRunner(app, shutdown_timeout=0)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=_serving(certificates))
+        await site.start()
+        hook.port = runner.addresses[0][1]
+        yield hook
+    finally:
+        await runner.cleanup()
+
+
+async def configure(world: World, hook: Webhook, *webhooks: Object, name: str = "webhooks") -> None:
+    """Makes a configuration for the scenario's own namespace, and waits until the server heeds it."""
+    here = {"matchLabels": {"kubernetes.io/metadata.name": world.namespace}}
+    common = {
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "rules": PODS_ONLY,
+        "timeoutSeconds": 1,
+        "namespaceSelector": here,
+    }
+
+    async def yes(_: Object) -> Object:
+        return allowed()
+
+    # A configuration is read as a whole: once its probe is called, all of it is in force.
+    probe: Object = {
+        "name": "probe.example.com",
+        "clientConfig": hook.client_config(f"/probe-{name}", yes),
+        "rules": [{**PODS_ONLY[0], "resources": ["configmaps"]}],
+        "objectSelector": {"matchLabels": {"probe": _PROBE}},
+    }
+    item = {
+        "metadata": {"name": world.unique(name)},
+        "webhooks": [{**common, **each} for each in (*webhooks, probe)],
+    }
+    await world.create(MUTATING_WEBHOOKS, item)
+    while not any(path == f"/probe-{name}" for path, _ in hook.asked):
+        probing = world.placed(CONFIG_MAPS, config_map(_PROBE, labels={"probe": _PROBE}))
+        await world.client.create(CONFIG_MAPS, probing, dry_run=True)
+        await asyncio.sleep(0.01)
+
+
+def _serving(certificates: Any) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with tempfile.TemporaryDirectory() as folder:
+        certificate, key = Path(folder, "tls.crt"), Path(folder, "tls.key")
+        certificate.write_bytes(certificates.certificate)
+        key.write_bytes(certificates.key)
+        context.load_cert_chain(certificate, key)
+    return context
