@@ -13,6 +13,7 @@ import ctypes
 import gc
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -23,6 +24,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench import protobuf_writer, realistic
+
+__all__ = ["main"]
 
 WIRE = Path(__file__).parents[1] / "src" / "rescheduler" / "kube" / "wire"
 UNREAD = Path(__file__).with_name("unread.proto")
@@ -71,8 +74,7 @@ def run(scratch: Path, pods: int, repeat: int) -> list[Line]:
     few = min(pods, BASELINE_PODS)
     print(f"machine: {calibration():.0f} ms for a loop of 5 million additions")
     print(f"writing {pods} pods …", flush=True)
-    write(scratch, "few", few)
-    write(scratch, "all", pods)
+    write(scratch, pods, few)
     lines = []
     for name, body, count in (
         ("stdlib json", scratch / "few.json", few),
@@ -86,19 +88,24 @@ def run(scratch: Path, pods: int, repeat: int) -> list[Line]:
     return lines
 
 
-def write(scratch: Path, name: str, count: int) -> None:
-    """The same pods as the body of a list, in both encodings; one by one, they would not fit in memory."""
+def write(scratch: Path, pods: int, few: int) -> None:
+    """The same pods as the body of a list in both encodings, and the first few once more for the baseline."""
     schema = protobuf_writer.schema_from(WIRE / "meta.proto", WIRE / "pods.proto", UNREAD)
+    head = b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":['
     items = scratch / "items"
-    with (scratch / f"{name}.json").open("wb") as text, items.open("wb") as raw:
-        text.write(b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[')
-        for number, pod in enumerate(realistic.pods(count)):
-            text.write((b"," if number else b"") + json.dumps(pod, separators=(",", ":")).encode())
+    with (scratch / "all.json").open("wb") as text, items.open("wb") as raw:
+        text.write(head)
+        for number, pod in enumerate(realistic.pods(pods), 1):
+            text.write((b"," if number > 1 else b"") + json.dumps(pod, separators=(",", ":")).encode())
             encoded = schema.encode("Pod", pod)
             raw.write(b"\x12" + protobuf_writer.varint(len(encoded)) + encoded)
+            if number == few:
+                end_of_few = text.tell()
         text.write(b"]}")
+    with (scratch / "all.json").open("rb") as text:
+        (scratch / "few.json").write_bytes(text.read(end_of_few) + b"]}")
     listed = b"\x0a\x03\x12\x017" + items.read_bytes()
-    (scratch / f"{name}.protobuf").write_bytes(protobuf_writer.enveloped(listed, "PodList"))
+    (scratch / "all.protobuf").write_bytes(protobuf_writer.enveloped(listed, "PodList"))
 
 
 def in_fresh_process(name: str, body: Path, pods: int) -> Measured:
@@ -130,8 +137,7 @@ def measure(name: str, path: Path, pods: int) -> Measured:
     size = len(body)
     del body
     kept = resident_bytes() - before + size
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return Measured(took / pods * 1e6, kept / pods, peak)
+    return Measured(took / pods * 1e6, kept / pods, peak_bytes() / 2**20)
 
 
 def contender(name: str) -> Callable[[bytes], dict[Any, Any]]:
@@ -154,6 +160,14 @@ def resident_bytes() -> int:
         return 0
     ctypes.CDLL(None).malloc_trim(0)
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def peak_bytes() -> int:
+    """Of this process alone: what `getrusage` tells includes the parent's peak."""
+    if not sys.platform.startswith("linux"):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    found = re.search(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())
+    return int(found[1]) * 1024 if found else 0
 
 
 def calibration() -> float:

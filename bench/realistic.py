@@ -55,7 +55,7 @@ class _Template:
         self.env = [(f"{self.app.upper()}_SETTING_{n}", f"value-{dice.randrange(10**6)}") for n in range(3)]
 
     def pod(self, ordinal: int, node: str, dice: random.Random) -> Json:
-        suffix = "".join(dice.choices(_LETTERS, k=5))
+        suffix = self._suffix(ordinal)
         name = f"{self.app}-{ordinal}" if self.kind == "StatefulSet" else f"{self.owner}-{suffix}"
         created = _START + timedelta(seconds=dice.randrange(4_000_000))
         token = "kube-api-access-" + "".join(dice.choices(_LETTERS, k=5))
@@ -64,6 +64,15 @@ class _Template:
             "spec": self._spec(name, node, token),
             "status": self._status(created, token, dice),
         }
+
+    def _suffix(self, ordinal: int) -> str:
+        """Five letters that look like dice and are never the same twice in one template."""
+        number = (ordinal * 7_368_787 + len(self.app) * 104_729) % len(_LETTERS) ** 5
+        letters = []
+        for _ in range(5):
+            number, letter = divmod(number, len(_LETTERS))
+            letters.append(_LETTERS[letter])
+        return "".join(letters)
 
     def _metadata(self, name: str, created: datetime, dice: random.Random) -> Json:
         labels = {

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Protocol, TypeVar
 
@@ -54,20 +54,33 @@ class Caller:
         return decoded(call, content_type, body, decode)
 
     async def read_page(self, call: Call, resource: Resource[T], query: Query) -> Page[T]:
-        request = self.request("GET", resource.path(call.namespace), query, resource.codec.accept)
+        path, accept = resource.path(call.namespace), resource.codec.accept
+        request = self.request("GET", path, query, accept, streaming=True)
         return await self._patiently(lambda: self._page(call, resource, request))
 
     async def _page(self, call: Call, resource: Resource[T], request: Request) -> Page[T]:
         async with await self.send(call, request) as response:
             page = ArrivingPage(resource.codec, response.headers.get("content-type", ""))
             try:
-                async for chunk in response.chunks():
+                async for chunk in self._steadily(response.chunks()):
                     page.feed(chunk)
                 return page.finish()
             except NoAnswer as broken:
                 raise _unreachable(call, broken) from broken
             except Undecodable as error:
                 raise errors.Unreadable(call, str(error)) from error
+
+    async def _steadily(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """A large list may take its time as long as it goes on: the time-out is for each step of it."""
+        while True:
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    chunk = await anext(chunks, None)
+            except TimeoutError:
+                raise NoAnswer(f"the answer stopped for {self._timeout_s:g} s", sent=True) from None
+            if chunk is None:
+                return
+            yield chunk
 
     async def _patiently(self, ask: Callable[[], Awaitable[R]]) -> R:
         """Repeated when an overloaded server says for how long to wait: reading twice harms nobody."""
@@ -101,7 +114,7 @@ class Caller:
     async def exchange(self, call: Call, request: Request) -> tuple[str, bytes]:
         """Content type and body of a good answer; anything else raises."""
         async with await self.send(call, request) as response:
-            return response.headers.get("content-type", ""), await _body(call, response)
+            return response.headers.get("content-type", ""), await self._body(call, response)
 
     async def send(self, call: Call, request: Request) -> Response:
         """A response of status 2xx, to be closed by who asked for it; anything else raises."""
@@ -120,14 +133,13 @@ class Caller:
         if 200 <= code < 300:
             return response
         async with response:
-            raise refusal(call, response, await _body(call, response))
+            raise refusal(call, response, await self._body(call, response))
 
-
-async def _body(call: Call, response: Response) -> bytes:
-    try:
-        return await response.read()
-    except NoAnswer as broken:
-        raise _unreachable(call, broken) from broken
+    async def _body(self, call: Call, response: Response) -> bytes:
+        try:
+            return b"".join([chunk async for chunk in self._steadily(response.chunks())])
+        except NoAnswer as broken:
+            raise _unreachable(call, broken) from broken
 
 
 def _unreachable(call: Call, broken: NoAnswer) -> errors.Unreachable:

@@ -205,6 +205,38 @@ async def test_a_server_that_does_not_answer_is_given_up(server, transport, thin
         await Client(transport, timeout_s=0.05).list(things)
 
 
+@pytest.mark.parametrize("code", [200, 500], ids=["a good answer", "a refusal"])
+async def test_a_list_that_stops_halfway_is_given_up(server, transport, things, code):
+    server.answers.append(slowly(server, code, [0.0, 60.0]))
+    with pytest.raises(errors.Unreachable, match=r"the answer stopped for 0.05 s"):
+        await Client(transport, timeout_s=0.05).list(things)
+
+
+async def test_a_list_may_take_longer_than_the_time_out_as_long_as_it_goes_on(server, transport, things):
+    server.put("a")
+    server.answers.append(slowly(server, 200, [0.03] * 20))
+    page = await Client(transport, timeout_s=0.25).list(things)
+    assert [item["metadata"]["name"] for item in page.items] == ["a"]
+
+
+def slowly(server, code, delays):
+    """An answer in as many parts as there are delays."""
+
+    def answer(asked):
+        whole = server._list({})
+
+        async def chunks():
+            body = b"".join([chunk async for chunk in whole.chunks])
+            size = -(-len(body) // len(delays))
+            for number, delay in enumerate(delays):
+                await asyncio.sleep(delay)
+                yield body[number * size : (number + 1) * size]
+
+        return whole._replace(status=code, chunks=chunks())
+
+    return answer
+
+
 async def test_an_answer_that_is_no_json_is_unreadable(client, server, things):
     def html(asked):
         answer = server._list({})

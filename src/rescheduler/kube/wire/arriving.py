@@ -1,9 +1,9 @@
 """A page that is decoded while it arrives.
 
-An informer's first list may be hundreds of megabytes in one answer. Protobuf is cut into pieces at the borders
-of items as soon as they are there, and each piece is decoded and dropped: the answer is never held as a whole,
-the server goes on writing meanwhile, and nothing else on the event loop waits for long. What each byte means
-stays the codec's business: it gets every piece as a list of its own.
+An informer's first list may be hundreds of megabytes in one answer. Protobuf is cut into pieces at the
+borders of items as soon as they are there, and each piece is decoded and dropped: the answer is never held
+as a whole, the server goes on writing meanwhile, and nothing else on the event loop waits for long. What
+each byte means stays the codec's business: it gets every piece as a list of its own.
 
 JSON can't be cut without reading it, so it is held until it is complete.
 """

@@ -39,6 +39,8 @@ _decode_pod = msgspec.json.Decoder(forms.Pod).decode
 _decode_labels = msgspec.json.Decoder(dict[str, str]).decode
 _decode_owners = msgspec.json.Decoder(tuple[Owner, ...]).decode
 
+_ConditionKey = tuple[str, str, str, str]
+"""Type, status, reason and message."""
 _NO_NAME = Raw(b'""')
 _NO_MARKS: dict[str, str] = {}
 
@@ -50,6 +52,7 @@ class PodsFromJson:
         self._labels: Memo[bytes, dict[str, str]] = Memo(_labels)
         self._owners: Memo[bytes, tuple[Owner, ...]] = Memo(_owners)
         self._marks: Memo[str, bool] = Memo(is_mark)
+        self._conditions: Memo[_ConditionKey, tuple[PodCondition, bool]] = Memo(_untimed)
         self._shapes: Memo[bytes, PodShape] = Memo(_shape)
         self._affinities: Memo[bytes, Affinity] = Memo(_affinity, capacity=PER_NODE)
         self._sources: Memo[bytes, Sources] = Memo(_sources)
@@ -95,7 +98,7 @@ class PodsFromJson:
             self._granted[template, told] if told != _TOLD_NOTHING else shape.requests,
             intern(status.phase),
             intern(status.reason),
-            tuple(map(_condition, status.conditions)),
+            tuple([self._condition(condition) for condition in status.conditions]),
             tuple(map(_container, status.container_statuses)),
             tuple(map(_container, status.init_container_statuses)),
             None if status.start_time is None else seconds(status.start_time),
@@ -106,6 +109,13 @@ class PodsFromJson:
     def _marks_in(self, annotations: dict[str, str]) -> dict[str, str]:
         marks = self._marks
         return {name: value for name, value in annotations.items() if marks[name]} or _NO_MARKS
+
+    def _condition(self, form: forms.Condition) -> PodCondition:
+        condition, is_timed = self._conditions[form.type, form.status, form.reason, form.message]
+        if not is_timed:
+            return condition
+        since_s = seconds(form.last_transition_time)
+        return PodCondition(condition.type, condition.status, condition.reason, condition.message, since_s)
 
     def _volumes(self, pod: str, volumes: list[dict[str, Raw]]) -> tuple[Volume, ...]:
         names = [volume.pop("name", _NO_NAME) for volume in volumes]
@@ -125,12 +135,6 @@ def _told(status: forms.StatusForm) -> bytes:
 
 
 _TOLD_NOTHING = _encode(forms.Told())
-
-
-def _condition(condition: forms.Condition) -> PodCondition:
-    kind, status = intern(condition.type), intern(condition.status)
-    since_s = seconds(condition.last_transition_time) if keeps_time(kind, status) else 0
-    return PodCondition(kind, status, intern(condition.reason), condition.message, since_s)
 
 
 def _container(status: forms.ContainerStatusForm) -> ContainerStatus:
@@ -166,6 +170,12 @@ def _labels(raw: bytes) -> dict[str, str]:
 
 def _owners(raw: bytes) -> tuple[Owner, ...]:
     return _decode_owners(raw) if raw else ()
+
+
+def _untimed(key: _ConditionKey) -> tuple[PodCondition, bool]:
+    """The condition at no time in particular, and whether its time is kept."""
+    kind, status, reason, message = key
+    return PodCondition(intern(kind), intern(status), intern(reason), message), keeps_time(kind, status)
 
 
 def _shape(template: bytes) -> PodShape:

@@ -4,6 +4,7 @@ Only what differs from pod to pod is looked at in Python, because each look cost
 pod does; all else is found by its bytes. Several pods are parsed in one go, which halves the cost of each.
 """
 
+from collections.abc import Sequence
 from itertools import count
 from sys import intern
 from typing import NamedTuple
@@ -59,6 +60,7 @@ class PodsFromProtobuf:
         shared = views_pb2.SharedPods.FromString(items)
         shared.DiscardUnknownFields()
         parts, affinities = self._parts, self._affinities
+        in_full: Sequence[pods_pb2.Pod] = ()
         found = []
         for number, own, common in zip(count(), views_pb2.OwnPods.FromString(items).items, shared.items):
             meta, shape, sources, status, requests, needs_full_look = parts[common.SerializeToString()]
@@ -66,8 +68,8 @@ class PodsFromProtobuf:
             namespace, name = intern(identity.namespace), identity.name
             volumes, marks = sources.recorded, _NO_MARKS
             if needs_full_look:
-                pod = pods_pb2.PodList.FromString(items).items[number]
-                volumes, marks = _full_look(pod, sources)
+                in_full = in_full or pods_pb2.PodList.FromString(items).items
+                volumes, marks = _full_look(in_full[number], sources)
             found.append(
                 PodRecord(
                     f"{namespace}/{name}",
