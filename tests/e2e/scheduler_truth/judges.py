@@ -1,0 +1,39 @@
+"""Those who must agree with the real scheduler.
+
+A judge is a function of the cluster's plain objects, the pod and the node's name; it returns every rule
+that refuses, none if the pod fits.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from rescheduler.simulator.scheduler.filters import prepare
+from rescheduler.simulator.scheduler.pods import PodView
+from rescheduler.simulator.scheduler.view import ClusterView
+from tests.e2e.scheduler_truth.verdicts import FITS, Refused
+from tests.e2e.scheduler_truth.worlds import Object
+
+__all__ = ["JUDGES", "Judge", "disagreement"]
+
+Judge = Callable[[Sequence[Object], Object, str], list[Refused]]
+
+
+def simulator(objects: Sequence[Object], pod: Object, node: str) -> list[Refused]:
+    cluster = ClusterView.of(objects)
+    prepared = prepare(PodView(pod), cluster)
+    refusals = prepared.refusals(cluster.nodes[node])
+    return [Refused(refusal.filter, frozenset(refusal.reasons)) for refusal in refusals]
+
+
+JUDGES: dict[str, Judge] = {"simulator": simulator}
+
+
+def disagreement(truth: Refused | str, judged: Iterable[Refused]) -> str:
+    """In words; empty if they agree. The real scheduler names only the first rule that refuses."""
+    by_rule = {refused.rule: refused for refused in judged}
+    said = ", ".join(f"{rule} {sorted(refused.reasons)}" for rule, refused in by_rule.items()) or "it fits"
+    if isinstance(truth, str):
+        return f"truly {truth.removeprefix('truth: ')}, judged: {said}" if by_rule or truth != FITS else ""
+    mine = by_rule.get(truth.rule)
+    if mine is None or (mine.reasons and mine.reasons != truth.reasons):
+        return f"truly {truth.rule} {sorted(truth.reasons)}, judged: {said}"
+    return ""
