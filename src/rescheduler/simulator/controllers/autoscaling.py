@@ -1,0 +1,144 @@
+"""The horizontal autoscaler in its simplest form: as many replicas as keep usage at its target.
+
+It knows cpu and memory as a share of what pods request, looks every 15 seconds, and scales down only to the
+most that it wanted within the last five minutes.
+"""
+
+import math
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from rescheduler.model.quantity import quantity_of
+from rescheduler.model.selectors import SelectorError, selector_from_object
+from rescheduler.simulator.clock import timestamp
+from rescheduler.simulator.conditions import set_condition
+from rescheduler.simulator.controllers.frame import Controller, Noticed, World, split_key
+from rescheduler.simulator.controllers.pods import Pod
+from rescheduler.simulator.exchange import Object
+from rescheduler.simulator.kinds import Kind
+
+__all__ = ["Autoscaling"]
+
+_EVERY_S = 15.0
+_TOLERANCE = 0.1
+_STEADY = timedelta(minutes=5)
+
+
+class Autoscaling(Controller):
+    name = "horizontal-pod-autoscaler"
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._autoscalers = self.kind("autoscaling/v2", "HorizontalPodAutoscaler")
+        self._wanted: dict[str, list[tuple[datetime, int]]] = {}
+
+    def watches(self) -> Mapping[Kind, Noticed]:
+        return {self._autoscalers: self.enqueue}
+
+    async def reconcile(self, key: str) -> float | None:
+        autoscaler = self.world.read(self._autoscalers, *split_key(key))
+        if autoscaler is None:
+            self._wanted.pop(key, None)
+            return None
+        now = self.world.now()
+        status = {
+            k: v for k, v in autoscaler.get("status", {}).items() if k in {"conditions", "lastScaleTime"}
+        }
+        status["conditions"] = [dict(item) for item in status.get("conditions") or ()]
+        target = self._target(autoscaler)
+        if target is None:
+            reference = autoscaler["spec"]["scaleTargetRef"]
+            message = f"the HPA controller was unable to get the target's current scale: {reference['name']}"
+            set_condition(status, "AbleToScale", "False", now=now, reason="FailedGetScale", message=message)
+        else:
+            await self._scale(key, autoscaler, target, status, now)
+        await self.writes.set_status(self._autoscalers, autoscaler, status)
+        return _EVERY_S
+
+    def _target(self, autoscaler: Object) -> tuple[Kind, Object] | None:
+        reference = autoscaler["spec"]["scaleTargetRef"]
+        kind = self.world.cluster.kinds.named(reference["apiVersion"], reference["kind"])
+        if kind is None or "scale" not in kind.subresources:
+            return None
+        found = self.world.read(kind, autoscaler["metadata"]["namespace"], reference["name"])
+        return None if found is None else (kind, found)
+
+    async def _scale(
+        self, key: str, autoscaler: Object, target: tuple[Kind, Object], status: Object, now: datetime
+    ) -> None:
+        kind, content = target
+        spec, current = autoscaler["spec"], content["spec"].get("replicas", 1)
+        pods = self._pods(content)
+        metrics = [metric for metric in spec.get("metrics") or () if metric["type"] == "Resource"]
+        shares = [self._share(metric["resource"], pods) for metric in metrics]
+        status |= {"currentReplicas": current, "desiredReplicas": current}
+        set_condition(status, "AbleToScale", "True", now=now, reason="ReadyForNewScale")
+        if current == 0 or None in shares or not shares:
+            reason = "ScalingDisabled" if current == 0 else "FailedGetResourceMetric"
+            set_condition(status, "ScalingActive", "False", now=now, reason=reason)
+            return
+        set_condition(status, "ScalingActive", "True", now=now, reason="ValidMetricFound")
+        status["currentMetrics"] = [
+            _shown(metric, share) for metric, share in zip(metrics, shares, strict=True)
+        ]
+        wanted = max(
+            _proposal(current, len(pods), share, metric["resource"]["target"]["averageUtilization"])
+            for metric, share in zip(metrics, shares, strict=True)
+            if share is not None
+        )
+        wanted = self._steadied(key, current, wanted, now)
+        wanted = max(spec.get("minReplicas", 1), min(spec["maxReplicas"], wanted))
+        status["desiredReplicas"] = wanted
+        if wanted != current:
+            await self._resize(kind, content, wanted)
+            status["lastScaleTime"] = timestamp(now)
+
+    def _pods(self, content: Object) -> list[Pod]:
+        try:
+            selector = selector_from_object(content["spec"].get("selector"))
+        except SelectorError:
+            return []
+        found = self.world.pods.selected(content["metadata"]["namespace"], selector)
+        return [pod for pod in found if pod.active and pod.ready]
+
+    def _share(self, resource: Object, pods: list[Pod]) -> int | None:
+        """Usage in percent of requests; none if it can't be told."""
+        used = asked = 0
+        for pod in pods:
+            record = self.world.store.find(self.world.pod_kind, pod.namespace, pod.name)
+            metrics = self.world.usage.pod_metrics(record.object) if self.world.usage and record else None
+            if record is None or metrics is None:
+                continue
+            requests = [_requested(item, resource["name"]) for item in record.object["spec"]["containers"]]
+            if None in requests:
+                return None
+            asked += sum(amount for amount in requests if amount is not None)
+            used += sum(quantity_of(item["usage"][resource["name"]]).nanos for item in metrics["containers"])
+        return used * 100 // asked if asked else None
+
+    def _steadied(self, key: str, current: int, wanted: int, now: datetime) -> int:
+        lately = [each for each in self._wanted.get(key, [(now, current)]) if now - each[0] < _STEADY]
+        self._wanted[key] = [*lately, (now, wanted)]
+        return max(wanted, *(count for _, count in lately)) if wanted < current and lately else wanted
+
+    async def _resize(self, kind: Kind, content: Object, replicas: int) -> None:
+        def edit(live: Object) -> None:
+            live["spec"]["replicas"] = replicas
+
+        await self.writes.patch(kind, content, edit)
+
+
+def _requested(container: Object, resource: str) -> int | None:
+    amount: Any = ((container.get("resources") or {}).get("requests") or {}).get(resource)
+    return None if amount is None else quantity_of(amount).nanos
+
+
+def _proposal(current: int, ready: int, share: int | None, target: int) -> int:
+    ratio = (share or 0) / target
+    return current if abs(1 - ratio) <= _TOLERANCE else math.ceil(ratio * ready)
+
+
+def _shown(metric: Object, share: int | None) -> Object:
+    name = metric["resource"]["name"]
+    return {"type": "Resource", "resource": {"name": name, "current": {"averageUtilization": share}}}

@@ -1,0 +1,186 @@
+"""What a Deployment's controller writes: ReplicaSets and their sizes, revisions, conditions."""
+
+from rescheduler.simulator.conditions import condition
+from rescheduler.simulator.controllers.deployments import sizes
+from rescheduler.simulator.controllers.deployments.family import (
+    DESIRED,
+    MAXIMUM,
+    REVISION,
+    TEMPLATE_HASH,
+    Family,
+    actual_of,
+    annotations_for,
+    by_age,
+    revision_of,
+    size_of,
+)
+from rescheduler.simulator.controllers.deployments.progress import (
+    has_deadline,
+    is_complete,
+    put_condition,
+)
+from rescheduler.simulator.controllers.frame import World
+from rescheduler.simulator.controllers.ownership import controller_reference, is_deleting
+from rescheduler.simulator.controllers.replica_sets import is_namespace_terminating
+from rescheduler.simulator.controllers.templates import template_hash
+from rescheduler.simulator.controllers.writes import Writes
+from rescheduler.simulator.exchange import Object
+from rescheduler.simulator.failures import Failure
+
+__all__ = ["Steps"]
+
+_LONGEST_NAME = 253
+_NO_LIMIT = 2**31 - 1
+
+
+class Steps:
+    def __init__(self, world: World, writes: Writes) -> None:
+        self.world = world
+        self.writes = writes
+        self._deployments = world.cluster.kind("apps/v1", "Deployment")
+        self._replica_sets = world.cluster.kind("apps/v1", "ReplicaSet")
+
+    # -- the ReplicaSet with the present template
+
+    async def with_revision(self, family: Family) -> Family:
+        """The new ReplicaSet has the Deployment's annotations, and the Deployment its revision."""
+        if family.new is None:
+            return family
+        annotations = annotations_for(family, family.new)
+        min_ready_s = family.deployment["spec"].get("minReadySeconds", 0)
+        is_told = annotations == (family.new["metadata"].get("annotations") or {})
+        if not is_told or min_ready_s != family.new["spec"].get("minReadySeconds", 0):
+
+            def edit(live: Object) -> None:
+                live["metadata"]["annotations"] = annotations
+                if min_ready_s != live["spec"].get("minReadySeconds", 0):
+                    live["spec"]["minReadySeconds"] = min_ready_s
+
+            family = family.with_new(await self.writes.change(self._replica_sets, family.new, edit))
+        assert family.new is not None
+        deployment = await self._note_revision(family.deployment, str(revision_of(family.new)))
+        if has_deadline(deployment) and condition(deployment.get("status", {}), "Progressing") is None:
+            told = f'Found new replica set "{family.new["metadata"]["name"]}"'
+            deployment = await self._note_progress(deployment, "True", "FoundNewReplicaSet", told)
+        return family.with_deployment(deployment)
+
+    async def created(self, family: Family) -> Family:
+        """With a new ReplicaSet, if there was none."""
+        if family.new is not None:
+            return family
+        deployment, namespace = family.deployment, family.deployment["metadata"]["namespace"]
+        wanted = self._new_replica_set(family)
+        name = wanted["metadata"]["name"]
+        try:
+            new = await self.writes.create(self._replica_sets, namespace, wanted)
+        except Failure as failure:
+            if failure.reason == "AlreadyExists":
+                await self._count_collision(deployment)
+            elif has_deadline(deployment) and not is_namespace_terminating(failure):
+                told = f'Failed to create new replica set "{name}": {failure.message}'
+                await self._note_progress(deployment, "False", "ReplicaSetCreateError", told)
+            raise
+        deployment = await self._note_revision(deployment, str(family.next_revision))
+        if has_deadline(deployment):
+            told = f'Created new replica set "{name}"'
+            deployment = await self._note_progress(deployment, "True", "NewReplicaSetCreated", told)
+        return family.with_deployment(deployment).with_new(new)
+
+    def _new_replica_set(self, family: Family) -> Object:
+        deployment, spec = family.deployment, family.deployment["spec"]
+        template = spec["template"]
+        hash_ = template_hash(template, deployment.get("status", {}).get("collisionCount", 0))
+        labels = {**(template["metadata"].get("labels") or {}), TEMPLATE_HASH: hash_}
+        selector = dict(spec["selector"])
+        selector["matchLabels"] = {**(selector.get("matchLabels") or {}), TEMPLATE_HASH: hash_}
+        name = deployment["metadata"]["name"][: _LONGEST_NAME - len(hash_) - 1]
+        new: Object = {
+            "metadata": {
+                "name": f"{name}-{hash_}",
+                "labels": labels,
+                "ownerReferences": [controller_reference(self._deployments, deployment)],
+            },
+            "spec": {
+                "replicas": sizes.new_size(family),
+                "selector": selector,
+                "template": {**template, "metadata": {**template["metadata"], "labels": labels}},
+            },
+        }
+        if spec.get("minReadySeconds"):
+            new["spec"]["minReadySeconds"] = spec["minReadySeconds"]
+        new["metadata"]["annotations"] = annotations_for(family, new) | _size_annotations(deployment)
+        return new
+
+    async def _count_collision(self, deployment: Object) -> None:
+        status = dict(deployment.get("status", {}))
+        status["collisionCount"] = status.get("collisionCount", 0) + 1
+        await self.write_status(deployment, status)
+
+    # -- writes
+
+    async def resize(self, family: Family, wanted: sizes.Sizes, *, sizes_only: bool = True) -> bool:
+        """Whether any size was changed; annotations alone are brought up to date unless `sizes_only`."""
+        annotations, resized = _size_annotations(family.deployment), False
+        for each in family.all:
+            name = each["metadata"]["name"]
+            size = wanted.get(name)
+            told = each["metadata"].get("annotations") or {}
+            is_told = all(told.get(field) == text for field, text in annotations.items())
+            if size is None or (size == size_of(each) and (sizes_only or is_told)):
+                continue
+
+            def edit(live: Object, size: int = size) -> None:
+                live["spec"]["replicas"] = size
+                live["metadata"]["annotations"] = {
+                    **(live["metadata"].get("annotations") or {}),
+                    **annotations,
+                }
+
+            await self.writes.change(self._replica_sets, each, edit)
+            resized |= size != size_of(each)
+        return resized
+
+    async def clean_up_when_complete(self, family: Family) -> None:
+        if is_complete(family.deployment, family.deployment.get("status", {})):
+            await self.clean_up(family)
+
+    async def clean_up(self, family: Family) -> None:
+        limit = family.deployment["spec"].get("revisionHistoryLimit", _NO_LIMIT)
+        old = sorted(
+            (each for each in family.old if not is_deleting(each)),
+            key=lambda each: (revision_of(each), by_age(each)),
+        )
+        for each in old[: max(0, len(old) - limit)]:
+            seen = each.get("status", {}).get("observedGeneration", 0)
+            if actual_of(each) or size_of(each) or each["metadata"].get("generation", 0) > seen:
+                continue
+            metadata = each["metadata"]
+            await self.writes.delete(
+                self._replica_sets, metadata["namespace"], metadata["name"], metadata["uid"]
+            )
+
+    async def _note_revision(self, deployment: Object, revision: str) -> Object:
+        if (deployment["metadata"].get("annotations") or {}).get(REVISION) == revision:
+            return deployment
+
+        def edit(live: Object) -> None:
+            live["metadata"]["annotations"] = {
+                **(live["metadata"].get("annotations") or {}),
+                REVISION: revision,
+            }
+
+        return await self.writes.change(self._deployments, deployment, edit)
+
+    async def _note_progress(self, deployment: Object, value: str, reason: str, message: str) -> Object:
+        status = dict(deployment.get("status", {}))
+        if not put_condition(status, "Progressing", value, reason, message, self.world.now()):
+            return deployment
+        return await self.write_status(deployment, status)
+
+    async def write_status(self, deployment: Object, status: Object) -> Object:
+        return await self.writes.set_status(self._deployments, deployment, status)
+
+
+def _size_annotations(deployment: Object) -> dict[str, str]:
+    wanted = size_of(deployment)
+    return {DESIRED: str(wanted), MAXIMUM: str(wanted + sizes.max_surge(deployment))}
