@@ -5,8 +5,11 @@ from functools import lru_cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
+from rescheduler.model.duration import parse_duration
+
 __all__ = ["next_time"]
 
+_EVERY = "@every "
 _NAMED = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -43,6 +46,9 @@ class _Schedule(NamedTuple):
 
 def next_time(schedule: str, after: datetime, zone: str = "UTC") -> datetime | None:
     """The first time later than `after`; none if there is none in the next years."""
+    if schedule.startswith(_EVERY):
+        delay = parse_duration(schedule.removeprefix(_EVERY))
+        return after.replace(microsecond=0) + max(delay, timedelta(seconds=1))
     parsed = _parse(_NAMED.get(schedule, schedule))
     moment = after.astimezone(ZoneInfo(zone)).replace(second=0, microsecond=0) + timedelta(minutes=1)
     end = moment + _FARTHEST

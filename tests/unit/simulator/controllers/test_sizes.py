@@ -88,7 +88,7 @@ def test_scaling_in_the_middle_of_a_rollout_grows_to_what_is_allowed_and_never_s
     members = [replica_set(number, size, 0, maximum=sum(counts)) for number, size in enumerate(counts)]
     family = Family(deployment(wanted, 1, 0), members[-1], tuple(members[:-1]))
     allowed, after = wanted + 1, total(family, sizes.proportional(family))
-    # Shares are rounded; only the largest takes what is left over, as far as it can. The rollout does the rest.
+    # Shares are rounded; only the largest takes what is left over, as far as it can.
     assert after == allowed if sum(counts) <= allowed else allowed <= after <= sum(counts)
 
 
@@ -131,3 +131,7 @@ def test_the_next_time_is_later_and_nothing_is_left_out_before_it(minute, hour, 
     assert found > after
     assert next_time(schedule, found - timedelta(seconds=1)) == found
     assert next_time(schedule, after + (found - after) / 2) == found
+
+
+def test_a_fixed_interval_counts_from_the_last_time():
+    assert next_time("@every 1h30m", NOW) == NOW + timedelta(minutes=90)

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from rescheduler.model.duration import parse_duration
+
 __all__ = ["schedule_fault"]
 
 _FIELDS = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
@@ -13,13 +15,23 @@ _NAMED = ("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", 
 def schedule_fault(schedule: str) -> str | None:
     """What is wrong with it; none if nothing is."""
     if schedule.startswith("@"):
-        if schedule in _NAMED or schedule.startswith("@every "):
+        if schedule in _NAMED:
             return None
+        if schedule.startswith("@every "):
+            return _interval_fault(schedule)
         return f"unrecognized descriptor: {schedule}"
     fields = schedule.split()
     if len(fields) != len(_FIELDS):
         return f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
     return next((fault for index, field in enumerate(fields) for fault in _field_faults(field, index)), None)
+
+
+def _interval_fault(schedule: str) -> str | None:
+    try:
+        parse_duration(schedule.removeprefix("@every "))
+    except ValueError as wrong:
+        return f"failed to parse duration {schedule}: {wrong}"
+    return None
 
 
 def _field_faults(field: str, index: int) -> Iterator[str]:
