@@ -218,6 +218,8 @@ class Client:
             at = (*rest, ("continue", token))
             following = await self._caller.read_page(call, resource, at)
             items += following.items
+            if following.continue_token == token:
+                raise errors.Unreadable(call, "the server gives the same page again and again")
             token = following.continue_token
         return Page(items, page.resource_version)
 

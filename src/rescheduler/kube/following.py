@@ -31,7 +31,12 @@ SHORT_S = 1.0
 STEADY_S = 5.0
 """A watch that held for so long shows that all is well again: the back-off starts anew."""
 SILENCES = 2
-"""After so many silent watches in a row the server may not know our version at all: list again."""
+"""After so many watches in a row that told nothing, not even by a bookmark, list again: the server may not
+know our version at all, or something between us may keep what it says to itself."""
+_TOO_LARGE = "ResourceVersionTooLarge"
+"""The cause that a server names which has not come as far as we have: its store may have gone back."""
+_LONGEST_NUMBER = 20
+"""Digits of the largest number of 64 bits."""
 
 
 class Phase(Enum):
@@ -107,6 +112,7 @@ class Following(Generic[T]):
         self.phase = Phase.IDLE
         self.contact = Contact()
         self.synced = asyncio.Event()
+        self.synced_or_over = asyncio.Event()
         self.failure: errors.KubeError | None = None
         self._client = client
         self._resource = resource
@@ -119,17 +125,27 @@ class Following(Generic[T]):
         self._version = 0
         """All changes up to this one are in the cache."""
         self._silences = 0
+        self._accepted = False
+        """Whether the server let the newest watch in."""
         self._complaint = ""
         """What the log was last told of."""
 
     async def run(self) -> None:
         """Until cancelled."""
+        if not self.synced.is_set():
+            self.synced_or_over.clear()
         try:
             while True:
                 await self._list()
                 await self._watch()
+        except Exception as error:
+            # Nobody may be waiting for this task: say at once what its end would say too late.
+            log.exception("%s: the informer stopped by a fault of its own", self._resource.label)
+            self.failure = errors.Unreadable(self._call, f"the informer stopped: {error!r}")
+            raise
         finally:
             self.phase = Phase.STOPPED
+            self.synced_or_over.set()
 
     # --- listing ---
 
@@ -147,6 +163,8 @@ class Following(Generic[T]):
                     page_size=self._selection.page_size,
                 )
                 version = self._number(page.resource_version)
+                for item in page.items:
+                    self._key(item)
             except errors.KubeError as error:
                 await self._wait(error)
                 continue
@@ -169,6 +187,7 @@ class Following(Generic[T]):
         self._silences = 0
         self._tell(self._cache.replace(items, rewound=rewound))
         self.synced.set()
+        self.synced_or_over.set()
 
     # --- watching ---
 
@@ -182,24 +201,27 @@ class Following(Generic[T]):
             try:
                 await self._watch_once()
             except _Lost as lost:
-                log.warning("%s: %s; listing again", self._resource.label, lost)
-                await self._wait(None)
+                await self._wait(errors.Gone(self._call, str(lost)))
                 return
             except errors.KubeError as error:
                 failure = error
-                self._silences += isinstance(error, errors.Silent)
             lasted = _now() - began
             if lasted >= STEADY_S:
                 self._backoff.reset()
             told = self.counts.events + self.counts.bookmarks > told_before
-            if failure is not None or (lasted < SHORT_S and not told):
+            told_nothing = self._accepted and lasted >= SHORT_S and not told
+            self._silences += told_nothing or isinstance(failure, errors.Silent)
+            if failure is None and lasted < SHORT_S and not told:
+                failure = errors.Unreachable(self._call, "the server ended the watch at once")
+            if failure is not None:
                 await self._wait(failure)
-            if failure is not None and self._needs_list(failure):
+            if self._needs_list(failure):
                 return
 
-    def _needs_list(self, failure: errors.KubeError) -> bool:
+    def _needs_list(self, failure: errors.KubeError | None) -> bool:
         lost_thread = isinstance(failure, errors.Gone | errors.Unreadable | errors.Final)
-        return lost_thread or self._silences >= SILENCES
+        ahead = failure is not None and any(cause.reason == _TOO_LARGE for cause in failure.causes)
+        return lost_thread or ahead or self._silences >= SILENCES
 
     async def _watch_once(self) -> None:
         watch = self._client.watch(
@@ -211,7 +233,9 @@ class Following(Generic[T]):
             timeout_s=self._dice.uniform(*self._pace.watch_s),
             silence_s=self._pace.silence_s,
         )
+        self._accepted = False
         async with watch:
+            self._accepted = True
             self.counts.watches += 1
             if not self._silences:
                 # After a silence, being let in proves nothing: a server whose store was restored from a
@@ -234,7 +258,7 @@ class Following(Generic[T]):
             self._version = version
             return
         assert event.object is not None
-        key = self._resource.identify(event.object).key
+        key = self._key(event.object)
         self.counts.events += 1
         if version <= self._version:
             self._check_repeated(event, key, version)
@@ -262,25 +286,37 @@ class Following(Generic[T]):
 
     # --- how it goes ---
 
-    async def _wait(self, failure: errors.KubeError | None) -> None:
+    async def _wait(self, failure: errors.KubeError) -> None:
         delay_s = self._backoff.next_delay_s()
         if isinstance(failure, errors.Overloaded):
             delay_s = max(delay_s, failure.delay_s)
-        if failure is not None:
-            self.counts.failures += 1
-            # Once per kind of trouble: a server that is away for an hour must not fill the log.
-            known = str(failure) == self._complaint
-            log.log(logging.DEBUG if known else logging.WARNING, "%s (trying again)", failure)
-            self._complaint = str(failure)
-            self.failure = failure
+        self.counts.failures += 1
+        # Once per kind of trouble: a server that is away for an hour must not fill the log.
+        known = str(failure) == self._complaint
+        log.log(logging.DEBUG if known else logging.WARNING, "%s (trying again)", failure)
+        self._complaint = str(failure)
+        self.failure = failure
         self.phase = Phase.WAITING
         await asyncio.sleep(delay_s)
 
     def _number(self, version: str) -> int:
-        if not version.isdecimal():
-            call = Call("watch", self._resource.label, self._selection.namespace)
-            raise errors.Unreadable(call, f'the resource version "{version}" is not a number')
+        if not version.isdecimal() or len(version) > _LONGEST_NUMBER:
+            raise errors.Unreadable(self._call, f'the resource version "{version[:80]}" is not a number')
         return int(version)
+
+    def _key(self, item: T) -> str:
+        """Of an object that can be kept: it has a name, and a version that can be compared."""
+        try:
+            identity = self._resource.identify(item)
+            self._number(identity.version)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise errors.Unreadable(self._call, f"an object without a name or version: {error!r}") from error
+        return identity.key
+
+    @property
+    def _call(self) -> Call:
+        verb = "list" if self.phase is Phase.LISTING else "watch"
+        return Call(verb, self._resource.label, self._selection.namespace)
 
 
 def _now() -> float:

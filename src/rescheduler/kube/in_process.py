@@ -80,6 +80,9 @@ class _Response:
         self._request = request
         self._deadline = deadline
         self._forget = forget
+        self._waiting: asyncio.Timeout | None = None
+        """The reader's wait for the next chunk, while there is one."""
+        self._closed = False
 
     async def read(self) -> bytes:
         return b"".join([chunk async for chunk in self.chunks()])
@@ -88,20 +91,27 @@ class _Response:
         deadline = None if self._request.streaming else self._deadline
         while True:
             try:
-                async with asyncio.timeout_at(deadline):
+                async with asyncio.timeout_at(deadline) as self._waiting:
                     chunk = await anext(self._body)
             except StopAsyncIteration:
                 break
             except TimeoutError:
                 slow = f"the answer was not complete within {self._request.timeout_s:g} s"
-                raise NoAnswer(slow, sent=True) from None
+                raise NoAnswer("the connection was closed" if self._closed else slow, sent=True) from None
             except ConnectionError as error:
                 raise NoAnswer(str(error) or "the connection was dropped", sent=True) from error
+            finally:
+                self._waiting = None
             yield chunk
         await self.close()
 
     async def close(self) -> None:
         self._forget(self)
+        self._closed = True
+        if self._waiting is not None:
+            # Another task reads: its wait ends now, and with it the generator.
+            self._waiting.reschedule(asyncio.get_running_loop().time())
+            return
         # Closing the generator is how the server learns that nobody listens any more.
         if isinstance(self._body, AsyncGenerator):
             await self._body.aclose()

@@ -6,7 +6,7 @@
      │    ▼                     │   └──── resume after the last version ───┘
      └─ WAITING ◀───────────────┘
                    410 Gone, refused (4xx), unreadable, events that don't follow on what
-                   we have, two silent watches in a row
+                   we have, two watches in a row that told nothing
 
 What a reader of the cache may rely on:
 
@@ -72,7 +72,8 @@ class Informer(Generic[T]):
         self.resource = resource
         self._pace = pace
         self._cache: Cache[T] = Cache(resource.identify, indices)
-        self._handlers: list[Handler[T]] = []
+        self._handlers: dict[object, Handler[T]] = {}
+        """By subscription: the same handler may come twice, or go and come again."""
         self._following = Following(
             client,
             resource,
@@ -100,18 +101,28 @@ class Informer(Generic[T]):
                 await task
 
     async def synced(self) -> None:
-        """Returns once the first list is in the cache and the handlers have heard of it."""
-        await self._following.synced.wait()
+        """Returns once the first list is in the cache and the handlers have heard of it.
+
+        Raises RuntimeError if the informer stops before that.
+        """
+        await self._following.synced_or_over.wait()
+        if not self.is_synced:
+            raise RuntimeError(f"the informer of {self.resource.label} stopped before its first list")
 
     def subscribe(self, handler: Handler[T]) -> Callable[[], None]:
         """Calls `handler` with all that is there, as added, and from then on with every change.
 
         Returns what ends it.
         """
-        self._handlers.append(handler)
+        subscription = object()
+        self._handlers[subscription] = handler
         for item in list(self._cache):
             self._call(handler, Change(None, item))
-        return lambda: self._handlers.remove(handler)
+
+        def end() -> None:
+            self._handlers.pop(subscription, None)
+
+        return end
 
     # --- reading ---
 
@@ -162,10 +173,10 @@ class Informer(Generic[T]):
 
     def _deliver(self, changes: list[Change[T]]) -> None:
         # Who subscribes from within a handler has been shown the whole cache by then.
-        listening = tuple(self._handlers)
+        listening = tuple(self._handlers.items())
         for change in changes:
-            for handler in listening:
-                if handler in self._handlers:
+            for subscription, handler in listening:
+                if subscription in self._handlers:
                     self._call(handler, change)
 
     def _call(self, handler: Handler[T], change: Change[T]) -> None:

@@ -47,7 +47,7 @@ class Network:
             async with asyncio.timeout(request.timeout_s) as limit:
                 response = await self._send_as(request, credential := await self.access.credentials.current())
                 if response.status == 401 and self.access.credentials.refused(credential):
-                    renewed = await self.access.credentials.current()
+                    renewed = await self._renewed(response)
                     if renewed != credential:
                         await response.close()
                         response = await self._send_as(request, renewed)
@@ -59,6 +59,13 @@ class Network:
             ) from None
         except CredentialsFailed as error:
             raise NoAnswer(str(error), sent=False, remedy=f"Check {self.access.source}.") from error
+
+    async def _renewed(self, refused: "_Response") -> Credential:
+        try:
+            return await self.access.credentials.current()
+        except BaseException:
+            await refused.close()
+            raise
 
     async def close(self) -> None:
         sessions = [*self._outdated, *([self._session] if self._session else [])]

@@ -38,9 +38,10 @@ class Admin:
             case ("DELETE", "simulator", "faults"):
                 self._faults.clear()
                 return answer_object(200, {"faults": {}})
-            case ("DELETE", "simulator", "faults", number) if number.isdecimal():
-                if not self._faults.remove(int(number)):
+            case ("DELETE", "simulator", "faults", number):
+                if number not in self._listed():
                     raise no_such_path()
+                self._faults.remove(int(number))
                 return answer_object(200, {"faults": self._listed()})
             case (_, "simulator" | "simulator/faults", *_):
                 raise method_not_allowed()
@@ -65,7 +66,7 @@ class Admin:
     def _add(self, body: bytes) -> Object:
         try:
             fault = msgspec.json.decode(body, type=Fault)
-        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise bad_request(f"not a fault: {error}") from error
         return self.add(fault)
 
@@ -74,7 +75,8 @@ class Admin:
         match fault.kind:
             case "compact":
                 self._cluster.store.compact(fault.version)
-                return {"compacted": str(fault.version or self._cluster.store.version)}
+                newest = self._cluster.store.version
+                return {"compacted": str(newest if fault.version is None else min(fault.version, newest))}
             case "drop-watches":
                 return {"dropped": self._watches.drop(fault.matches_kind)}
         return {"number": self._faults.add(fault)}

@@ -9,7 +9,7 @@ import msgspec
 from rescheduler.simulator.clock import Clock, timestamp
 from rescheduler.simulator.custom.definitions import CLEANUP_FINALIZER
 from rescheduler.simulator.exchange import Object
-from rescheduler.simulator.failures import Cause, Failure, not_found
+from rescheduler.simulator.failures import Cause, Failure, bad_request, not_found
 from rescheduler.simulator.kinds import Kind
 from rescheduler.simulator.options import Preconditions
 from rescheduler.simulator.store import Record, Store
@@ -17,6 +17,9 @@ from rescheduler.simulator.store import Record, Store
 __all__ = ["DeleteOptions", "Deleted", "Deletion"]
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
+_LONGEST_GRACE_S = 10**9
+_JSON_NAMES = {"grace_s": "gracePeriodSeconds", "policy": "propagationPolicy", "orphan": "orphanDependents",
+               "dry_run": "dryRun"}  # fmt: skip
 _POLICIES = ("Foreground", "Background", "Orphan")
 
 
@@ -30,10 +33,10 @@ class DeleteOptions(msgspec.Struct, frozen=True):
     @classmethod
     def parse(cls, query: Mapping[str, str], body: Mapping[str, Any] | None) -> "DeleteOptions":
         """The body's options; where there is none, the query's."""
-        said: Mapping[str, Any] = body or {}
-        grace = said.get("gracePeriodSeconds", query.get("gracePeriodSeconds"))
-        policy = said.get("propagationPolicy") or query.get("propagationPolicy") or ""
-        orphan = said.get("orphanDependents")
+        said = _Body.read(body or {})
+        grace = _seconds(query.get("gracePeriodSeconds")) if said.grace_s is None else said.grace_s
+        policy = said.policy or query.get("propagationPolicy") or ""
+        orphan = said.orphan
         if orphan is None and "orphanDependents" in query:
             orphan = query["orphanDependents"] == "true"
         if policy and orphan is not None:
@@ -45,11 +48,35 @@ class DeleteOptions(msgspec.Struct, frozen=True):
                 "FieldValueNotSupported", f'Unsupported value: "{policy}": supported values: {listed}'
             )
         return cls(
-            grace_s=None if grace is None else int(grace),
+            grace_s=None if grace is None else min(grace, _LONGEST_GRACE_S),
             policy=policy or {True: "Orphan", False: "Background", None: ""}[orphan],
-            preconditions=Preconditions.parse(said.get("preconditions")),
-            dry_run="All" in (said.get("dryRun") or ()) or query.get("dryRun") == "All",
+            preconditions=Preconditions.parse(said.preconditions),
+            dry_run="All" in (said.dry_run or ()) or query.get("dryRun") == "All",
         )
+
+
+class _Body(msgspec.Struct, rename=_JSON_NAMES):
+    """`DeleteOptions` as a request has them; null counts as left out."""
+
+    grace_s: int | None = None
+    policy: str | None = None
+    orphan: bool | None = None
+    preconditions: dict[str, str | None] | None = None
+    dry_run: list[str] | None = None
+
+    @classmethod
+    def read(cls, content: Mapping[str, Any]) -> "_Body":
+        try:
+            return msgspec.convert(content, cls)
+        except msgspec.ValidationError as error:
+            raise bad_request(f"DeleteOptions cannot be read: {error}") from error
+
+
+def _seconds(text: str | None) -> int | None:
+    try:
+        return int(text) if text else None
+    except ValueError as error:
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from error
 
 
 def _bad_policy(reason: str, message: str) -> Failure:

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
@@ -55,11 +55,11 @@ class Question:
     @classmethod
     def parse(cls, method: str, target: str, headers: Mapping[str, str], body: bytes) -> "Question":
         """`target` is path and query as on the request line."""
-        parts = urlsplit(target)
+        path, _, query = target.partition("?")
         return cls(
             method=method,
-            path=unquote(parts.path),
-            query=dict(parse_qsl(parts.query, keep_blank_values=True)),
+            path=unquote(path),
+            query=dict(parse_qsl(query, keep_blank_values=True)),
             headers={name.lower(): value for name, value in headers.items()},
             body=body,
         )

@@ -53,14 +53,14 @@ class GarbageCollector:
     def _judge(self, kind: Kind, record: Record, content: Object) -> None:
         """By its owners: kept, kept with fewer of them, or deleted."""
         references = content["metadata"]["ownerReferences"]
-        states = {reference["uid"]: self._state(kind, record, reference) for reference in references}
-        if "there" in states.values():
-            kept = [reference for reference in references if states[reference["uid"]] == "there"]
+        states = [self._state(kind, record, reference) for reference in references]
+        if "there" in states:
+            kept = [item for item, state in zip(references, states, strict=True) if state == "there"]
             if len(kept) < len(references):
                 content["metadata"]["ownerReferences"] = kept
                 self._store.put(kind, content)
             return
-        waited_for = "waits" in states.values() and bool(self._store.dependents(record.uid))
+        waited_for = "waits" in states and bool(self._store.dependents(record.uid))
         finalizers = content["metadata"].get("finalizers") or ()
         if waited_for or FOREGROUND in finalizers:
             policy = "Foreground"

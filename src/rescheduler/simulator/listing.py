@@ -16,6 +16,8 @@ from rescheduler.simulator.store import Compacted, Record, Store
 
 __all__ = ["Page", "bad_options", "check_version_known", "list_page", "parse_version"]
 
+_LONGEST_NUMBER = 20
+"""Digits of the largest number of 64 bits."""
 _TOO_OLD = "The resourceVersion for the provided list is too old."
 _TOO_OLD_TO_CONTINUE = (
     "The provided continue parameter is too old to display a consistent list result. "
@@ -119,7 +121,7 @@ def parse_version(text: str) -> int | None:
     """None if nothing was said."""
     if not text:
         return None
-    if not text.isdecimal():
+    if not text.isdecimal() or len(text) > _LONGEST_NUMBER:
         message = f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
         raise bad_request(f"invalid resource version: resourceVersion: {message}")
     return int(text)

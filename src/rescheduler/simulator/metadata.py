@@ -2,7 +2,7 @@
 
 import random
 import uuid
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from datetime import datetime
 
 from rescheduler.simulator.clock import timestamp
@@ -86,6 +86,10 @@ def carry_over(kind: Kind, new: Object, old: Object) -> list[Cause]:
         faults.append(
             Cause("metadata.uid", "FieldValueInvalid", f"Invalid value: {shown}: field is immutable")
         )
+    faults += [
+        Cause(f"metadata.{field}", "FieldValueInvalid", f"Invalid value: {shown}: field is immutable")
+        for field, shown in _says_when_it_ends(metadata, before)
+    ]
     for field in ("uid", "creationTimestamp", "generation", "deletionTimestamp"):
         _restore(metadata, before, field)
     if "deletionGracePeriodSeconds" in before:
@@ -105,6 +109,15 @@ def carry_over(kind: Kind, new: Object, old: Object) -> list[Cause]:
     if (kind.has_generation or kind.custom) and generation_counts(kind, new) != generation_counts(kind, old):
         metadata["generation"] = before.get("generation", 0) + 1
     return faults
+
+
+def _says_when_it_ends(metadata: Object, before: Object) -> Iterator[tuple[str, str]]:
+    """Only a deletion may; what an update says of the end of an object that is to stay is a fault."""
+    if metadata.get("deletionTimestamp") and "deletionTimestamp" not in before:
+        yield "deletionTimestamp", f'"{metadata["deletionTimestamp"]}"'
+    grace = metadata.get("deletionGracePeriodSeconds")
+    if grace is not None and grace != before.get("deletionGracePeriodSeconds"):
+        yield "deletionGracePeriodSeconds", str(grace)
 
 
 def _restore(metadata: Object, before: Object, field: str) -> None:

@@ -11,7 +11,7 @@ from rescheduler.simulator.exchange import JSON, Object
 from rescheduler.simulator.failures import Failure, bad_request, unsupported_media_type
 from rescheduler.simulator.protobuf import PROTOBUF, UnreadableError, read_object
 
-__all__ = ["Form", "View", "parse_body", "view_for"]
+__all__ = ["Form", "View", "expect_type_and_metadata", "parse_body", "parse_json", "parse_yaml", "view_for"]
 
 YAML = "application/yaml"
 
@@ -68,25 +68,39 @@ def parse_body(headers: Mapping[str, str], body: bytes) -> Any:
     """JSON, or YAML or protobuf where the header says so."""
     offered = headers.get("content-type", JSON).partition(";")[0].strip().lower() or JSON
     if offered == YAML:
-        try:
-            return yaml.safe_load(body)
-        except yaml.YAMLError as error:
-            raise bad_request(f"error converting YAML to JSON: {error}") from error
+        return parse_yaml(body)
     if offered == PROTOBUF:
         try:
             return read_object(body)
-        except UnreadableError as error:
+        except (UnreadableError, UnicodeDecodeError, RecursionError) as error:
             raise bad_request(str(error)) from error
     if offered not in {JSON, "*/*"}:
         raise unsupported_media_type((JSON, YAML, PROTOBUF))
     return parse_json(body)
 
 
-def parse_json(body: bytes) -> Any:
+def parse_json(body: bytes, refusal: str = "couldn't get version/kind; json parse error") -> Any:
     try:
         return msgspec.json.decode(body)
-    except msgspec.DecodeError as error:
-        raise bad_request(f"couldn't get version/kind; json parse error: {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise bad_request(f"{refusal}: {error}") from error
+
+
+def parse_yaml(body: bytes, refusal: str = "error converting YAML to JSON") -> Any:
+    """What JSON can't say (dates, keys that are no text) becomes text, or is refused."""
+    try:
+        return msgspec.json.decode(msgspec.json.encode(yaml.safe_load(body)))
+    except (yaml.YAMLError, msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
+        raise bad_request(f"{refusal}: {error}") from error
+
+
+def expect_type_and_metadata(content: Object) -> None:
+    """Null counts as left out, as everywhere in Kubernetes."""
+    for field in ("apiVersion", "kind"):
+        if not isinstance(content.get(field) or "", str):
+            raise bad_request(f"couldn't get version/kind; json parse error: {field} is not a text")
+    if not isinstance(content.get("metadata", {}), dict | None):
+        raise bad_request("json parse error: metadata is not an object")
 
 
 def to_yaml(content: Object) -> bytes:

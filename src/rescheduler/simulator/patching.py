@@ -4,14 +4,12 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-import msgspec
-import yaml
-
 from rescheduler.simulator import conversion
 from rescheduler.simulator.admission import decoding
 from rescheduler.simulator.exchange import Object, Question, decode, encode
 from rescheduler.simulator.failures import Failure, bad_request, not_found, unsupported_media_type
 from rescheduler.simulator.kinds import Kind
+from rescheduler.simulator.negotiation import expect_type_and_metadata, parse_json, parse_yaml
 from rescheduler.simulator.options import WriteOptions
 from rescheduler.simulator.patches.apply import ApplyConflict, apply
 from rescheduler.simulator.patches.json_patch import BadPatch, PatchFailed, json_patch
@@ -121,6 +119,7 @@ class Patch:
 
     def _apply(self, live: Object | None) -> Object:
         configuration = _map(self._content)
+        expect_type_and_metadata(configuration)
         said = (configuration.get("apiVersion") or "", configuration.get("kind") or "")
         if said != (self._kind.api_version, self._kind.name):
             group_version = said[0] if "/" in said[0] else f"/{said[0]}"
@@ -141,10 +140,7 @@ class Patch:
 
 
 def _parse(body: bytes, *, is_yaml: bool) -> Any:
-    try:
-        return yaml.safe_load(body) if is_yaml else msgspec.json.decode(body)
-    except (yaml.YAMLError, msgspec.DecodeError) as error:
-        raise bad_request(f"error decoding patch: {error}") from error
+    return (parse_yaml if is_yaml else parse_json)(body, "error decoding patch")
 
 
 def _map(content: Any) -> Object:

@@ -24,7 +24,13 @@ class Presentation:
     """One request's way of looking at things."""
 
     def __init__(
-        self, kind: Kind, view: View, *, now: datetime, columns: Columns, include_object: str = "Metadata"
+        self,
+        kind: Kind,
+        view: View,
+        *,
+        now: Callable[[], datetime],
+        columns: Columns,
+        include_object: str = "Metadata",
     ) -> None:
         self.content_type = view.content_type
         self._kind = kind
@@ -126,7 +132,7 @@ class Presentation:
         return table(
             self._kind,
             objects,
-            self._now,
+            self._now(),
             self._columns(self._kind),
             list_metadata=metadata,
             include_object=self._include_object,

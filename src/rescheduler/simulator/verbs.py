@@ -1,6 +1,7 @@
 """What can be done to objects and collections: one method per verb, from a question to an answer."""
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from typing import Any
 
 from msgspec import structs
@@ -12,7 +13,7 @@ from rescheduler.simulator.exchange import Answer, Object, Question, answer_byte
 from rescheduler.simulator.failures import Failure, bad_request, method_not_allowed
 from rescheduler.simulator.kinds import Kind
 from rescheduler.simulator.listing import bad_options, list_page, parse_version
-from rescheduler.simulator.negotiation import parse_body, view_for
+from rescheduler.simulator.negotiation import expect_type_and_metadata, parse_body, view_for
 from rescheduler.simulator.objections import check_preconditions, unmet
 from rescheduler.simulator.options import Preconditions, WriteOptions
 from rescheduler.simulator.patching import Patch
@@ -26,6 +27,7 @@ __all__ = ["Verbs", "body_object"]
 
 _METRICS = "metrics.k8s.io"
 _WATCH_SECONDS = 1800.0
+_LONGEST_WATCH_SECONDS = 10**9
 _RETURNED_WHEN_DELETED = frozenset(
     {"Pod", "Service", "ServiceAccount", "ResourceQuota", "PersistentVolume", "PersistentVolumeClaim",
      "Namespace", "StorageClass", "CSINode", "CSIDriver", "VolumeAttachment"}
@@ -42,7 +44,7 @@ class Verbs:
         return Presentation(
             kind,
             view_for(question.headers),
-            now=self._cluster.clock.now(),
+            now=self._cluster.clock.now,
             columns=self._cluster.admission.printer_columns,
             include_object=question.query.get("includeObject", ""),
         )
@@ -110,7 +112,7 @@ class Verbs:
             if wanted_uid:
                 record = self._cluster.expect(route.kind, route.namespace, route.name)
                 check_preconditions(route.kind, record, Preconditions(uid=wanted_uid))
-            return content
+            return deepcopy(content)  # it may be asked for again, if the object changes meanwhile
 
         answer = await self._change(
             question, route, replaced, options, may_create=route.kind.created_by_put and not route.subresource
@@ -179,9 +181,11 @@ def _warning(told: Sequence[str]) -> dict[str, str]:
 
 
 def body_object(question: Question) -> Object:
+    """What the request brings, as far as every object has it: whatever else is in it, its kind checks."""
     content: Any = parse_body(question.headers, question.body)
     if not isinstance(content, dict):
         raise bad_request("the body of the request is not an object")
+    expect_type_and_metadata(content)
     return content
 
 
@@ -191,7 +195,7 @@ def _delete_options(question: Question) -> DeleteOptions:
 
 def _seconds(text: str | None) -> float:
     try:
-        return float(text) if text else _WATCH_SECONDS
+        return min(int(text), _LONGEST_WATCH_SECONDS) if text else _WATCH_SECONDS
     except ValueError as error:
         raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from error
 

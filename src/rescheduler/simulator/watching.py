@@ -88,6 +88,7 @@ class _Watch:
         self._deadline = clock.now() + timedelta(seconds=options.timeout_s)
         self._next_bookmark = self._bookmark_after(clock.now())
         self._first: list[Record] = []
+        self._first_version = store.version
         self._too_old: Failure | None = None
         self._position = self._start()
 
@@ -121,7 +122,9 @@ class _Watch:
                 return
             if now >= self._next_bookmark:
                 self._next_bookmark = self._bookmark_after(now)
-                yield self._presentation.bookmark(self._store.version)
+                # Whoever was slow to take the lines above has not been told what came meanwhile.
+                if (reached := self._version_reached()) is not None:
+                    yield self._presentation.bookmark(reached)
             if not self._wake.is_set():
                 self._set_timer(now)
                 await self._wake.wait()
@@ -131,18 +134,21 @@ class _Watch:
             yield self._presentation.event("ADDED", record.raw)
         self._first = []
         if self._options.initial_events and self._options.bookmarks:
-            yield self._presentation.bookmark(self._version_reached(), _INITIAL_EVENTS_END)
+            yield self._presentation.bookmark(self._first_version, _INITIAL_EVENTS_END)
 
-    def _version_reached(self) -> int:
-        """Everything up to here has been told."""
-        pending = self._collection.changes_from(self._position)
+    def _version_reached(self) -> int | None:
+        """Everything up to here has been told; None if what was not is forgotten."""
+        try:
+            pending = self._collection.changes_from(self._position)
+        except Compacted:
+            return None
         return pending[0].version - 1 if pending else self._store.version
 
     def _lines(self) -> Iterator[bytes]:
         try:
             changes = self._collection.changes_from(self._position)
         except Compacted:  # too slow: a client has to come back and list
-            self._ended = True
+            self.end()
             return
         self._position += len(changes)
         for change in changes:

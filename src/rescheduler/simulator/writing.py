@@ -78,6 +78,7 @@ class Writer:
         metadata.fill_in(kind, content, uid=self._naming.uid(), now=self._clock.now())
         _drop_status(kind, content)
         content = await self._admission.admit(kind, content, None, subresource="", options=options)
+        self._expect_namespace(kind, namespace, meta["name"])  # webhooks take time: it may have gone
         existing = self._store.find(kind, namespace, meta["name"])
         if existing is not None:
             raise exists(kind, existing, generated=generated)
@@ -117,8 +118,8 @@ class Writer:
     ) -> tuple[bytes, bool]:
         """The stored bytes, and whether the object was created.
 
-        Webhooks take time, so the object may change under it: then it starts over, as long as the
-        caller named no version.
+        Webhooks take time, so the object may change under it: then it starts over, and a caller that
+        named a version is refused for not having named the new one.
         """
         for _ in range(_MOST_TRIES):
             record = self._store.find(kind, namespace, name)
@@ -137,8 +138,6 @@ class Writer:
                 self._track(kind, new, old, options)
             if self._store.find(kind, namespace, name) is record:
                 return self._stored(kind, record, new, old, options), False
-            if wanted["metadata"].get("resourceVersion"):
-                raise conflict(kind, name)
         raise conflict(kind, name)
 
     def _track(self, kind: Kind, new: Object, old: Object, options: WriteOptions) -> None:
@@ -208,7 +207,7 @@ def _expect_kind(kind: Kind, content: Object) -> None:
 
 
 def _named(content: Object, name: str) -> Object:
-    meta = content.setdefault("metadata", {})
+    meta = content["metadata"] = content.get("metadata") or {}
     meta.setdefault("name", name)
     for field in ("resourceVersion", "uid", "creationTimestamp"):
         meta.pop(field, None)
@@ -235,6 +234,8 @@ def _status_only(kind: Kind, wanted: Object, old: Object) -> Object:
             new["metadata"]["ownerReferences"] = old["metadata"]["ownerReferences"]
     else:
         new["metadata"] = dict(old["metadata"])
+    if not isinstance(wanted.get("status", {}), dict):
+        raise bad_request(f"{kind.name}.status: expected an object")
     if "status" in wanted:
         new["status"] = dict(wanted["status"])
         for field in _SET_ONCE if kind.name == "Pod" else ():

@@ -133,6 +133,12 @@ class ScriptedServer:
 
         self.answers.append(answer)
 
+    def ended(self) -> Answer:
+        """A watch that is accepted and over."""
+        stream = Stream(self.asked[-1])
+        stream.lines.put_nowait(END)
+        return Answer(200, {"content-type": "application/json"}, self._lines(stream))
+
     @property
     def open_streams(self) -> list[Stream]:
         return [stream for stream in self.streams if not stream.closed]

@@ -49,6 +49,14 @@ class TestBeginning:
             assert bookmark["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
             assert bookmark["object"]["metadata"]["resourceVersion"] == str(api.server.store.version)
 
+    async def test_initial_events_survive_that_the_history_after_them_is_forgotten(self, api):
+        await make(api, "a")
+        query = "sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"
+        async with api.watch(f"{MAPS}?{query}") as events:
+            await make(api, "b")
+            api.server.store.compact()
+            assert [event["type"] for event in await events.rest()] == ["ADDED", "BOOKMARK"]
+
 
 class TestTelling:
     async def test_an_object_that_begins_or_ceases_to_match_comes_and_goes(self, api):
@@ -76,6 +84,13 @@ class TestTelling:
         assert first["columnDefinitions"]
         assert not second["columnDefinitions"]
         assert second["rows"][0]["cells"][0] == "b"
+
+    async def test_the_ages_in_tables_are_those_of_their_moment(self, api, clock):
+        async with api.watch(MAPS, accept=TABLE) as events:
+            clock.advance(100)
+            await make(api, "late")
+            table = (await events.next())["object"]
+        assert table["rows"][0]["cells"] == ["late", 0, "0s"]
 
     async def test_what_does_not_change_is_not_told(self, api):
         version = (await make(api, "a"))["metadata"]["resourceVersion"]
@@ -105,6 +120,17 @@ class TestBookmarks:
                 await asyncio.sleep(0)
                 clock.advance(1)
             assert [event["type"] for event in await reading] == ["BOOKMARK"]
+
+    async def test_never_run_ahead_of_what_a_slow_reader_was_told(self, api, clock):
+        version = (await make(api, "a"))["metadata"]["resourceVersion"]
+        async with api.watch(f"{MAPS}?resourceVersion={version}&allowWatchBookmarks=true") as events:
+            told = await make(api, "b")
+            assert await events.take(1) == [("ADDED", "b")]
+            clock.advance(61)
+            await make(api, "c")
+            bookmark = await events.next()
+            assert bookmark["object"]["metadata"]["resourceVersion"] == told["metadata"]["resourceVersion"]
+            assert await events.take(1) == [("ADDED", "c")]
 
     async def test_do_not_come_unasked(self, api, clock):
         async with api.watch(MAPS + "?timeoutSeconds=300") as events:

@@ -196,7 +196,7 @@ def _ownership(content: Object) -> Ownership:
 
 
 def _write(content: Object, ownership: Ownership, now: datetime) -> None:
-    metadata = content.setdefault("metadata", {})
+    metadata = content["metadata"] = content.get("metadata") or {}
     times = {
         (e.get("manager"), e.get("operation"), e.get("subresource", "")): e
         for e in metadata.get("managedFields") or ()

@@ -168,8 +168,13 @@ def _in_order(merged: list[Any], order: list[Any], live: list[Any], key: str) ->
     known.sort(key=lambda item: ranks.index(_identity(item, key)))
     others = [item for item in merged if _identity(item, key) not in ranks]
     places = [_identity(item, key) for item in live]
-    others.sort(key=lambda item: places.index(_identity(item, key)))
+    others.sort(key=lambda item: _place(places, _identity(item, key)))
     return _interleave(known, others, live, key)
+
+
+def _place(places: list[Any], wanted: Any) -> int:
+    """New ones come last."""
+    return places.index(wanted) if wanted in places else len(places)
 
 
 def _interleave(known: list[Any], others: list[Any], live: list[Any], key: str) -> list[Any]:

@@ -359,3 +359,54 @@ async def test_pace_can_be_changed(client, things, server, until):
     async with informer.running():
         await until(lambda: informer.counts.watches == 2)
     assert server.asks(watch=True)[0].query["timeoutSeconds"] == "10"
+
+
+# --- nonsense ---
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {},
+        {"metadata": None},
+        {"metadata": {"name": "a"}},
+        {"metadata": {"name": "a", "resourceVersion": 7}},
+        {"metadata": {"name": "a", "resourceVersion": "9" * 5000}},
+    ],
+    ids=["nothing", "null metadata", "no version", "a number as version", "an endless version"],
+)
+async def test_objects_that_can_not_be_kept_are_a_failure_and_not_the_end(running, server, until, item):
+    server.objects["bad"] = item
+    server.say({"type": "ADDED", "object": item})
+    await until(lambda: running.failure)
+    assert names(running) == ["first"]
+    del server.objects["bad"]
+    server.put("second")
+    await until(lambda: in_step(running, server), within_s=200)
+
+
+async def test_a_server_that_has_not_come_as_far_as_we_have_is_listed_anew(running, server, until):
+    server.drop()
+    causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
+    server.fail(
+        504, times=2, watch=True, reason="Timeout", message="Too large resource version", causes=causes
+    )
+    await until(lambda: running.counts.relists)
+
+
+async def test_who_waits_for_an_informer_that_stops_first_is_told(client, things, server):
+    server.fail(403, times=100)
+    informer = Informer(client, things)
+    async with informer.running():
+        waiting = asyncio.create_task(informer.synced())
+        await asyncio.sleep(1)
+    with pytest.raises(RuntimeError, match="stopped before its first list"):
+        await waiting
+
+
+async def test_closing_the_transport_under_a_watch_breaks_the_watch(running, client, server, until):
+    await client.close()
+    await until(lambda: running.failure)
+    assert "the connection was closed" in str(running.failure)
+    server.put("second")
+    await until(lambda: in_step(running, server))

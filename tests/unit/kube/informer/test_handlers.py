@@ -132,7 +132,7 @@ async def test_who_subscribes_from_within_a_handler_hears_of_everything_once(inf
     server.put("third")
     server.mute = False
     server.compact()
-    informer._handlers.append(invite)
+    informer._handlers[object()] = invite
     await until(lambda: informer.counts.relists)
     assert sorted(late) == ["added first", "added second", "added third", "subscribed"]
 
@@ -151,3 +151,25 @@ async def test_indices_follow_every_change(informer, server, until):
     assert found("red") == found("blue") == []
     with pytest.raises(KeyError):
         informer.find("shape", "round")
+
+
+async def test_a_handler_that_goes_and_comes_again_meanwhile_hears_of_everything_once(
+    informer, server, until
+):
+    heard = []
+
+    def listen(old, new):
+        heard.append(words(old, new))
+
+    def change_places(old, new):
+        if new["metadata"]["name"] == "second":
+            leave()
+            heard.clear()
+            informer.subscribe(listen)
+
+    informer.subscribe(change_places)
+    leave = informer.subscribe(listen)
+    server.put("second")
+    server.put("third")
+    await until(lambda: len(informer) == 3)
+    assert heard == ["added first", "added second", "added third"]

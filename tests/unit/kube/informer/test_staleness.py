@@ -104,3 +104,28 @@ def test_a_watch_that_did_not_hold_does_not_count():
     contact.opened(100.0)
     contact.closed(100.5)
     assert contact.staleness(110.0) == 110.0
+
+
+async def test_watches_that_are_cut_before_they_tell_anything_never_pass_for_contact(informer, server):
+    """A proxy that buffers, and gives up after a while: each watch is accepted, and none tells a thing."""
+    server.mute = True
+    for _ in range(20):
+        server.put("unheard")
+        put_at = asyncio.get_running_loop().time()
+        await asyncio.sleep(55)
+        server.mute = False
+        server.drop()
+        server.mute = True
+        known = informer.get("ns/unheard")
+        missing = known is None or known["metadata"]["resourceVersion"] != str(server.version)
+        age = asyncio.get_running_loop().time() - put_at
+        assert not missing or informer.staleness() >= age - SETTLE_S
+    assert informer.counts.relists
+
+
+async def test_a_server_that_ends_every_watch_at_once_is_a_failure(informer, server, until):
+    server.end()
+    server.answers += [lambda asked: server.ended() if "watch" in asked.query else None] * 5
+    await until(lambda: informer.failure)
+    assert "ended the watch at once" in str(informer.failure)
+    assert informer.counts.failures
