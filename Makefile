@@ -58,6 +58,7 @@ check: $(READY) ## format, lint, strict types, import contracts, generated files
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m rescheduler.config.reference --check docs/configuration.md
 	@$(BIN)/python src/rescheduler/kube/wire/generate.py --check
+	@$(BIN)/python -m rescheduler.simulator.scenario.reference --check docs/scenarios.md
 	@$(BIN)/python -m tests.conformance report --check docs/conformance.md
 
 .PHONY: fix
@@ -66,9 +67,10 @@ fix: $(READY) ## format and mend what the linter can mend
 	@$(BIN)/ruff format .
 
 .PHONY: generate
-generate: $(READY) ## write generated files anew: wire schema, configuration reference, conformance report, picture
+generate: $(READY) ## write generated files anew: wire schema, references, conformance report, picture
 	@$(BIN)/python src/rescheduler/kube/wire/generate.py
 	@$(BIN)/python -m rescheduler.config.reference --write docs/configuration.md
+	@$(BIN)/python -m rescheduler.simulator.scenario.reference --write docs/scenarios.md
 	@$(BIN)/python -m tests.conformance report --write docs/conformance.md
 	@$(BIN)/python scripts/demo_picture.py docs/images/demo.svg 2>/dev/null
 

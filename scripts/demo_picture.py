@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
@@ -12,7 +11,10 @@ from rescheduler.kube import Client
 from rescheduler.kube.in_process import InProcess
 from rescheduler.kube.resources import NODES, PODS
 from rescheduler.simulator import ApiServer
-from rescheduler.simulator.sample import sample_cluster
+from rescheduler.simulator.exchange import Object
+from rescheduler.simulator.life import EPOCH
+from rescheduler.simulator.scenario import settled
+from rescheduler.simulator.scenario.gallery import lopsided_shop
 
 # Without a font from the web: a picture should need nothing but itself.
 _FRAME = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
@@ -38,16 +40,16 @@ _FRAME = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="htt
 """
 
 
-async def _view() -> object:
+async def _view(objects: list[Object]) -> object:
     server = ApiServer(seed=1)
-    server.load(sample_cluster(datetime(2026, 1, 1, tzinfo=UTC)))
+    server.load(objects)
     client = Client(InProcess(server.handle))
     return cluster_view((await client.list(NODES)).items, (await client.list(PODS)).items)
 
 
 def main(path: Path) -> None:
     console = Console(record=True, width=110, file=sys.stderr, force_terminal=True)
-    console.print(asyncio.run(_view()))
+    console.print(asyncio.run(_view(settled(lopsided_shop(), EPOCH))))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(console.export_svg(title="rescheduler demo", code_format=_FRAME, unique_id="demo"))
 

@@ -1,14 +1,27 @@
 """The command line: one file per command."""
 
 import importlib
+from typing import NamedTuple
 
 import click
 
 __all__ = ["main"]
 
+
+class _Command(NamedTuple):
+    target: str
+    """`module:name`"""
+    summary: str
+    """As its own help begins; here so that the list of commands need not import them."""
+
+
 COMMANDS = {
-    "config": "rescheduler.cli.config:config",
-    "demo": "rescheduler.cli.demo:demo",
+    "config": _Command("rescheduler.cli.config:config", "Check a configuration, or show the defaults."),
+    "demo": _Command("rescheduler.cli.demo:demo", "Shows a simulated cluster, live; kubectl can look on."),
+    "simulator": _Command(
+        "rescheduler.cli.simulator:simulator",
+        "Runs a simulated cluster until Ctrl-C, and writes a kubeconfig for it.",
+    ),
 }
 """Each is imported when it is asked for, so that none has to wait for what another needs."""
 
@@ -20,9 +33,13 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
-        module, _, name = COMMANDS[cmd_name].partition(":")
+        module, _, name = COMMANDS[cmd_name].target.partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name].summary) for name in self.list_commands(ctx)])
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

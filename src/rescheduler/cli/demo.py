@@ -2,9 +2,8 @@
 
 import asyncio
 import contextlib
-import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -14,13 +13,15 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 from rescheduler.cli.cluster_view import cluster_view
+from rescheduler.cli.signals import ended_by_signals
 from rescheduler.kube import Client, Informer, Network, cluster_config
 from rescheduler.kube.resources import NODES, PODS
 from rescheduler.model.nodes import NodeRecord
 from rescheduler.model.pods import PodRecord
 from rescheduler.simulator import ApiServer
-from rescheduler.simulator.kubelets import Kubelets
-from rescheduler.simulator.sample import sample_cluster
+from rescheduler.simulator.life import simulated
+from rescheduler.simulator.scenario import settled
+from rescheduler.simulator.scenario.gallery import lopsided_shop
 from rescheduler.simulator.shells.http import serve
 
 __all__ = ["demo"]
@@ -39,8 +40,13 @@ _FRAMES_PER_SECOND = 4
 def demo(seconds: float, forever: bool, port: int) -> None:
     """Shows a simulated cluster, live; kubectl can look on."""
     console = Console()
+    start = datetime.now(UTC)
+    shop = lopsided_shop()
+    objects = settled(shop, start)
     try:
-        asyncio.run(_show(console, None if forever else seconds, port))
+        asyncio.run(
+            _show(console, lambda: simulated(objects, shop, start=start), None if forever else seconds, port)
+        )
     except OSError as error:
         raise click.ClickException(
             f"the simulated API server can't listen on port {port}: {error.strerror}"
@@ -52,11 +58,9 @@ class Caches(NamedTuple):
     pods: Informer[PodRecord]
 
 
-async def _show(console: Console, seconds: float | None, port: int) -> None:
-    ended = _ended_by_signals()
-    server = ApiServer()
-    server.load(sample_cluster(datetime.now(UTC)))
-    Kubelets(server.cluster)
+async def _show(console: Console, make: Callable[[], ApiServer], seconds: float | None, port: int) -> None:
+    ended = ended_by_signals()
+    server = make()
     with tempfile.TemporaryDirectory(prefix="rescheduler-demo-") as folder:
         kubeconfig = Path(folder, "kubeconfig")
         async with contextlib.AsyncExitStack() as stack:
@@ -111,11 +115,3 @@ def _plain(console: Console, caches: Caches) -> Iterator[None]:
         console.print(cluster_view(caches.nodes, caches.pods))
         shown = True
         yield
-
-
-def _ended_by_signals() -> asyncio.Event:
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, ended.set)
-    return ended

@@ -35,11 +35,13 @@ def _unless_cancelled(timer: _ManualTimer, callback: Callable[[], object]) -> No
 class LoopClock:
     """Follows the running event loop's time: real time, or a virtual one if the loop has that.
 
-    `start` is what the clock shows first; without it, the wall clock at that moment.
+    `start` is what the clock shows first; without it, the wall clock at that moment. With a `speed`, so
+    many of its seconds pass in one of the loop's.
     """
 
-    def __init__(self, start: datetime | None = None) -> None:
+    def __init__(self, start: datetime | None = None, *, speed: float = 1.0) -> None:
         self._start = start
+        self._speed = speed
         self._origin_s: float | None = None
         self._early: list[tuple[float, _ManualTimer, Callable[[], object]]] = []
 
@@ -48,7 +50,7 @@ class LoopClock:
             loop = asyncio.get_running_loop()
         except RuntimeError:  # objects may be loaded before any loop runs
             return self._start or datetime.now(UTC)
-        return self._begin(loop) + timedelta(seconds=loop.time() - (self._origin_s or 0.0))
+        return self._begin(loop) + timedelta(seconds=(loop.time() - (self._origin_s or 0.0)) * self._speed)
 
     def call_later(self, delay_s: float, callback: Callable[[], object]) -> Timer:
         try:
@@ -58,7 +60,7 @@ class LoopClock:
             self._early.append((delay_s, timer, callback))
             return timer
         self._begin(loop)
-        return loop.call_later(delay_s, callback)
+        return loop.call_later(delay_s / self._speed, callback)
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> datetime:
         """Starts on first sight of a loop; what was asked for before that waits from then on."""
@@ -66,7 +68,7 @@ class LoopClock:
             self._start = self._start or datetime.now(UTC)
             self._origin_s = loop.time()
             for delay_s, timer, callback in self._early:
-                loop.call_later(delay_s, _unless_cancelled, timer, callback)
+                loop.call_later(delay_s / self._speed, _unless_cancelled, timer, callback)
             self._early.clear()
         return self._start
 

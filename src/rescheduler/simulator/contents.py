@@ -1,6 +1,7 @@
 """Filling a simulated API server: many objects at once, or a cluster saved as a `v1 List`."""
 
 import gzip
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from rescheduler.simulator.kinds import Kind, Kinds
 from rescheduler.simulator.metadata import Naming
 from rescheduler.simulator.store import Store
 
-__all__ = ["UnreadableCluster", "load_objects", "read_saved_cluster"]
+__all__ = ["UnreadableCluster", "load_objects", "parse_saved_cluster", "read_saved_cluster"]
 
 _GZIP_MAGIC = b"\x1f\x8b"
 
@@ -27,47 +28,55 @@ class UnreadableCluster(ValueError):  # noqa: N818 - says what the file is
 
 
 def read_saved_cluster(path: Path) -> list[Object]:
-    """A `v1 List` in JSON or YAML, gzipped or not."""
-    raw = path.read_bytes()
+    """A `v1 List` in JSON or YAML, gzipped or not. Raises `UnreadableCluster`, and `OSError`."""
+    return parse_saved_cluster(path.read_bytes(), source=str(path))
+
+
+def parse_saved_cluster(raw: bytes, *, source: str) -> list[Object]:
     if raw.startswith(_GZIP_MAGIC):
         try:
             raw = gzip.decompress(raw)
-        except (OSError, EOFError) as error:
-            raise UnreadableCluster(f"{path}: the gzip data is damaged: {error}") from error
-    content = _parsed(path, raw)
+        except (OSError, EOFError, zlib.error) as error:
+            raise UnreadableCluster(f"{source}: the gzip data is damaged: {error}") from error
+    content = _parsed(source, raw)
     if not isinstance(content, dict) or not isinstance(content.get("items"), list):
         raise UnreadableCluster(
-            f"{path}: not a list of objects; save one with kubectl get nodes,pods,... -A -o json"
+            f"{source}: not a list of objects; save one with kubectl get nodes,pods,... -A -o json"
         )
-    return list(_flat(path, content))
+    return list(_flat(source, content))
 
 
-def _parsed(path: Path, raw: bytes) -> Any:
+def _parsed(source: str, raw: bytes) -> Any:
     try:
         return msgspec.json.decode(raw)
     except msgspec.DecodeError as not_json:
         if raw.lstrip()[:1] in (b"{", b"["):
-            raise UnreadableCluster(f"{path}: the JSON is damaged: {not_json}") from not_json
+            raise UnreadableCluster(f"{source}: the JSON is damaged: {not_json}") from not_json
     try:
         return yaml.load(raw, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
     except yaml.YAMLError as error:
-        raise UnreadableCluster(f"{path}: neither JSON nor YAML: {error}") from error
+        raise UnreadableCluster(f"{source}: neither JSON nor YAML: {error}") from error
 
 
-def _flat(path: Path, content: Object) -> Iterator[Object]:
+def _flat(source: str, content: Object) -> Iterator[Object]:
     """Lists within the list are taken apart; their items may leave out what kind they are."""
     item_kind = content["kind"].removesuffix("List") if content.get("kind", "List") != "List" else None
     for position, item in enumerate(content["items"]):
         if not isinstance(item, dict):
-            raise UnreadableCluster(f"{path}: items[{position}] is not an object")
+            raise UnreadableCluster(f"{source}: items[{position}] is not an object")
         if isinstance(item.get("items"), list):
-            yield from _flat(path, item)
+            yield from _flat(source, item)
             continue
         if item_kind is not None:
             item.setdefault("kind", item_kind)
             item.setdefault("apiVersion", content.get("apiVersion"))
-        if not item.get("kind") or not item.get("metadata", {}).get("name"):
-            raise UnreadableCluster(f"{path}: items[{position}] has no kind or no metadata.name")
+        metadata = item.get("metadata")
+        if not item.get("kind") or not isinstance(metadata, dict) or not metadata.get("name"):
+            raise UnreadableCluster(f"{source}: items[{position}] has no kind or no metadata.name")
+        if not isinstance(item.get("apiVersion"), str):
+            raise UnreadableCluster(
+                f"{source}: items[{position}] ({item['kind']} {metadata['name']}) has no apiVersion"
+            )
         yield item
 
 
@@ -123,46 +132,68 @@ def _complete(kind: Kind, content: Object, clock: Clock, naming: Naming) -> None
         content.setdefault("status", {"phase": "Active"})
 
 
+_OF_ONE_POD = frozenset(
+    {"controller-revision-hash", "pod-template-generation", "statefulset.kubernetes.io/pod-name",
+     "apps.kubernetes.io/pod-index", "batch.kubernetes.io/job-completion-index",
+     "topology.kubernetes.io/region", "topology.kubernetes.io/zone"}
+)  # fmt: skip
+"""Labels that controllers and bindings add: no template has them, and no selector asks for them."""
+
+
 class _Owners:
-    """Who is said to own what is loaded; of each, one thing that it owns, and how many."""
+    """Who is said to own what is loaded; of each, one thing that it owns, how many, and their labels."""
 
     def __init__(self) -> None:
         self._samples: dict[str, tuple[Object, Kind, Object]] = {}
         self._counts: Counter[str] = Counter()
+        self._labels: dict[str, dict[str, str]] = {}
 
     def note(self, kind: Kind, content: Object) -> None:
+        labels = content["metadata"].get("labels") or {}
         for reference in content["metadata"].get("ownerReferences") or ():
-            self._samples.setdefault(reference["uid"], (reference, kind, content))
-            self._counts[reference["uid"]] += 1
+            uid = reference["uid"]
+            self._samples.setdefault(uid, (reference, kind, content))
+            self._counts[uid] += 1
+            # What only some have, such as a StatefulSet's ordinals, selects not all of them.
+            shared = self._labels.setdefault(uid, dict(labels))
+            self._labels[uid] = {name: value for name, value in shared.items() if labels.get(name) == value}
 
     def missing(self, store: Store, kinds: Kinds) -> Iterator[tuple[Kind, Object]]:
         for uid, (reference, owned_kind, owned) in self._samples.items():
             kind = kinds.named(reference["apiVersion"], reference["kind"])
             if kind is None or store.by_uid(uid) is not None:
                 continue
-            controls_pods = owned_kind.name == "Pod" and bool(reference.get("controller"))
-            yield kind, _made_up(kind, reference, owned, self._counts[uid] if controls_pods else 0)
+            content = _made_up(kind, reference, owned)
+            if owned_kind.name == "Pod" and reference.get("controller"):
+                _control(kind, content, owned, self._labels[uid], self._counts[uid])
+            yield kind, content
 
 
-def _made_up(kind: Kind, owner: Object, owned: Object, pods: int) -> Object:
-    """An owner of which only its reference is known: as much of it as its pods tell."""
+def _made_up(kind: Kind, owner: Object, owned: Object) -> Object:
+    """An owner of which only its reference is known."""
     metadata: Object = {"name": owner["name"], "uid": owner["uid"]}
     if kind.namespaced:
         metadata["namespace"] = owned["metadata"].get("namespace", "default")
-    content: Object = {"metadata": metadata}
-    if not pods:
-        return content
-    labels = owned["metadata"].get("labels") or {}
-    metadata["labels"] = dict(labels)
+    return {"metadata": metadata}
+
+
+def _control(kind: Kind, content: Object, pod: Object, labels: dict[str, str], count: int) -> None:
+    """As much of a controller as its pods tell: it wants them as they are, and as many."""
+    content["metadata"]["labels"] = dict(labels)
     content["spec"] = {
         "selector": {"matchLabels": dict(labels)},
-        "template": {"metadata": {"labels": dict(labels)}, "spec": _template_spec(owned.get("spec") or {})},
+        "template": {"metadata": {"labels": dict(labels)}, "spec": _template_spec(pod.get("spec") or {})},
     }
     if "scale" in kind.subresources:
-        content["spec"]["replicas"] = pods
-        content["status"] = {"replicas": pods, "readyReplicas": pods, "observedGeneration": 1}
-    return content
+        content["spec"]["replicas"] = count
+        content["status"] = {"replicas": count, "readyReplicas": count, "observedGeneration": 1}
+    elif kind.name == "Job":
+        content["spec"] |= {"parallelism": count, "completions": count}
 
 
 def _template_spec(pod_spec: Object) -> Object:
-    return {field: value for field, value in pod_spec.items() if field != "nodeName"}
+    """Without what ties the pod to its node: a DaemonSet's pods are pinned by the node's name."""
+    spec = {field: value for field, value in pod_spec.items() if field != "nodeName"}
+    if b'"metadata.name"' in msgspec.json.encode(spec.get("affinity")):
+        spec["affinity"] = {name: rule for name, rule in spec["affinity"].items() if name != "nodeAffinity"}
+    return spec

@@ -72,7 +72,7 @@ async def test_forever_it_tells_what_others_change_until_it_is_interrupted():
         shown.process.send_signal(signal.SIGINT)
         await shown.line_with("is gone")
         assert await shown.ends() == 0
-        assert not kubeconfig.exists(), "what it wrote goes with it"
+        assert not await asyncio.to_thread(kubeconfig.exists), "what it wrote goes with it"
 
 
 async def test_a_port_that_is_taken_is_named():

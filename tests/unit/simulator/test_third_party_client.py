@@ -13,15 +13,22 @@ from kubernetes_asyncio import client, config, watch
 from kubernetes_asyncio.client.exceptions import ApiException
 
 from rescheduler.simulator import ApiServer
+from rescheduler.simulator.exchange import Object
 from rescheduler.simulator.kubelets import Kubelets
-from rescheduler.simulator.sample import sample_cluster
+from rescheduler.simulator.scenario import settled
+from rescheduler.simulator.scenario.gallery import lopsided_shop
 from rescheduler.simulator.shells.http import serve
 
 
+@pytest.fixture(scope="module")
+def shop() -> list[Object]:
+    return settled(lopsided_shop(), datetime.now(UTC))
+
+
 @pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[client.ApiClient]:
+async def api(tmp_path: Path, shop: list[Object]) -> AsyncIterator[client.ApiClient]:
     server = ApiServer(seed=1)
-    server.load(sample_cluster(datetime.now(UTC)))
+    server.load(shop)
     Kubelets(server.cluster)
     async with await serve(server, token="secret") as running:
         kubeconfig = tmp_path / "kubeconfig"
@@ -35,7 +42,8 @@ async def api(tmp_path: Path) -> AsyncIterator[client.ApiClient]:
 async def test_it_reads_nodes_pods_and_workloads_as_typed_objects(api):
     nodes = await client.CoreV1Api(api).list_node()
     assert [node.metadata.name for node in nodes.items] == [f"worker-{number}" for number in range(1, 7)]
-    assert {node.status.conditions[0].type for node in nodes.items} == {"Ready"}
+    conditions = {(each.type, each.status) for node in nodes.items for each in node.status.conditions}
+    assert ("Ready", "True") in conditions
     page = await client.CoreV1Api(api).list_namespaced_pod("shop", label_selector="app=web", limit=4)
     rest = await client.CoreV1Api(api).list_namespaced_pod(
         "shop", label_selector="app=web", limit=4, _continue=page.metadata._continue

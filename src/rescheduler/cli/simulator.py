@@ -1,0 +1,200 @@
+"""`rescheduler simulator`: a simulated cluster by itself, for kubectl and any other client."""
+
+import asyncio
+import contextlib
+import sys
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+import click
+import yaml
+
+from rescheduler.cli.signals import ended_by_signals, interrupted_by_sigterm
+from rescheduler.model.duration import short_duration
+from rescheduler.simulator import ApiServer
+from rescheduler.simulator.clock import LoopClock
+from rescheduler.simulator.contents import UnreadableCluster, parse_saved_cluster
+from rescheduler.simulator.exchange import Object
+from rescheduler.simulator.life import bring_to_life
+from rescheduler.simulator.scenario import (
+    CannotSettle,
+    Happening,
+    Scenario,
+    ScenarioError,
+    parse_scenario,
+    read_scenario,
+    settled,
+)
+from rescheduler.simulator.scenario.gallery import lopsided_shop
+from rescheduler.simulator.shells.http import serve
+from rescheduler.simulator.shells.webhook_caller import HttpsCaller
+from rescheduler.simulator.soundness import definitions_first, faults_of
+
+__all__ = ["simulator"]
+
+_DATA_ERROR, _USAGE_ERROR = 1, 2
+_MOST_FAULTS = 20
+
+
+class Contents(NamedTuple):
+    title: str
+    scenario: Scenario
+    objects: list[Object]
+
+
+@click.command()
+@click.option("--scenario", metavar="FILE", help="A scenario (docs/scenarios.md); - is standard input.")
+@click.option(
+    "--from", "saved", metavar="FILE", help="A saved cluster: a v1 List in JSON or YAML, gzipped or not; -."
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, help="Port on loopback; a free one if not given."
+)
+@click.option("--token", help="Answer only requests that carry it; the kubeconfig does.")
+@click.option(
+    "--kubeconfig", type=click.Path(path_type=Path), help="Where to write the kubeconfig; it stays there."
+)
+@click.option(
+    "--speed",
+    type=click.FloatRange(min=0, max=1000, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="How many of the cluster's seconds pass in a second.",
+)
+def simulator(
+    scenario: str | None,
+    saved: str | None,
+    port: int,
+    token: str | None,
+    kubeconfig: Path | None,
+    speed: float,
+) -> None:
+    """Runs a simulated cluster until Ctrl-C, and writes a kubeconfig for it.
+
+    Without --scenario and --from it is the demo's cluster.
+    """
+    if scenario is not None and saved is not None:
+        raise click.UsageError("--scenario and --from exclude each other: a cluster has one beginning")
+    if kubeconfig is not None and not _may_be_written(kubeconfig):
+        _give_up(
+            f"{kubeconfig} is there already and not a simulator's kubeconfig: name another file", _DATA_ERROR
+        )
+    start = datetime.now(UTC)
+    try:
+        with interrupted_by_sigterm():
+            contents = _from_saved(saved) if saved is not None else _from_scenario(scenario, start)
+        asyncio.run(_run(contents, start, port=port, token=token, kubeconfig=kubeconfig, speed=speed))
+    except KeyboardInterrupt:
+        pass  # while it was still being made: nothing is there that would have to go
+    except OSError as error:
+        _give_up(f"the simulated API server can't listen on port {port}: {error.strerror}", _DATA_ERROR)
+
+
+# -- what is in the cluster
+
+
+def _from_scenario(file: str | None, start: datetime) -> Contents:
+    try:
+        if file is None:
+            scenario = lopsided_shop()
+        elif file == "-":
+            scenario = parse_scenario(sys.stdin.buffer.read(), source="standard input")
+        else:
+            scenario = read_scenario(Path(file))
+        return Contents(scenario.name or file or "", scenario, settled(scenario, start))
+    except ScenarioError as error:
+        _give_up(str(error), _USAGE_ERROR)
+    except CannotSettle as error:
+        _give_up(f"{file}: 1 error\n  {error}", _USAGE_ERROR)
+
+
+def _from_saved(file: str) -> Contents:
+    source = "standard input" if file == "-" else file
+    try:
+        raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        objects = definitions_first(parse_saved_cluster(raw, source=source))
+    except (OSError, ValueError) as error:
+        why = str(error) if isinstance(error, UnreadableCluster) else f"{source}: {_reason(error)}"
+        _give_up(why, _DATA_ERROR)
+    if faults := faults_of(objects):
+        more = f"\n  and {len(faults) - _MOST_FAULTS} more" if len(faults) > _MOST_FAULTS else ""
+        listed = "\n  ".join(faults[:_MOST_FAULTS])
+        _give_up(f"{source}: {len(faults)} objects can't be used\n  {listed}{more}", _DATA_ERROR)
+    return Contents(source, Scenario(), objects)
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return getattr(error, "strerror", None) or str(error)
+
+
+# -- running
+
+
+async def _run(
+    contents: Contents,
+    start: datetime,
+    *,
+    port: int,
+    token: str | None,
+    kubeconfig: Path | None,
+    speed: float,
+) -> None:
+    ended = ended_by_signals()
+    server = ApiServer(clock=LoopClock(start, speed=speed), seed=contents.scenario.seed)
+    if unknown := server.load(contents.objects):
+        kinds = ", ".join(sorted({content["kind"] for content in unknown}))
+        click.echo(
+            f"note: {len(unknown)} objects of kinds that nobody defined are left out: {kinds}", err=True
+        )
+    async with HttpsCaller() as webhooks:
+        server.cluster.admission.webhook_caller = webhooks
+        async with await serve(server, port=port, token=token) as running:
+            with _written(running.kubeconfig, kubeconfig) as path:
+                _introduce(contents, running.url, path)
+                bring_to_life(server, contents.scenario, tell=_tell)
+                await ended.wait()
+    click.echo("The simulated cluster is gone.")
+
+
+def _introduce(contents: Contents, url: str, kubeconfig: Path) -> None:
+    click.echo(f"A simulated Kubernetes cluster ({contents.title}) runs at {url} until Ctrl-C.")
+    if contents.scenario.description:
+        click.echo(contents.scenario.description)
+    click.echo(f"\n  export KUBECONFIG={kubeconfig.absolute()}\n  kubectl get pods -A -o wide\n")
+
+
+def _tell(happening: Happening) -> None:
+    moment = timedelta(seconds=round(happening.at.total_seconds()))
+    click.echo(f"{short_duration(moment):>8}  {happening.what}")
+    for refusal in happening.refusals:
+        click.echo(f"{'':>8}  refused: {refusal}")
+
+
+@contextlib.contextmanager
+def _written(content: str, wanted: Path | None) -> Iterator[Path]:
+    """In a file of the caller's choice that stays, or in one of our own that goes with us."""
+    with tempfile.TemporaryDirectory(prefix="rescheduler-simulator-") as folder:
+        path = wanted or Path(folder, "kubeconfig")
+        path.touch(mode=0o600)
+        path.write_text(content)
+        yield path
+
+
+def _may_be_written(path: Path) -> bool:
+    """Somebody's real kubeconfig is not overwritten."""
+    if not path.exists():
+        return True
+    try:
+        content = yaml.safe_load(path.read_text())
+    except (OSError, ValueError, yaml.YAMLError):
+        return False
+    names = [cluster.get("name") for cluster in (content or {}).get("clusters") or [{}]]
+    return content is None or names == ["simulator"]
+
+
+def _give_up(message: str, code: int) -> NoReturn:
+    click.echo(message, err=True)
+    sys.exit(code)

@@ -1,0 +1,270 @@
+"""`rescheduler simulator` as a person runs it: another process, looked at through what it prints."""
+
+import asyncio
+import contextlib
+import gzip
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from rescheduler.cli import main
+from rescheduler.kube import Client, Network, cluster_config
+from rescheduler.kube.errors import NotFound
+from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.resources import DEPLOYMENTS, LEASES, NODES, PODS
+
+PATIENCE_S = 120
+ROOT = Path(__file__).parents[3]
+SMALL = """
+name: small
+description: Two nodes.
+pools: [{name: w, count: 2}]
+workloads: [{name: web, replicas: 2}]
+events:
+- {at: 0s, cordon: w-1}
+- {at: 0s, evict: Pod/default/none}
+"""
+
+
+def saved_cluster(**status) -> dict:
+    """Of a Deployment's pods only the pods were saved."""
+    labels = {"app": "web", "pod-template-hash": "abc"}
+    owner = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "name": "web-abc",
+        "uid": "rs-1",
+        "controller": True,
+    }
+    node = {
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "n-1"},
+        "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"},
+                   "conditions": [{"type": "Ready", "status": "True"}]},
+    }  # fmt: skip
+    pods = [
+        {
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": f"web-abc-{n}", "namespace": "shop", "uid": f"pod-{n}", "labels": labels,
+                         "ownerReferences": [owner]},
+            "spec": {"nodeName": "n-1", "containers": [{"name": "c", "image": "i"}]},
+            "status": {"phase": "Running", "startTime": "2025-01-01T00:00:00Z",
+                       "conditions": [{"type": "Ready", "status": "True",
+                                       "lastTransitionTime": "2025-01-01T00:00:00Z"}],
+                       "containerStatuses": [{"name": "c", "ready": True, "restartCount": 0, "image": "i",
+                                              "imageID": "", "lastState": {},
+                                              "state": {"running": {"startedAt": "2025-01-01T00:00:00Z"}}}]},
+        }
+        for n in (1, 2)
+    ]  # fmt: skip
+    return {"apiVersion": "v1", "kind": "List", "items": [node, *pods]}
+
+
+class Simulator:
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.printed: list[str] = []
+
+    async def line_with(self, text: str) -> str:
+        assert self.process.stdout is not None
+        while line := (await asyncio.wait_for(self.process.stdout.readline(), PATIENCE_S)).decode():
+            self.printed.append(line)
+            if text in line:
+                return line
+        raise AssertionError(f"{text!r} was never printed: {''.join(self.printed)}{await self.errors()}")
+
+    async def kubeconfig(self) -> Path:
+        return Path((await self.line_with("export KUBECONFIG=")).strip().partition("=")[2])
+
+    async def errors(self) -> str:
+        assert self.process.stderr is not None
+        return (await asyncio.wait_for(self.process.stderr.read(), PATIENCE_S)).decode()
+
+    async def ends(self) -> int:
+        return await asyncio.wait_for(self.process.wait(), PATIENCE_S)
+
+
+@contextlib.asynccontextmanager
+async def simulator(*arguments: object, stdin: bytes | None = None) -> AsyncIterator[Simulator]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", "from rescheduler.cli import main; main()", "simulator", *map(str, arguments),
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdin is not None
+    if stdin is not None:
+        process.stdin.write(stdin)
+    process.stdin.close()
+    try:
+        yield Simulator(process)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.communicate()
+
+
+@contextlib.asynccontextmanager
+async def client_of(kubeconfig: Path) -> AsyncIterator[Client]:
+    async with Network(cluster_config.load(kubeconfig)) as network:
+        yield Client(network)
+
+
+async def clock_passes(client: Client, minutes: int) -> None:
+    """By the cluster's own clock, which its heartbeats show."""
+
+    async def beat() -> datetime:
+        lease = await client.get(LEASES, "kube-node-lease/n-1")
+        return datetime.fromisoformat(lease["spec"]["renewTime"])
+
+    async with asyncio.timeout(PATIENCE_S):
+        first = None
+        while first is None or await beat() < first + timedelta(minutes=minutes):
+            with contextlib.suppress(NotFound):  # it has not begun to beat
+                first = first or await beat()
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_it_runs_a_scenario_until_it_is_asked_to_end(tmp_path, number):
+    file = tmp_path / "small.yaml"
+    file.write_text(SMALL)
+    async with simulator("--scenario", file) as running:
+        await running.line_with("A simulated Kubernetes cluster (small) runs at https://127.0.0.1:")
+        await running.line_with("Two nodes.")
+        kubeconfig = await running.kubeconfig()
+        await running.line_with("0s  cordon w-1")
+        await running.line_with('refused: none: pods "none" not found')
+        async with client_of(kubeconfig) as client:
+            nodes = (await client.list(NODES)).items
+            assert {node.name: node.unschedulable for node in nodes} == {"w-1": True, "w-2": False}
+            pods = (await client.list(PODS)).items
+            assert all(pod.is_ready for pod in pods)
+            assert len(pods) == 2
+        running.process.send_signal(number)
+        await running.line_with("is gone")
+        assert await running.ends() == 0
+        assert not kubeconfig.exists(), "what it wrote by itself goes with it"
+
+
+async def test_its_controllers_scheduler_and_kubelets_work(tmp_path):
+    file = tmp_path / "small.yaml"
+    file.write_text(SMALL)
+    async with (
+        simulator("--scenario", file, "--speed", 20) as running,
+        client_of(await running.kubeconfig()) as client,
+    ):
+        await client.patch(DEPLOYMENTS, "default/web", merge_patch({"spec": {"replicas": 4}}))
+        async with asyncio.timeout(PATIENCE_S):
+            while [pod.is_ready for pod in (await client.list(PODS)).items] != [True] * 4:  # noqa: ASYNC110 - another process
+                await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("form", ["plain", "gzipped", "YAML", "standard input"])
+async def test_it_runs_a_saved_cluster_and_collects_nothing_for_want_of_an_owner(tmp_path, form):
+    raw = json.dumps(saved_cluster()).encode()
+    file = tmp_path / "cluster"
+    file.write_bytes(
+        gzip.compress(raw)
+        if form == "gzipped"
+        else yaml.safe_dump(saved_cluster()).encode()
+        if form == "YAML"
+        else raw
+    )
+    source, stdin = ("-", raw) if form == "standard input" else (file, None)
+    async with (
+        simulator("--from", source, "--speed", 500, stdin=stdin) as running,
+        client_of(await running.kubeconfig()) as client,
+    ):
+        await clock_passes(client, minutes=2)  # time enough to be collected
+        pods = (await client.list(PODS)).items
+        assert {pod.uid for pod in pods} == {"pod-1", "pod-2"}
+        assert all(pod.is_ready and not pod.is_terminating for pod in pods)
+
+
+async def test_the_kubeconfig_goes_where_it_is_wanted_and_stays(tmp_path):
+    wanted = tmp_path / "config"
+    for _ in range(2):  # its own old one is written over
+        async with simulator("--kubeconfig", wanted, "--token", "secret") as running:
+            assert await running.kubeconfig() == wanted
+            assert wanted.stat().st_mode & 0o777 == 0o600
+            async with client_of(wanted) as client:
+                assert len((await client.list(NODES)).items) == 6
+            anyone = tmp_path / "anyone"
+            anyone.write_text(wanted.read_text().replace("secret", "guess"))
+            async with client_of(anyone) as client:
+                with pytest.raises(Exception, match="Unauthorized"):
+                    await client.list(NODES)
+            running.process.send_signal(signal.SIGTERM)
+            assert await running.ends() == 0
+        assert wanted.exists()
+
+
+async def test_a_port_that_is_taken_is_named(tmp_path):
+    file = tmp_path / "empty.yaml"
+    file.write_text("settle: 0s")
+    async with simulator("--scenario", file) as first:
+        port = (await first.line_with("runs at")).split("127.0.0.1:")[1].split()[0]
+        async with simulator("--scenario", file, "--port", port) as second:
+            assert f"can't listen on port {port}" in await second.errors()
+            assert await second.ends() == 1
+
+
+# -- what keeps it from running
+
+
+def refusal(*arguments: object, stdin: str = "") -> tuple[int, str]:
+    result = CliRunner().invoke(main, ["simulator", *map(str, arguments)], input=stdin)
+    return result.exit_code, result.stderr
+
+
+def test_somebodys_kubeconfig_is_not_overwritten(tmp_path):
+    precious = tmp_path / "config"
+    precious.write_text("clusters: [{name: production}]\n")
+    code, told = refusal("--kubeconfig", precious)
+    assert (code, "not a simulator's kubeconfig" in told) == (1, True)
+    assert "production" in precious.read_text()
+
+
+def test_a_bad_scenario_is_refused_with_all_its_errors(tmp_path):
+    file = tmp_path / "bad.yaml"
+    file.write_text("nodes: [{nam: a}]\nseed: x")
+    code, told = refusal("--scenario", file)
+    assert code == 2
+    assert f"{file}: 3 errors" in told
+    assert "nodes[0].nam: unknown field" in told
+
+
+def test_a_scenario_that_the_api_server_refuses_is_a_bad_one():
+    code, told = refusal("--scenario", "-", stdin="workloads: [{name: a, pod: {restartPolicy: Sometimes}}]")
+    assert (code, "Deployment default/a: " in told) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        pytest.param(lambda pod: pod["spec"].update(containers=5), "Pod shop/web-abc-1: ", id="a wrong type"),
+        pytest.param(lambda pod: pod["spec"].clear(), "web-abc-1: spec.containers", id="no containers"),
+        pytest.param(lambda pod: pod.pop("apiVersion"), "(Pod web-abc-1) has no apiVersion", id="no version"),
+        pytest.param(lambda pod: pod.pop("kind"), "items[1] has no kind", id="no kind"),
+    ],
+)
+def test_a_saved_cluster_that_cant_be_used_is_refused_and_the_object_named(spoil, why):
+    cluster = saved_cluster()
+    spoil(cluster["items"][1])
+    code, told = refusal("--from", "-", stdin=json.dumps(cluster))
+    assert (code, why in told) == (1, True), told
+
+
+def test_a_saved_cluster_that_is_not_there_is_named(tmp_path):
+    code, told = refusal("--from", tmp_path / "none")
+    assert (code, "none: No such file or directory" in told) == (1, True)
+
+
+def test_a_cluster_has_one_beginning():
+    code, told = refusal("--scenario", "a", "--from", "b")
+    assert (code, "exclude each other" in told) == (2, True)
