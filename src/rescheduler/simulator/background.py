@@ -1,10 +1,13 @@
 """Work that goes on behind the API's back: things to look at again, a moment later."""
 
+import logging
 from collections.abc import Callable
 
 from rescheduler.simulator.clock import Clock
 
 __all__ = ["WorkQueue"]
+
+log = logging.getLogger(__name__)
 
 
 class WorkQueue:
@@ -30,4 +33,8 @@ class WorkQueue:
         self._scheduled = False
         keys, self._waiting = list(self._waiting), {}
         for key in keys:
-            self._work(key)
+            try:
+                self._work(key)
+            except Exception:
+                # One that breaks must not take the others' turn.
+                log.exception("the work on %s broke", key)

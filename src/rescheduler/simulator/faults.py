@@ -40,7 +40,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="cam
     namespace: str = "*"
     name: str = "*"
     times: int | None = 1
-    """How often it strikes; null: until it is removed."""
+    """How often it strikes, at least once; null: until it is removed."""
     probability: float = 1.0
     retry_after_s: int | None = None
     """For `too-many-requests` and `unavailable`."""
