@@ -25,7 +25,7 @@ test: $(READY) ## all everyday tests (ARGS="-k name" to choose)
 
 .PHONY: e2e
 e2e: $(READY) control-plane ## tests on a real control plane, built on first use (COLD=1: with empty caches)
-	@$(BIN)/pytest tests/e2e --ignore tests/e2e/full $(ARGS)
+	@$(BIN)/pytest tests/e2e $(ARGS)
 
 .PHONY: e2e-rules
 e2e-rules: $(READY) control-plane ## ask the real scheduler about N random pods and nodes (N=20000, SEED=1)
@@ -34,6 +34,8 @@ e2e-rules: $(READY) control-plane ## ask the real scheduler about N random pods 
 .PHONY: e2e-full
 e2e-full: $(READY) control-plane ## the long parts: 30,000 and 150,000 pods, five minutes of churn
 	@$(BIN)/pytest tests/e2e/full $(ARGS)
+	@$(BIN)/python -m bench.read_cluster --pods 30000 --nodes 1000 --repeat 4
+	@$(BIN)/python -m bench.read_cluster --pods 150000 --nodes 5000 --repeat 1 --only protobuf
 
 .PHONY: control-plane
 control-plane: ## only build the real control plane: etcd, kube-apiserver, controller manager, scheduler, kubectl

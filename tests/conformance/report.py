@@ -46,11 +46,12 @@ The simulated server differs from the real one here on purpose, and scenarios lo
 - **Everyone may do everything**: there is no authentication, and RBAC objects are only stored.
 - **A resize** is not compared with the room on the node.
 - **Volumes and claims** get no finalizers that protect them while they are in use.
-- **Controllers** write no Events. Jobs know no failure or success policies, StatefulSets no retention of claims,
-  DaemonSets no surge; quotas count pods and their requests; autoscalers look at cpu and memory; pods are evicted
-  from lost nodes without a rate limit. Hashes in names look like the real ones but differ.
-- **The scheduler** gives waiting claims their volume at the moment of binding, and knows no resource claims, no
-  scheduling groups and no in-tree cloud volumes.
+- **Controllers** write no Events. Jobs know no failure or success policies, StatefulSets no retention
+  of claims, DaemonSets no surge; quotas count pods and their requests; autoscalers look at cpu and
+  memory; pods are evicted from lost nodes without a rate limit. Hashes in names look like the real
+  ones but differ.
+- **The scheduler** gives waiting claims their volume at the moment of binding, and knows no resource
+  claims, no scheduling groups and no in-tree cloud volumes.
 - **Old ways**: the paths below `/watch/`, conversion webhooks, validating webhooks and policies are not
   there.
 

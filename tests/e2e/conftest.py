@@ -16,6 +16,7 @@ from rescheduler.simulator.behaviour import load_behaviour
 from tests.testbed import ControlPlane, Options, Part, leftovers
 from tests.testbed.fake_kubelet import FakeKubelet, node_shapes
 
+collect_ignore = ["full"]  # unless asked for by name: make e2e-full
 BEAT_EVERY_S = 3.0
 # A lost node is noticed within a quarter of a minute, not a whole one.
 OPTIONS = Options(
@@ -27,11 +28,17 @@ Begin = Callable[..., Awaitable[FakeKubelet]]
 Eventually = Callable[..., Awaitable[Any]]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def nothing_is_left_running() -> Iterator[None]:
+    """Set up before every other fixture, so that it looks after all of them have gone."""
+    yield
+    assert leftovers() == [], "a test run leaves nothing running"
+
+
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     with ControlPlane(tmp_path_factory.mktemp("control-plane"), OPTIONS) as started:
         yield started
-    assert leftovers() == [], "a test run leaves nothing running"
 
 
 @pytest.fixture

@@ -103,7 +103,6 @@ def serving(answer: Any, tls: Path | None = None) -> Iterator[tuple[int, list[tu
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     with ControlPlane(tmp_path_factory.mktemp("cluster")) as started:
         yield started
-    assert leftovers() == []  # of this cluster and of every other in this file
 
 
 def test_every_part_reports_the_pinned_version(cluster: ControlPlane) -> None:

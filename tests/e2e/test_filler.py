@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
 from rescheduler.kube.client import Client
 from rescheduler.kube.resources import NODES, PODS
 from tests.testbed import ControlPlane
@@ -14,11 +16,19 @@ from tests.testbed.filler.processes import Filling, fill_nodes, fill_pods
 BEAT_EVERY_S = 3.0
 
 
+@pytest.mark.parametrize(
+    "straight", [pytest.param(False, id="through the API"), pytest.param(True, id="straight into etcd")]
+)
 async def test_a_fake_kubelet_that_takes_over_finds_nothing_to_do(
-    client: Client, control_plane: ControlPlane, play: Any, eventually: Callable[..., Awaitable[Any]]
+    client: Client,
+    control_plane: ControlPlane,
+    play: Any,
+    eventually: Callable[..., Awaitable[Any]],
+    straight: bool,
 ) -> None:
+    etcd = control_plane.etcd_url if straight else ""
     filling = Filling(
-        control_plane.kubeconfig, nodes=5, pods=40, prefix="filled", kubelet="late", processes=2
+        control_plane.kubeconfig, nodes=5, pods=40, prefix="filled", kubelet="late", processes=2, etcd=etcd
     )
     await fill_nodes(filling)
     nodes = (await client.list(NODES.as_json, labels=f"{KUBELET_LABEL}=late")).items

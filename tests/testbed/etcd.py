@@ -6,10 +6,12 @@ is turned off, and such watches work as they do on any cluster.
 """
 
 import json
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
 
 from tests.testbed.readiness import get, post
 
-__all__ = ["compact", "healthy", "reports_watch_progress", "version"]
+__all__ = ["add", "compact", "healthy", "reports_watch_progress", "stored", "version"]
 
 _PROGRESS_SINCE_3_4, _PROGRESS_SINCE_3_5 = (3, 4, 31), (3, 5, 13)
 
@@ -40,3 +42,27 @@ def compact(url: str) -> int:
     revision = int(header["revision"])
     post(f"{url}/v3/kv/compaction", {"revision": revision, "physical": True})
     return revision
+
+
+def stored(url: str, key: str) -> bytes:
+    """The value of a key; raises KeyError if there is none."""
+    found = post(f"{url}/v3/kv/range", {"key": _base64(key.encode())}).get("kvs")
+    if not isinstance(found, list):
+        raise KeyError(f"etcd at {url} has no {key}")
+    return b64decode(found[0]["value"])
+
+
+def add(url: str, values: Mapping[str, bytes]) -> None:
+    """Puts those whose keys are not there yet, all in one step: at most 128, as etcd is set up."""
+    post(f"{url}/v3/kv/txn", {"success": [_put_if_new(key, value) for key, value in values.items()]})
+
+
+def _put_if_new(key: str, value: bytes) -> dict[str, object]:
+    encoded = _base64(key.encode())
+    absent = {"key": encoded, "target": "VERSION", "version": "0"}
+    put = {"request_put": {"key": encoded, "value": _base64(value)}}
+    return {"request_txn": {"compare": [absent], "success": [put]}}
+
+
+def _base64(value: bytes) -> str:
+    return b64encode(value).decode()

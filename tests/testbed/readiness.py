@@ -45,12 +45,14 @@ def post(url: str, body: dict[str, object]) -> dict[str, object]:
 
 
 def _open(request: urllib.request.Request, ca_certificate: Path | None = None) -> bytes:
-    context = ssl.create_default_context(cafile=ca_certificate)
-    if ca_certificate is None:
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     # Loopback only: a proxy from the environment has no business here.
-    direct = urllib.request.ProxyHandler({})
-    opener = urllib.request.build_opener(direct, urllib.request.HTTPSHandler(context=context))
+    handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
+    if request.type == "https":
+        context = ssl.create_default_context(cafile=ca_certificate)
+        if ca_certificate is None:
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        handlers.append(urllib.request.HTTPSHandler(context=context))
+    opener = urllib.request.build_opener(*handlers)
     with opener.open(request, timeout=_REQUEST_TIMEOUT_S) as answer:
         content = answer.read()
     assert isinstance(content, bytes)

@@ -54,6 +54,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--owners", action="store_true", help="a ReplicaSet for each workload")
     parser.add_argument("--seed", type=int, default=0, help="another one, another cluster")
     parser.add_argument("--processes", type=int, default=3, help="(%(default)s)")
+    parser.add_argument(
+        "--etcd", default="", metavar="URL", help="write pods straight into etcd, ten times as fast"
+    )
     return parser
 
 

@@ -35,6 +35,9 @@ class Workload:
             "pod-template-hash": self.name.rpartition("-")[2],
         }
 
+    def pod_name(self, ordinal: int) -> str:
+        return f"{self.name}-{ordinal:05x}"
+
 
 def plan(nodes: list[str], pods: int, seed: int = 0) -> Iterator[Workload]:
     """Workloads with that many pods in all."""
@@ -69,7 +72,7 @@ def replica_set_object(workload: Workload) -> Object:
 
 def pod_object(workload: Workload, ordinal: int, owner_uid: str = "") -> Object:
     metadata: Object = {
-        "name": f"{workload.name}-{ordinal:05x}",
+        "name": workload.pod_name(ordinal),
         "namespace": workload.namespace,
         "labels": workload.labels,
         "annotations": {"prometheus.io/scrape": "true", "prometheus.io/port": "9090"},

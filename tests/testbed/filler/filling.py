@@ -16,11 +16,10 @@ from tests.testbed.fake_kubelet import NodeShape
 from tests.testbed.fake_kubelet.nodes import node_address, node_object
 from tests.testbed.filler.contents import NAMESPACES, Workload, pod_object, replica_set_object
 
-__all__ = ["fill", "make_namespaces", "make_nodes"]
+__all__ = ["fill", "make_namespaces", "make_nodes", "make_owner", "started_status"]
 
 AT_ONCE = 6
-STARTED: Behaviour = load_behaviour({"pods": [{"startup": "0s"}]})
-"""The very status that a fake kubelet would come to: when one takes over, it finds nothing to do."""
+_STARTED: Behaviour = load_behaviour({"pods": [{"startup": "0s"}]})
 
 
 async def make_namespaces(client: Client) -> None:
@@ -56,7 +55,7 @@ async def fill(
     """
 
     async def make(workload: Workload) -> None:
-        uid = await _make_owner(client, workload) if owners else ""
+        uid = await make_owner(client, workload) if owners else ""
         for ordinal in range(len(workload.nodes)):
             with contextlib.suppress(errors.AlreadyExists):
                 await _make_pod(client, pod_object(workload, ordinal, uid))
@@ -65,7 +64,7 @@ async def fill(
     await _each(workloads, make, at_once)
 
 
-async def _make_owner(client: Client, workload: Workload) -> str:
+async def make_owner(client: Client, workload: Workload) -> str:
     try:
         owner = await client.create(REPLICA_SETS, replica_set_object(workload))
     except errors.AlreadyExists:
@@ -75,11 +74,16 @@ async def _make_owner(client: Client, workload: Workload) -> str:
 
 async def _make_pod(client: Client, wanted: dict[str, Any]) -> None:
     pod = await client.create(PODS.as_json, wanted)
-    host = Host(node_address(pod["spec"]["nodeName"]))
-    step = advance(pod, STARTED, datetime.now(UTC), host)
-    assert isinstance(step.action, Update)
+    status = started_status(pod, Host(node_address(pod["spec"]["nodeName"])), datetime.now(UTC))
     key = key_of(pod["metadata"]["namespace"], pod["metadata"]["name"])
-    await client.patch(PODS.as_json.status, key, merge_patch({"status": step.action.status}))
+    await client.patch(PODS.as_json.status, key, merge_patch({"status": status}))
+
+
+def started_status(pod: dict[str, Any], host: Host, now: datetime) -> dict[str, Any]:
+    """The very status that a fake kubelet would come to: when one takes over, it finds nothing to do."""
+    step = advance(pod, _STARTED, now, host)
+    assert isinstance(step.action, Update)
+    return step.action.status
 
 
 async def _each(items: Iterable[Any], make: Callable[[Any], Any], at_once: int) -> None:

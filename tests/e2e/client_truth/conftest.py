@@ -1,0 +1,31 @@
+"""A control plane of our own: without controllers, so that nobody but the tests changes anything."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from rescheduler.kube.client import Client
+from rescheduler.kube.cluster_config import load
+from rescheduler.kube.network import Network
+from tests.e2e.client_truth.encodings import Overheard
+from tests.e2e.client_truth.rich import FEATURES
+from tests.testbed import ControlPlane, Options
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    options = Options(controller_manager=False, scheduler=False, audit=False, feature_gates=FEATURES)
+    with ControlPlane(tmp_path_factory.mktemp("bare"), options) as started:
+        yield started
+
+
+@pytest.fixture
+async def overheard(bare: ControlPlane) -> AsyncIterator[Overheard]:
+    transport = Overheard(Network(load(bare.kubeconfig)))
+    yield transport
+    await transport.close()
+
+
+@pytest.fixture
+def truth(overheard: Overheard) -> Client:
+    return Client(overheard)

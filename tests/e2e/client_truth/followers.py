@@ -1,0 +1,113 @@
+"""Informers under observation: what their handlers were told, and whether they said how stale they were."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+from rescheduler.kube.client import Client
+from rescheduler.kube.informer import Informer, Pace, Selection
+from rescheduler.kube.resources import NODES, PODS, Resource
+from tests.e2e.client_truth.churn import WIDGETS
+
+__all__ = ["SELECTIONS", "Follower", "following", "following_all"]
+
+SELECTIONS: tuple[tuple[Resource[Any], Selection], ...] = (
+    (PODS, Selection()),
+    (PODS, Selection(labels="colour=red")),
+    (PODS, Selection(namespace="default", fields="spec.nodeName=node-1")),
+    (NODES, Selection()),
+    (NODES, Selection(labels="colour in (green, blue)")),
+    (WIDGETS, Selection()),
+    (WIDGETS, Selection(namespace="default", labels="colour!=red")),
+)
+LOOK_EVERY_S = 0.1
+
+
+class Follower:
+    """An informer, and a replica built of nothing but what its handler heard."""
+
+    def __init__(self, client: Client, resource: Resource[Any], selection: Selection, pace: Pace) -> None:
+        self._client = client
+        self._selection = selection
+        self.resource = resource
+        self.informer: Informer[Any] = Informer(client, resource, selection, pace=pace)
+        self.replica: dict[str, Any] = {}
+        self.faults: list[str] = []
+        """Where a change did not follow on what the handler had been told before."""
+        self.worst_staleness_s = 0.0
+        self.was_stale = False
+        self.told_why = False
+        self.informer.subscribe(self._heard)
+
+    def __str__(self) -> str:
+        chosen = self._selection
+        return f"{self.resource.label} {chosen.namespace} {chosen.labels} {chosen.fields}".strip()
+
+    @property
+    def held(self) -> dict[str, Any]:
+        return self._by_key(self.informer)
+
+    async def listed(self) -> dict[str, Any]:
+        """What the server has now, read with a quorum."""
+        chosen = self._selection
+        page = await self._client.list(
+            self.resource, namespace=chosen.namespace, labels=chosen.labels, fields=chosen.fields
+        )
+        return self._by_key(page.items)
+
+    def differing(self, listed: dict[str, Any]) -> set[str]:
+        """Keys of what is not in the cache as it is in that list."""
+        held = self.held
+        return {key for key in {*held, *listed} if held.get(key) != listed.get(key)}
+
+    def look(self) -> None:
+        staleness_s = self.informer.staleness()
+        if self.informer.is_synced:
+            self.worst_staleness_s = max(self.worst_staleness_s, staleness_s)
+            self.was_stale |= not self.informer.is_fresh
+            self.told_why |= self.informer.failure is not None
+
+    def _by_key(self, items: Iterable[Any]) -> dict[str, Any]:
+        return {self.resource.identify(item).key: item for item in items}
+
+    def _heard(self, old: Any | None, new: Any | None) -> None:
+        identity = self.resource.identify(new if old is None else old)
+        if self.replica.get(identity.key) is not old:
+            self.faults.append(f"{identity.key}: told of a change of what was never told")
+        if old is not None and new is not None:
+            newer = self.resource.identify(new)
+            if newer.uid != identity.uid or int(newer.version) <= int(identity.version):
+                self.faults.append(f"{identity.key}: from {identity} to {newer}")
+        if new is None:
+            self.replica.pop(identity.key, None)
+        else:
+            self.replica[identity.key] = new
+
+
+@contextlib.asynccontextmanager
+async def following(followers: list[Follower]) -> AsyncIterator[None]:
+    """All synced; looked at all the time."""
+
+    async def observe() -> None:
+        while True:
+            for follower in followers:
+                follower.look()
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    async with contextlib.AsyncExitStack() as stack:
+        for follower in followers:
+            await stack.enter_async_context(follower.informer.running())
+        for follower in followers:
+            await follower.informer.synced()
+        observing = asyncio.create_task(observe())
+        try:
+            yield
+        finally:
+            observing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await observing
+
+
+def following_all(client: Client, pace: Pace) -> list[Follower]:
+    return [Follower(client, resource, selection, pace) for resource, selection in SELECTIONS]
