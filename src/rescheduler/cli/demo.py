@@ -23,6 +23,7 @@ from rescheduler.simulator.life import simulated
 from rescheduler.simulator.scenario import settled
 from rescheduler.simulator.scenario.gallery import lopsided_shop
 from rescheduler.simulator.shells.http import serve
+from rescheduler.simulator.shells.webhook_caller import HttpsCaller
 
 __all__ = ["demo"]
 
@@ -64,6 +65,7 @@ async def _show(console: Console, make: Callable[[], ApiServer], seconds: float 
     with tempfile.TemporaryDirectory(prefix="rescheduler-demo-") as folder:
         kubeconfig = Path(folder, "kubeconfig")
         async with contextlib.AsyncExitStack() as stack:
+            server.cluster.admission.webhook_caller = await stack.enter_async_context(HttpsCaller())
             running = await stack.enter_async_context(await serve(server, port=port))
             await asyncio.to_thread(kubeconfig.write_text, running.kubeconfig)
             # Over HTTPS and by the kubeconfig, as any client would: what you see is what kubectl sees.
