@@ -68,8 +68,18 @@ def spawn(command: list[str], log: Path, marks: Mapping[str, str], *, dies_with_
         return os.posix_spawnp(command[0], command, environment, file_actions=files, setsid=True)
 
     pid = _starter.submit(start).result()
+    if dies_with_us:
+        _wait_bound_to_us(pid)
     # If it has ended already, a start tick that no process has stands for it.
     return ProcessId.of(pid) or ProcessId(pid, 0, _boot())
+
+
+def _wait_bound_to_us(pid: int) -> None:
+    """Until then, a child whose parent is killed would live on: nobody has told the kernel yet."""
+    deadline = time.monotonic() + _TERM_PATIENCE_S
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended already
+        while Path(f"/proc/{pid}/comm").read_text().strip() == "setpriv" and time.monotonic() < deadline:
+            time.sleep(0.001)
 
 
 def send(process: ProcessId, number: signal.Signals) -> bool:
