@@ -9,8 +9,9 @@ from click.testing import CliRunner
 
 from rescheduler.cli import main as cli
 from rescheduler.config.policy import Policy
-from rescheduler.config.reference import BEGIN, END, main, with_reference
+from rescheduler.config.reference import main, with_reference
 from rescheduler.config.shape import settings
+from rescheduler.generated_part import BEGIN, END
 
 ROOT = Path(__file__).parents[3]
 DOCUMENT = ROOT / "docs" / "configuration.md"
