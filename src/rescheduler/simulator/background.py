@@ -1,13 +1,10 @@
 """Work that goes on behind the API's back: things to look at again, a moment later."""
 
-import logging
 from collections.abc import Callable
 
 from rescheduler.simulator.clock import Clock
 
 __all__ = ["WorkQueue"]
-
-log = logging.getLogger(__name__)
 
 
 class WorkQueue:
@@ -32,9 +29,11 @@ class WorkQueue:
     def _run(self) -> None:
         self._scheduled = False
         keys, self._waiting = list(self._waiting), {}
+        broken: list[Exception] = []
         for key in keys:
             try:
                 self._work(key)
-            except Exception:
-                # One that breaks must not take the others' turn.
-                log.exception("the work on %s broke", key)
+            except Exception as error:  # noqa: BLE001 - raised below: one that breaks must not take the others' turn
+                broken.append(error)
+        if broken:
+            raise ExceptionGroup("work in the background broke", broken)
