@@ -1,7 +1,7 @@
-"""etcd from Debian's `etcd-server` package, unpacked and not installed.
+"""Programs from Debian's packages, unpacked and not installed.
 
-Installing it would start a system service on the ports of a real cluster; only the program is wanted.
-apt checks the package's signature and checksum.
+Installing etcd would start a system service on the ports of a real cluster, and Prometheus one on its own;
+only the programs are wanted. apt checks the packages' signatures and checksums.
 """
 
 import os
@@ -12,38 +12,44 @@ from pathlib import Path
 
 from tests.testbed.compile import BuildError
 
-__all__ = ["unpack_etcd"]
-
-_PACKAGE = "etcd-server"
+__all__ = ["unpack_etcd", "unpack_prometheus"]
 
 
 def unpack_etcd(to: Path) -> None:
-    """Downloads the package and moves its etcd to `to`, in one step."""
-    with tempfile.TemporaryDirectory(dir=to.parent, prefix=".etcd-") as name:
+    _unpack("etcd-server", "etcd", to)
+
+
+def unpack_prometheus(to: Path) -> None:
+    _unpack("prometheus", "prometheus", to)
+
+
+def _unpack(package: str, program: str, to: Path) -> None:
+    """Downloads the package and moves its program to `to`, in one step."""
+    with tempfile.TemporaryDirectory(dir=to.parent, prefix=f".{program}-") as name:
         folder = Path(name)
-        package = _download(folder)
-        _run(["dpkg-deb", "-x", str(package), "unpacked"], folder)
-        (folder / "unpacked" / "usr" / "bin" / "etcd").replace(to)
+        downloaded = _download(package, folder)
+        _run(["dpkg-deb", "-x", str(downloaded), "unpacked"], folder)
+        (folder / "unpacked" / "usr" / "bin" / program).replace(to)
     version = _run([str(to), "--version"], to.parent).splitlines()[0]
-    print(f"etcd from {package.name}: {version}", file=sys.stderr)
+    print(f"{program} from {downloaded.name}: {version}", file=sys.stderr)
 
 
-def _download(folder: Path) -> Path:
+def _download(package: str, folder: Path) -> Path:
     # As root apt would drop to a user that may not write here, and warn about it.
-    command = ["apt-get", "download", "--quiet", "-o", "APT::Sandbox::User=root", _PACKAGE]
+    command = ["apt-get", "download", "--quiet", "-o", "APT::Sandbox::User=root", package]
     try:
         _run(command, folder)
     except BuildError:
-        _update_lists(folder)
+        _update_lists(package, folder)
         _run(command, folder)
-    return next(folder.glob(f"{_PACKAGE}_*.deb"))
+    return next(folder.glob(f"{package}_*.deb"))
 
 
-def _update_lists(folder: Path) -> None:
+def _update_lists(package: str, folder: Path) -> None:
     """Fresh package lists: a machine that never had any, or only old ones, can't download."""
     if os.geteuid() != 0:
         raise BuildError(
-            f"apt-get can't download {_PACKAGE}, its lists are missing or old: run `sudo apt-get update`"
+            f"apt-get can't download {package}, its lists are missing or old: run `sudo apt-get update`"
         )
     _run(["apt-get", "update", "--quiet"], folder)
 

@@ -7,6 +7,7 @@ consistency     what no single value can tell
 loading         the above in order: `load_file`, `load_content`
 
 policy          what the rest of the program reads: plain frozen values, and where each is described
+                (with `windows` and `prometheus`, whose settings have rules of their own)
 values          what single values may be
 shape           reads names, types, defaults and meanings off `policy`
 rendering       a configuration as a file again; the commented defaults

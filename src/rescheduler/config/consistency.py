@@ -4,10 +4,12 @@ from collections.abc import Iterator, Mapping, Set
 from datetime import timedelta
 from typing import Any
 
-from rescheduler.config.faults import Fault, Words
-from rescheduler.config.policy import Handover, LeaderElection, Policy
+from rescheduler.config.faults import MISSING, Fault, Words
+from rescheduler.config.policy import LeaderElection, Policy, UsageSource
+from rescheduler.config.prometheus import Prometheus
 from rescheduler.config.shape import settings
 from rescheduler.model.duration import short_duration
+from rescheduler.model.plan import Handover
 from rescheduler.model.selectors import can_match, can_overlap
 
 __all__ = ["contradictions", "election_contradictions", "repetitions"]
@@ -19,6 +21,7 @@ def contradictions(policy: Policy, doubtful: Set[str]) -> Iterator[Fault]:
         ("migrationTTL", "podCooldown"): _cooldown_outlives_its_memory,
         ("enabledStrategies", "strategyNodeSelectors"): _strategies_at_odds,
         ("strategyNodeSelectors",): _selectors_of_no_node,
+        ("usageSource", "prometheus"): _prometheus_without_address,
         (): _handovers_that_lose_pods,
     }
     for names, check in checks.items():
@@ -71,6 +74,18 @@ def _handovers_that_lose_pods(policy: Policy) -> Iterator[Fault]:
             yield Fault(("handovers", kind), str(handover), f"nothing: pods of a {kind} belong to their node")
         elif handover not in possible:
             yield Fault(("handovers", kind), str(handover), f"one of {', '.join(possible)} for {kind}")
+
+
+def _prometheus_without_address(policy: Policy) -> Iterator[Fault]:
+    if policy.prometheus.url:
+        return
+    if policy.usage_source is UsageSource.PROMETHEUS:
+        why = "usageSource is prometheus"
+    elif policy.prometheus != Prometheus():
+        why = "the other settings of this block have no effect without it"
+    else:
+        return
+    yield Fault(("prometheus", "url"), MISSING, f"the address of Prometheus is needed, because {why}")
 
 
 def election_contradictions(election: LeaderElection, doubtful: Set[str]) -> Iterator[Fault]:

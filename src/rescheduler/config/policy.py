@@ -11,12 +11,15 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated
 
+from rescheduler.config.cost import Cost
+from rescheduler.config.prometheus import Prometheus
 from rescheduler.config.shape import BLOCK
 from rescheduler.config.values import (
     Refused,
     duration,
     flag,
     integer,
+    label_key,
     namespace,
     number,
     object_name,
@@ -29,6 +32,7 @@ from rescheduler.config.values import (
     text,
 )
 from rescheduler.config.windows import Window
+from rescheduler.model.plan import Handover
 from rescheduler.model.selectors import EVERYTHING, NOTHING, Selector
 
 __all__ = [
@@ -37,7 +41,6 @@ __all__ = [
     "DefaultRetries",
     "FailedPods",
     "HaltWhen",
-    "Handover",
     "LeaderElection",
     "Policy",
     "UsageSource",
@@ -58,13 +61,6 @@ class ZeroBudget(StrEnum):
     NEVER = "never"
     MAINTENANCE = "maintenance"
     ALWAYS = "always"
-
-
-class Handover(StrEnum):
-    AUTO = "Auto"
-    ADOPT = "Adopt"
-    COPY = "Copy"
-    EVICT = "Evict"
 
 
 _SECOND = timedelta(seconds=1)
@@ -160,7 +156,10 @@ class Policy:
     balance_resources: tuple[Annotated[str, resource_name()], ...] = ("cpu", "memory")
     """Resources whose load LoadBalancing evens out."""
     usage_source: Annotated[UsageSource, one_of(UsageSource)] = UsageSource.AUTO
-    """Where load comes from; `auto` takes the metrics API if it answers, else requests."""
+    """Where load comes from; `auto` takes Prometheus if its `url` is set, else the metrics API if it is
+    served, else requests. What is not measured counts with its requests."""
+    prometheus: Prometheus = field(default_factory=Prometheus)
+    """The Prometheus to ask for usage."""
     usage_half_life: PositiveDuration = timedelta(minutes=5)
     """Usage is smoothed over time: what lies this far back counts half."""
     hot_checks: Count = 3
@@ -169,6 +168,8 @@ class Policy:
     """Relative improvement below which a move is not worth it."""
     strategy_node_selectors: Mapping[StrategyName, NodeSelector] = field(default_factory=dict)
     """Nodes that a strategy looks at; a strategy that is not named looks at all."""
+    cost: Cost = field(default_factory=Cost)
+    """What nodes cost (CostOptimization)."""
 
     # Which pods may be moved.
     min_pod_age: Duration = timedelta(minutes=5)
@@ -191,6 +192,8 @@ class Policy:
         "default-scheduler",
     )
     """Pods of other schedulers stay where they are."""
+    pod_group_label: Annotated[str, label_key()] = "scheduling.x-k8s.io/pod-group"
+    """Pods of one namespace with the same value of this label are moved together or not at all."""
 
     # How moves are made.
     handovers: Mapping[Annotated[str, owner_kind()], Annotated[Handover, one_of(Handover)]] = field(

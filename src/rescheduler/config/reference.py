@@ -15,6 +15,7 @@ from rescheduler.config.policy import (
     LeaderElection,
     Policy,
 )
+from rescheduler.config.prometheus import Prometheus
 from rescheduler.config.rendering import inline
 from rescheduler.config.shape import Setting, settings
 from rescheduler.config.windows import Window
@@ -26,6 +27,7 @@ __all__ = ["main", "reference", "with_reference"]
 _TABLES: tuple[tuple[str, str, type], ...] = (
     ("Args of the plugin `Rescheduler`", "`profiles[].pluginConfig[].args`", Policy),
     ("Entries of `windows`", "", Window),
+    ("`prometheus`", "", Prometheus),
     ("`haltWhen`", "", HaltWhen),
     ("`failedPods`", "", FailedPods),
     ("Entries of `failedPods.defaultRetries`", "", DefaultRetries),

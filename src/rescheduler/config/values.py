@@ -24,6 +24,7 @@ __all__ = [
     "duration",
     "flag",
     "integer",
+    "label_key",
     "namespace",
     "number",
     "object_name",
@@ -210,6 +211,15 @@ def selector(what: str, example: str, *, empty: Selector = EVERYTHING) -> Rule:
 def strategy_name() -> Rule:
     listed = "the name of a strategy, built in or installed"
     return Rule("string", listed, text().read, names_strategy=True)
+
+
+def label_key() -> Rule:
+    def read(value: object) -> str:
+        if not isinstance(value, str) or label_key_fault(value):
+            raise Refused
+        return value
+
+    return Rule("string", "the key of a label such as example.com/price", read)
 
 
 def owner_kind() -> Rule:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from rescheduler.config.cost import Cost
 from rescheduler.config.loading import load_file
 from rescheduler.config.policy import (
     ClientConnection,
@@ -17,6 +18,7 @@ from rescheduler.config.policy import (
     UsageSource,
     ZeroBudget,
 )
+from rescheduler.config.prometheus import Prometheus
 from rescheduler.config.shape import settings
 from rescheduler.config.strategies import BUILT_IN
 from rescheduler.model.selectors import EVERYTHING, NOTHING, parse_selector
@@ -35,6 +37,7 @@ SPECIFIED = {
     "dryRun": False,
     "balanceResources": ("cpu", "memory"),
     "usageSource": UsageSource.AUTO,
+    "prometheus": Prometheus(),
     "usageHalfLife": timedelta(minutes=5),
     "hotChecks": 3,
     "minGain": 0.01,
@@ -49,6 +52,7 @@ SPECIFIED = {
     "maintenanceIncludesSystem": False,
     "knownSchedulers": ("default-scheduler",),
     "strategyNodeSelectors": {},
+    "cost": Cost(),
     "maxConcurrentMigrations": 10,
     "maxConcurrentPerNode": 2,
     "maxConcurrentPerWorkload": 1,
@@ -71,7 +75,9 @@ def test_the_args_are_those_of_the_specification_with_its_defaults():
     assert {setting.name: setting.default for setting in settings(Policy)} == SPECIFIED
 
 
-@pytest.mark.parametrize("block", [Policy, FailedPods, HaltWhen, ClientConnection, LeaderElection])
+@pytest.mark.parametrize(
+    "block", [Policy, Cost, FailedPods, HaltWhen, Prometheus, ClientConnection, LeaderElection]
+)
 def test_every_setting_says_what_it_means(block):
     for setting in settings(block):
         assert setting.meaning.endswith("."), setting.name
@@ -126,6 +132,7 @@ def test_every_given_value_arrives_in_its_own_type(loading):
         maxPriority=-5,
         moveUnderZeroBudget="never",
         strategyNodeSelectors={"TopologySpread": "pool=a"},
+        cost={"priceLabel": "example.com/price", "prices": {"m7i.large": 0.1, "m7i.xlarge": 1}},
         handovers={"Rollout.argoproj.io": "Adopt", "Pod": "Copy"},
         gracePeriodSeconds=30,
         haltWhen={"failureRatio": 1},
@@ -149,6 +156,7 @@ def test_every_given_value_arrives_in_its_own_type(loading):
     assert policy.max_priority == -5
     assert policy.nodes_of("TopologySpread") == parse_selector("pool=a")
     assert policy.nodes_of("LoadBalancing") == EVERYTHING
+    assert policy.cost == Cost(price_label="example.com/price", prices={"m7i.large": 0.1, "m7i.xlarge": 1.0})
     assert policy.handovers == {"Rollout.argoproj.io": Handover.ADOPT, "Pod": Handover.COPY}
     assert policy.halt_when == HaltWhen(failure_ratio=1.0, not_ready_share=0.3)
     assert [entry.retries for entry in policy.failed_pods.default_retries] == [3, 0]

@@ -69,6 +69,14 @@ STRATEGIES = "one of CostOptimization, LoadBalancing, NodeMaintenance, ResourceO
         ({"balanceResources": ["mem"]}, 'balanceResources[0]: "mem" is not allowed: cpu, memory'),
         ({"balanceResources": []}, "balanceResources: [] is not allowed: at least one entry"),
         ({"knownSchedulers": [""]}, 'knownSchedulers[0]: "" is not allowed: the name of a scheduler'),
+        (
+            {"cost": {"priceLabel": "a b"}},
+            'cost.priceLabel: "a b" is not allowed: the key of a label such as example.com/price',
+        ),
+        (
+            {"cost": {"prices": {"m7i.large": -1}}},
+            'cost.prices["m7i.large"]: -1 is not allowed: a number from 0 to 1e+06',
+        ),
         ({"minGain": 1.5}, "minGain: 1.5 is not allowed: a number from 0 to 1"),
         (
             {"gracePeriodSeconds": 0},

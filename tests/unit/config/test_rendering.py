@@ -21,6 +21,8 @@ UNUSUAL = {
     "windows": [{"days": ["Sun"], "from": "22:30", "to": "24:00", "zone": "Asia/Tokyo"}],
     "failedPods": {"defaultRetries": [{"namespaces": ["yes", "1"], "podSelector": "a", "retries": 2}]},
     "knownSchedulers": ["null", "1e3", "ünï", "a:", "#c", '"', "\U0001f600"],
+    "usageSource": "prometheus",
+    "prometheus": {"url": "https://[::1]:9090/prom/", "cpuQuery": 'sum(\n\ta{b="ü"} # c\n)', "timeout": "1m"},
     "settleTime": "1.5s",
     "maxPriority": 7,
     "gracePeriodSeconds": 5,
