@@ -1,0 +1,1 @@
+"""How one pod moves: a state machine, events in, effects out. Pure: time is an argument."""

@@ -1,0 +1,194 @@
+"""The copy of a pod: what is taken from its workload's template, what from the live pod, what is ours.
+
+Whole objects here, as JSON has them: a copy must lose nothing, also of what no record keeps.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from rescheduler.migrations import marks
+from rescheduler.migrations.copies import GATE
+from rescheduler.model.migrations import API_VERSION, KIND, Migration
+
+__all__ = ["admission_differences", "adoptable_copy", "bare_copy", "migration_reference"]
+
+Object = dict[str, Any]
+
+_TOKENS: Final = "kube-api-access-"
+"""Volumes that admission adds with a name of its own for every pod."""
+
+_OF_THE_PLACE: Final = frozenset({"nodeName", "schedulingGates", "ephemeralContainers"})
+"""Of a live pod's spec: what belongs to where it ran and what was done to it there."""
+
+
+def adoptable_copy(
+    replica_set: Object, source: Object, migration: Migration, name: str, now: datetime
+) -> Object:
+    """From the ReplicaSet's template, with its true labels: Services and budgets select it.
+
+    The resources are the live pod's: it may have been resized, or set by a webhook that leaves pods of
+    other controllers alone. We control it, so the ReplicaSet ignores it until it is offered. It is named as a
+    second owner already: then the copy outlives its migration, however that is deleted.
+    """
+    template = replica_set["spec"]["template"]
+    metadata = _marked(template["metadata"], source, migration, now) | {
+        "name": name,
+        "ownerReferences": [migration_reference(migration, controller=True), _second_owner(replica_set)],
+    }
+    return _gated(metadata, _with_live_resources(template["spec"], source["spec"]))
+
+
+def bare_copy(source: Object, migration: Migration, name: str, now: datetime) -> Object:
+    """Of a pod that nobody controls: itself, without what belongs to its place."""
+    metadata = _marked(source["metadata"], source, migration, now) | {
+        "name": name,
+        "ownerReferences": [migration_reference(migration, controller=True)],
+    }
+    spec = {key: value for key, value in source["spec"].items() if key not in _OF_THE_PLACE}
+    return _gated(metadata, _without_tokens(spec))
+
+
+def _marked(like: Object, source: Object, migration: Migration, now: datetime) -> Object:
+    """Labels and annotations as `like` has them, and our marks: those of an earlier move are overwritten."""
+    moved = source["metadata"]
+    original = marks.original_name(moved["name"], moved.get("annotations") or {})
+    return {
+        "namespace": moved["namespace"],
+        "labels": (like.get("labels") or {}) | marks.labels(migration, marks.MarkStatus.IN_PROGRESS),
+        "annotations": (like.get("annotations") or {}) | marks.annotations(migration, original, now),
+    }
+
+
+def _gated(metadata: Object, spec: Object) -> Object:
+    gates = [*(spec.get("schedulingGates") or ()), {"name": GATE}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": spec | {"schedulingGates": gates},
+    }
+
+
+def migration_reference(migration: Migration, *, controller: bool) -> Object:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "name": migration.name,
+        "uid": migration.uid,
+        "controller": controller,
+        "blockOwnerDeletion": False,
+    }
+
+
+def _second_owner(workload: Object) -> Object:
+    return {
+        "apiVersion": workload.get("apiVersion", "apps/v1"),
+        "kind": workload.get("kind", "ReplicaSet"),
+        "name": workload["metadata"]["name"],
+        "uid": workload["metadata"]["uid"],
+        "controller": False,
+        "blockOwnerDeletion": False,
+    }
+
+
+# -- resources
+
+
+def _with_live_resources(template: Object, live: Object) -> Object:
+    spec = dict(template)
+    for part in ("containers", "initContainers"):
+        if part in template:
+            spec[part] = _resized(template[part], live.get(part) or ())
+    if "resources" in live:
+        spec["resources"] = live["resources"]
+    return spec
+
+
+def _resized(containers: Sequence[Object], live: Sequence[Object]) -> list[Object]:
+    resources = {each["name"]: each.get("resources") or {} for each in live}
+    return [
+        each | {"resources": resources.get(each["name"], each.get("resources") or {})} for each in containers
+    ]
+
+
+# -- what admission made of it
+
+
+def admission_differences(source: Object, copy: Object) -> list[str]:
+    """In which ways the admitted copy is another pod than its source, in words; none if it is the same.
+
+    A webhook that looks at the controller may treat the copy differently: leave out a sidecar, say.
+    """
+    found = []
+    for part, word in (("initContainers", "init container"), ("containers", "container")):
+        found += _container_differences(
+            word, _by_name(source["spec"].get(part)), _by_name(copy["spec"].get(part))
+        )
+    found += _set_differences("volume", _volume_names(source["spec"]), _volume_names(copy["spec"]))
+    for field, word in (("serviceAccountName", "service account"), ("runtimeClassName", "runtime class")):
+        before, after = source["spec"].get(field, ""), copy["spec"].get(field, "")
+        if before != after:
+            found.append(f"{word} is {after or 'none'}, not {before or 'none'}")
+    return found
+
+
+def _container_differences(word: str, before: Mapping[str, Object], after: Mapping[str, Object]) -> list[str]:
+    found = _set_differences(word, set(before), set(after))
+    for name in sorted(before.keys() & after.keys()):
+        found += [
+            f"{word} {name} has another {field}"
+            for field, part in (
+                ("image", "image"),
+                ("resources", "resources"),
+                ("set of mounts", "volumeMounts"),
+            )
+            if _comparable(before[name], part) != _comparable(after[name], part)
+        ]
+    return found
+
+
+def _comparable(container: Object, part: str) -> Any:
+    value = container.get(part) or None
+    if part != "volumeMounts" or value is None:
+        return value
+    mounts = [(each["mountPath"], each["name"]) for each in value if not each["name"].startswith(_TOKENS)]
+    return sorted(mounts) or None
+
+
+def _set_differences(word: str, before: set[str], after: set[str]) -> list[str]:
+    return [f"{word} {name} is missing" for name in sorted(before - after)] + [
+        f"{word} {name} was added" for name in sorted(after - before)
+    ]
+
+
+def _by_name(containers: Sequence[Object] | None) -> dict[str, Object]:
+    return {each["name"]: each for each in containers or ()}
+
+
+def _volume_names(spec: Object) -> set[str]:
+    return {each["name"] for each in spec.get("volumes") or () if not each["name"].startswith(_TOKENS)}
+
+
+# -- what is left out of a bare pod
+
+
+def _without_tokens(spec: Object) -> Object:
+    """Admission mounts a token again, under another name."""
+    cleaned = spec | {
+        "volumes": [each for each in spec.get("volumes") or () if not each["name"].startswith(_TOKENS)]
+    }
+    for part in ("containers", "initContainers"):
+        if part in spec:
+            cleaned[part] = [
+                each
+                | {
+                    "volumeMounts": [
+                        mount
+                        for mount in each.get("volumeMounts") or ()
+                        if not mount["name"].startswith(_TOKENS)
+                    ]
+                }
+                for each in spec[part]
+            ]
+    return cleaned

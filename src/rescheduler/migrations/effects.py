@@ -1,0 +1,122 @@
+"""What a migration wants done to the cluster: data, so that it can be logged, tested and repeated.
+
+Every effect may be performed twice without harm, and each names what must still be true (`uid`,
+`version`): if it is not, nothing happens, and the migration looks again.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rescheduler.model.migrations import PodReference
+
+__all__ = [
+    "CreateBudget",
+    "CreateCopy",
+    "DeleteBudget",
+    "DeleteCopy",
+    "DeleteReplacement",
+    "Effect",
+    "EvictSource",
+    "MarkSource",
+    "Nominate",
+    "OfferCopy",
+    "OpenGate",
+    "ReleaseTarget",
+    "UnmarkSource",
+    "WithdrawSteering",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    irreversible: ClassVar[bool] = False
+    """Preceded by a live read of all that it rests on."""
+
+
+@dataclass(frozen=True, slots=True)
+class MarkSource(Effect):
+    """Takes the lock: refused if the pod has changed since it was seen."""
+
+    pod: PodReference
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnmarkSource(Effect):
+    """Gives the lock back. It raises the pod's version too, and so fences off an eviction in flight."""
+
+    pod: PodReference
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateCopy(Effect):
+    """Behind a gate of ours, so that nothing is scheduled before its target is nominated."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Nominate(Effect):
+    """The scheduler tries this node first, with all its rules."""
+
+    pod: PodReference
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenGate(Effect):
+    pod: PodReference
+
+
+@dataclass(frozen=True, slots=True)
+class EvictSource(Effect):
+    """The watershed: once this is accepted there is only forward."""
+
+    irreversible: ClassVar[bool] = True
+    pod: PodReference
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class OfferCopy(Effect):
+    """We no longer control the copy: its ReplicaSet adopts it. Each millisecond counts."""
+
+    pod: PodReference
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseTarget(Effect):
+    """Ours no more: the owner reference goes, the marks say completed."""
+
+    pod: PodReference
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteCopy(Effect):
+    """Only ever before the source is gone, and only our own."""
+
+    pod: PodReference
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteReplacement(Effect):
+    """One that was steered and found no place: it never ran."""
+
+    pod: PodReference
+
+
+@dataclass(frozen=True, slots=True)
+class CreateBudget(Effect):
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteBudget(Effect):
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class WithdrawSteering(Effect):
+    """The replacement finds no place as it was steered: from now on it may go anywhere."""

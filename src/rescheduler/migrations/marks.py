@@ -1,0 +1,92 @@
+"""What a migration writes onto the two pods, so that anybody who looks at them knows."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from rescheduler.model.migrations import Migration
+from rescheduler.model.pods import PodRecord
+
+__all__ = [
+    "ANNOTATIONS",
+    "ID",
+    "LABELS",
+    "MIGRATED_FROM",
+    "ORIGINAL_POD",
+    "ORIGINAL_POD_NAME",
+    "REASON",
+    "STATUS",
+    "TIME",
+    "MarkStatus",
+    "annotations",
+    "label_value",
+    "labels",
+    "lock_of",
+    "original_name",
+]
+
+PREFIX: Final = "scheduler.alpha.kubernetes.io/"
+
+ID: Final = f"{PREFIX}migration-id"
+"""On the source pod, this label is the lock: whoever set it moves the pod, and nobody else."""
+STATUS: Final = f"{PREFIX}migration-status"
+MIGRATED_FROM: Final = f"{PREFIX}migrated-from"
+REASON: Final = f"{PREFIX}migration-reason"
+LABELS: Final = (ID, STATUS, MIGRATED_FROM, REASON)
+
+TIME: Final = f"{PREFIX}migration-time"
+ORIGINAL_POD: Final = f"{PREFIX}original-pod"
+ORIGINAL_POD_NAME: Final = f"{PREFIX}original-pod-name"
+ANNOTATIONS: Final = (TIME, ORIGINAL_POD, ORIGINAL_POD_NAME)
+
+
+class MarkStatus(StrEnum):
+    PENDING = "pending"
+    IN_PROGRESS = "in-progress"
+    COMPLETED = "completed"
+
+
+_LONGEST_VALUE: Final = 63
+_VALID_VALUE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+_HASH_LENGTH: Final = 8
+
+
+def label_value(text: str) -> str:
+    """The text itself where it is a valid label value, else as much of it as is, and a hash of all of it."""
+    if not text or (len(text) <= _LONGEST_VALUE and _VALID_VALUE.fullmatch(text)):
+        return text
+    kept = re.sub(r"[^A-Za-z0-9._-]", "-", text).strip("._-")[: _LONGEST_VALUE - _HASH_LENGTH - 1]
+    digest = hashlib.sha256(text.encode()).hexdigest()[:_HASH_LENGTH]
+    return f"{kept.rstrip('._-')}-{digest}".lstrip("-")
+
+
+def labels(migration: Migration, status: MarkStatus) -> dict[str, str]:
+    return {
+        ID: label_value(migration.name),
+        STATUS: status,
+        MIGRATED_FROM: label_value(migration.spec.source_node),
+        REASON: label_value(migration.spec.strategy),
+    }
+
+
+def annotations(migration: Migration, original_name: str, now: datetime) -> dict[str, str]:
+    return {
+        TIME: now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        ORIGINAL_POD: migration.spec.pod.uid,
+        ORIGINAL_POD_NAME: original_name,
+    }
+
+
+def lock_of(pod: PodRecord) -> str:
+    """The migration that moves this pod now, by its label; empty if none does."""
+    if pod.labels.get(STATUS) == MarkStatus.COMPLETED:
+        return ""
+    return pod.labels.get(ID, "")
+
+
+def original_name(name: str, marks: Mapping[str, str]) -> str:
+    """What the pod was called before it was ever moved."""
+    return marks.get(ORIGINAL_POD_NAME, name)

@@ -1,0 +1,66 @@
+"""The two ends of every migration: what was temporary goes, and what stays says what happened to it."""
+
+from rescheduler.migrations.effects import DeleteBudget, DeleteCopy, ReleaseTarget, UnmarkSource
+from rescheduler.migrations.marks import ID, STATUS, MarkStatus, label_value
+from rescheduler.migrations.scene import Do, Happened, Scene, Sight, Wait
+from rescheduler.migrations.steps import Event
+from rescheduler.model.budgets import BudgetRecord
+from rescheduler.model.migrations import PodReference
+from rescheduler.model.plan import Handover
+
+__all__ = ["releasing", "rolling_back", "temporary_budget"]
+
+
+def releasing(scene: Scene) -> Sight:
+    """After the watershed: the target is nobody's but its controller's, and marked as completed."""
+    target = scene.target
+    if target is not None and not target.is_terminating:
+        is_owned = any(owner.uid == scene.migration.uid for owner in target.owners)
+        if is_owned or target.labels.get(STATUS) != MarkStatus.COMPLETED:
+            return Do(ReleaseTarget(scene.target_reference))
+    budget = temporary_budget(scene)
+    if budget is not None:
+        return Do(DeleteBudget(budget.name, budget.uid))
+    if scene.migration.status.handover is Handover.EVICT:
+        return _where_it_ended(scene)
+    return Happened(Event.RELEASED)
+
+
+def _where_it_ended(scene: Scene) -> Happened:
+    """An evicted pod's replacement is its controller's: it may end up where nobody wanted it, or not come."""
+    if scene.target is None:
+        return Happened(Event.MISSED, "no replacement came", "NotReplaced", final=True)
+    if scene.target.node == scene.migration.spec.source_node:
+        return Happened(
+            Event.MISSED, "the replacement is back on the source node", "BackOnSource", final=True
+        )
+    return Happened(Event.RELEASED)
+
+
+def rolling_back(scene: Scene) -> Sight:
+    """Before the watershed: exactly as before. The lock goes last, so that nobody else begins meanwhile."""
+    copy = scene.target
+    if copy is not None and any(owner.uid == scene.migration.uid for owner in copy.owners):
+        if copy.is_terminating:
+            return Wait(message=f"waits for copy {copy.name} to end")
+        return Do(DeleteCopy(scene.target_reference))
+    budget = temporary_budget(scene)
+    if budget is not None:
+        return Do(DeleteBudget(budget.name, budget.uid))
+    if scene.source is not None and scene.source_is_ours:
+        source = scene.source
+        return Do(UnmarkSource(PodReference(source.name, source.uid), source.resource_version))
+    if scene.migration.is_cancelled or not _may_retry(scene):
+        return Happened(Event.GIVE_UP)
+    return Happened(Event.RETRY)
+
+
+def _may_retry(scene: Scene) -> bool:
+    status = scene.migration.status
+    return not status.failure_is_final and status.attempts <= scene.policy.max_retries
+
+
+def temporary_budget(scene: Scene) -> BudgetRecord | None:
+    """The one that we made for this migration, if it is still there."""
+    ours = label_value(scene.migration.name)
+    return next((each for each in scene.budgets if each.labels.get(ID) == ours), None)

@@ -1,0 +1,110 @@
+"""What a migration sees when it looks: the cluster, the policy and the time, as values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum, auto
+
+from rescheduler.config.policy import Policy
+from rescheduler.migrations.effects import Effect
+from rescheduler.migrations.marks import label_value, lock_of
+from rescheduler.migrations.steps import Event
+from rescheduler.model.budgets import BudgetRecord
+from rescheduler.model.migrations import Migration, OwnerReference, PodReference
+from rescheduler.model.nodes import NodeRecord
+from rescheduler.model.plan import Handover
+from rescheduler.model.pods import PodRecord
+from rescheduler.model.workloads import WorkloadRecord
+
+__all__ = ["Answer", "Do", "Happened", "Scene", "Sight", "Verdict", "Wait"]
+
+
+class Answer(Enum):
+    APPROVED = auto()
+    POSTPONED = auto()
+    REFUSED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the planner says of the move now: is it still a good one, how, and where to?"""
+
+    answer: Answer
+    handover: Handover = Handover.AUTO
+    target: str = ""
+    owner: OwnerReference | None = None
+    """The controller that the pod has now."""
+    reason: str = ""
+    """In one word, for programs."""
+    message: str = ""
+    """In words, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    migration: Migration
+    now: datetime
+    policy: Policy
+    source: PodRecord | None
+    """The pod to move; None once it is gone. Never another pod of the same name."""
+    target: PodRecord | None = None
+    """Our copy, or the controller's replacement of an evicted pod."""
+    owner: WorkloadRecord | None = None
+    """The controller of the source, as it is now; None if it is gone or was re-made."""
+    deployment: WorkloadRecord | None = None
+    """The one above a ReplicaSet."""
+    budgets: tuple[BudgetRecord, ...] = ()
+    """Those that cover the source, ours included."""
+    nodes: Mapping[str, NodeRecord] = field(default_factory=dict)
+    """Source and target node."""
+    group: tuple[Migration, ...] = ()
+    """The other members of its group."""
+    verdict: Verdict | None = None
+    """Asked for at the check only."""
+    has_turn: bool = True
+    """Whether the limits allow it to begin."""
+    is_steered: bool = False
+    """Whether something tells replacements where to go."""
+
+    @property
+    def source_stands(self) -> bool:
+        return self.source is not None and not self.source.is_terminating and not self.source.is_finished
+
+    @property
+    def source_is_ours(self) -> bool:
+        return self.source is not None and lock_of(self.source) == label_value(self.migration.name)
+
+    @property
+    def target_reference(self) -> PodReference:
+        assert self.target is not None
+        return PodReference(self.target.name, self.target.uid)
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """Something that the table knows: the migration goes on to another step."""
+
+    event: Event
+    message: str = ""
+    failure: str = ""
+    """In one word, where it leads to a roll-back."""
+    final: bool = False
+    """Whether trying again would be in vain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Do:
+    """Something is to be done here; then look again."""
+
+    effect: Effect
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing to do until something changes, or until that time."""
+
+    until: datetime | None = None
+    message: str = ""
+
+
+Sight = Happened | Do | Wait
