@@ -1,4 +1,4 @@
-"""The simulated scheduler's filters, held against the real kube-scheduler on random clusters.
+"""Our rules and the simulated scheduler's filters, held against the real kube-scheduler on random clusters.
 
 N=20000 SEED=7 python -m pytest tests/e2e/test_scheduler_truth.py -s
 """

@@ -19,6 +19,7 @@ __all__ = [
     "FINALIZER",
     "GROUP",
     "KIND",
+    "MANUAL",
     "VERSION",
     "Condition",
     "ConditionType",
@@ -36,6 +37,9 @@ GROUP: Final = "rescheduler.dev"
 VERSION: Final = "v1alpha1"
 API_VERSION: Final = f"{GROUP}/{VERSION}"
 KIND: Final = "PodMigration"
+
+MANUAL: Final = "Manual"
+"""The strategy of a move that a person wishes."""
 
 FINALIZER: Final = f"{GROUP}/unfinished"
 """Holds a migration that is under way: its deletion is a wish to cancel, granted when all is undone."""
@@ -87,9 +91,7 @@ class MigrationSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
     target_node: Annotated[
         str, Meta(max_length=253, description="Where to; empty lets the rules choose, never the source.")
     ] = ""
-    strategy: Annotated[_Word, Meta(description="Which strategy wants it; Manual if a person does.")] = (
-        "Manual"
-    )
+    strategy: Annotated[_Word, Meta(description="Which strategy wants it; Manual if a person does.")] = MANUAL
     reason: Annotated[_Text, Meta(description="Why, in words and numbers.")] = ""
     handover: Annotated[Handover, Meta(description="How; Auto chooses by the pod's owner.")] = Handover.AUTO
     group: Annotated[

@@ -1,7 +1,7 @@
 """One world: the real scheduler's answers against every judge's."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from tests.e2e.scheduler_truth.judges import JUDGES, disagreement
@@ -42,7 +42,9 @@ async def compare(world: World, oracle: Oracle, seen: Counter[str]) -> list[Disa
         return doubts
 
 
-def faults(objects: Sequence[Object], pod: Object, node: str, truth: Refused | str) -> list[str]:
+def faults(
+    objects: Sequence[Object], pod: Object, node: str, truth: Refused | str, judges: Iterable[str] = JUDGES
+) -> list[str]:
     """One line per judge that disagrees."""
-    found = ((name, disagreement(truth, judge(objects, pod, node))) for name, judge in JUDGES.items())
+    found = ((name, disagreement(truth, JUDGES[name](objects, pod, node))) for name in judges)
     return [f"{name}: {fault}" for name, fault in found if fault]

@@ -6,9 +6,11 @@ that refuses, none if the pod fits.
 
 from collections.abc import Callable, Iterable, Sequence
 
+from rescheduler.rules.board import Board
 from rescheduler.simulator.scheduler.filters import prepare
 from rescheduler.simulator.scheduler.pods import PodView
 from rescheduler.simulator.scheduler.view import ClusterView
+from tests.building import cluster
 from tests.e2e.scheduler_truth.verdicts import FITS, Refused
 from tests.e2e.scheduler_truth.worlds import Object
 
@@ -24,7 +26,17 @@ def simulator(objects: Sequence[Object], pod: Object, node: str) -> list[Refused
     return [Refused(refusal.filter, frozenset(refusal.reasons)) for refusal in refusals]
 
 
-JUDGES: dict[str, Judge] = {"simulator": simulator}
+def rules(objects: Sequence[Object], pod: Object, node: str) -> list[Refused]:
+    found = cluster()
+    for item in (*objects, {**pod, "kind": "Pod"}):
+        found.apply(item)
+    snapshot = found.snapshot()
+    asking = snapshot.pods.row[f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"]
+    refusals = Board(snapshot).refusals(asking, snapshot.nodes.row[node], source_stays=True)
+    return [Refused(refusal.rule, frozenset(refusal.reasons)) for refusal in refusals]
+
+
+JUDGES: dict[str, Judge] = {"simulator": simulator, "rules": rules}
 
 
 def disagreement(truth: Refused | str, judged: Iterable[Refused]) -> str:

@@ -1,0 +1,62 @@
+"""Requests must fit into what the node has left, and the node must take one pod more."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rescheduler.rules.refusal import Refusal, Rule
+from rescheduler.snapshot.snapshot import CPU, EPHEMERAL, MEMORY, PODS, Flags, Ints, PodClass
+
+__all__ = ["ResourcesFit", "resources_fit"]
+
+
+_ALWAYS_FIRST = (PODS, CPU, MEMORY, EPHEMERAL)
+_MEBIBYTE = 2**20
+
+
+def resources_fit(
+    pod_class: PodClass, free: Ints, allocatable: Ints, names: tuple[str, ...]
+) -> "ResourcesFit":
+    """`free` is [resource, node], as things stand; `allocatable` [node, resource]."""
+    columns = [*_ALWAYS_FIRST, *range(len(_ALWAYS_FIRST), len(names))]
+    asked = tuple((column, int(pod_class.asks[column])) for column in columns if pod_class.asks[column] > 0)
+    return ResourcesFit(asked, free, allocatable, names)
+
+
+@dataclass(frozen=True, slots=True)
+class ResourcesFit:
+    asked: tuple[tuple[int, int], ...]
+    """Columns and amounts, in the scheduler's order. What a pod does not ask for can't be too little."""
+    free: Ints
+    allocatable: Ints
+    names: tuple[str, ...]
+
+    def fits(self) -> Flags:
+        found = np.ones(self.free.shape[1], np.bool_)
+        for column, amount in self.asked:
+            found &= self.free[column] >= amount
+        return found
+
+    def refusal(self, node: int) -> Refusal | None:
+        lacking = [(column, amount) for column, amount in self.asked if self.free[column, node] < amount]
+        if not lacking:
+            return None
+        reasons = tuple(
+            "Too many pods" if column == PODS else f"Insufficient {self.names[column]}"
+            for column, _ in lacking
+        )
+        return Refusal(Rule.NODE_RESOURCES, reasons, ", ".join(self._shown(*lack, node) for lack in lacking))
+
+    def _shown(self, column: int, amount: int, node: int) -> str:
+        free, whole = int(self.free[column, node]), int(self.allocatable[node, column])
+        if column == PODS:
+            return f"{whole - free} of {whole} pods are there"
+        asked, left, all_of_it = (self._amount(column, number) for number in (amount, free, whole))
+        return f"asks {asked} {self.names[column]}, {left} of {all_of_it} free"
+
+    def _amount(self, column: int, number: int) -> str:
+        if column == CPU:
+            return f"{number}m"
+        if column in {MEMORY, EPHEMERAL} or self.names[column].startswith("hugepages-"):
+            return f"{number / _MEBIBYTE:.5g}Mi"
+        return str(number)

@@ -1,0 +1,1 @@
+"""The cluster at one moment, in columns: what every decision is made from."""

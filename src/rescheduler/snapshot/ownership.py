@@ -1,0 +1,71 @@
+"""Which workload a pod belongs to: the Deployment, not its ReplicaSet; the CronJob, not its Job."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from rescheduler.model.metadata import Owner
+from rescheduler.model.workloads import WORKLOAD_KINDS, WorkloadRecord
+from rescheduler.snapshot.numbering import Numbers, by_first_use
+from rescheduler.snapshot.snapshot import NOWHERE, Rows, Workload
+
+__all__ = ["Owners", "Ownership", "workload_above"]
+
+
+Owners = Numbers[tuple[str, Owner]]
+"""Of pods: the namespace, and the controller."""
+
+
+class Ownership:
+    """Resolves each owner once, as long as neither owners nor controllers change."""
+
+    def __init__(self) -> None:
+        self._known: tuple[int, int] | None = None
+        self._workload = np.zeros(0, dtype=np.int32)
+        """By the number of an owner; the last is for pods without."""
+        self._workloads: list[Workload] = []
+
+    def of(
+        self, owners: Owners, numbers: Rows, controllers: Mapping[str, WorkloadRecord], version: int
+    ) -> tuple[Rows, tuple[Workload, ...]]:
+        """For rows with those numbers of owners: the index of each row's workload, and the workloads.
+
+        `version` tells one state of the controllers from another.
+        """
+        if self._known != (owners.version, version):
+            self._resolve(owners, controllers)
+            self._known = (owners.version, version)
+        anew, used = by_first_use(self._workload.take(numbers), len(self._workloads))
+        return anew, tuple(self._workloads[number] for number in used.tolist())
+
+    def _resolve(self, owners: Owners, controllers: Mapping[str, WorkloadRecord]) -> None:
+        found: dict[tuple[str, str, str], int] = {}
+        self._workload = np.full(len(owners) + 1, NOWHERE, dtype=np.int32)
+        self._workloads = []
+        for number, owner in enumerate(owners.values()):
+            if owner is not None:
+                workload = workload_above(*owner, controllers)
+                identity = (workload.kind, workload.key, workload.uid)
+                self._workload[number] = found.setdefault(identity, len(self._workloads))
+                if len(found) > len(self._workloads):
+                    self._workloads.append(workload)
+
+
+def workload_above(namespace: str, owner: Owner, controllers: Mapping[str, WorkloadRecord]) -> Workload:
+    """The topmost of the kinds that we read, from the pod's own controller upwards.
+
+    What stands above them (an operator's own kind above its StatefulSet) says nothing about pods. Where the
+    chain leads to something that was not read, its name is all that is known.
+    """
+    seen: set[str] = set()
+    while True:
+        record = controllers.get(owner.uid)
+        above = None if record is None else record.owner
+        if above is None or not _is_read(above) or above.uid in seen:
+            return Workload(owner.kind, f"{namespace}/{owner.name}", owner.uid, record)
+        seen.add(owner.uid)
+        owner = above
+
+
+def _is_read(owner: Owner) -> bool:
+    return WORKLOAD_KINDS.get(owner.kind) == owner.api_version

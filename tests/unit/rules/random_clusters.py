@@ -1,0 +1,57 @@
+"""Random clusters with every trait that a rule looks at, and the same clusters with other pods in them."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec.structs import replace
+
+from rescheduler.model.pods import PodRecord
+from rescheduler.snapshot.snapshot import Snapshot
+from tests.building import ClusterBuilder, cluster, merged
+from tests.e2e.scheduler_truth.generator import random_world
+from tests.e2e.scheduler_truth.worlds import NAMESPACES
+
+__all__ = ["copy_of", "random_cluster", "with_pods"]
+
+_PENDING = 12
+
+
+def random_cluster(seed: int) -> ClusterBuilder:
+    """Six nodes, pods on them, and pods that have no node yet."""
+    world = random_world(seed, 0, _PENDING)
+    found = cluster()
+    for name, labels in NAMESPACES.items():
+        found.namespace(name, **labels)
+    for item in (*world.objects, *(question.pod for question in world.questions)):
+        found.apply(_as_it_became(item))
+    return found
+
+
+def with_pods(built: ClusterBuilder, pods: Iterable[PodRecord]) -> Snapshot:
+    """The same cluster, but these pods from now on."""
+    for pod in built.snapshot().pods.records:
+        built.remove(pod.key)
+    for pod in pods:
+        built.state.apply_pod(pod)
+    return built.snapshot()
+
+
+def copy_of(pod: PodRecord, node: str, *, name: str = "") -> PodRecord:
+    """As a controller would make it anew: what happened to the pod in its life is gone."""
+    key = f"{pod.namespace}/{name}" if name else pod.key
+    phase = "Running" if node else "Pending"
+    return replace(
+        pod, key=key, uid=f"uid-of-{key}", node=node, phase=phase, requests=pod.shape.requests, deleted_s=None
+    )
+
+
+def _as_it_became(item: dict[str, Any]) -> dict[str, Any]:
+    """What worlds say is to come after an object's creation."""
+    plain = {name: part for name, part in item.items() if name != "truth"}
+    plain = merged({"metadata": {"uid": f"uid-of-{item['kind']}-{item['metadata']['name']}"}}, plain)
+    truth = item.get("truth", {})
+    if "status" in truth:
+        plain = merged(plain, {"status": truth["status"]})
+    if "ends" in truth:
+        plain = merged(plain, {"metadata": {"deletionTimestamp": "2026-03-02T12:00:00Z"}})
+    return plain

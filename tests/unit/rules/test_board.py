@@ -1,0 +1,275 @@
+"""The board against its definition: a snapshot in which the pods really stand where they were put."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rescheduler.rules.board import Board
+from rescheduler.rules.positions import NotThereError
+from rescheduler.rules.refusal import Rule
+from rescheduler.snapshot.snapshot import NOWHERE, Snapshot
+from tests.building import ClusterBuilder, cluster
+from tests.unit.rules.random_clusters import copy_of, random_cluster, with_pods
+
+TODAY = "2026-03-02T12:00:00Z"
+Step = tuple[str, int, int]
+"""What to do, with which pod, on which node; the numbers are taken modulo those there are."""
+Steps = list[Step]
+SEEDS = st.integers(0, 100_000)
+thorough = settings(max_examples=25, deadline=None, database=None)
+
+
+@thorough
+@given(seed=SEEDS)
+def test_a_pod_fits_exactly_where_nothing_refuses_it(seed: int) -> None:
+    board = Board(random_cluster(seed).snapshot())
+    for pod in range(len(board.snapshot.pods)):
+        for source_stays in (True, False):
+            fits = board.fits(pod, source_stays=source_stays)
+            for node, fit in enumerate(fits):
+                refusals = board.refusals(pod, node, source_stays=source_stays)
+                assert fit == (not refusals) == board.fits_on(pod, node, source_stays=source_stays)
+                order = [list(Rule).index(refusal.rule) for refusal in refusals]
+                assert order == sorted(set(order)), "each rule once, in the scheduler's order"
+
+
+@thorough
+@given(seed=SEEDS)
+def test_without_its_source_a_pod_is_judged_as_if_it_were_not_there(seed: int) -> None:
+    built = random_cluster(seed)
+    snapshot = built.snapshot()
+    board = Board(snapshot)
+    for pod, record in enumerate(snapshot.pods.records):
+        others = [other for other in snapshot.pods.records if other is not record]
+        fresh = with_pods(built, [*others, copy_of(record, "")])
+        expected = Board(fresh).fits(fresh.pods.row[record.key], source_stays=True)
+        assert same_elsewhere(board, pod, board.fits(pod, source_stays=False), expected)
+
+
+@thorough
+@given(seed=SEEDS)
+def test_with_its_source_in_place_a_pod_is_judged_like_a_new_one_beside_it(seed: int) -> None:
+    built = random_cluster(seed)
+    snapshot = built.snapshot()
+    board = Board(snapshot)
+    for pod, record in enumerate(snapshot.pods.records):
+        clone = copy_of(record, "", name="a-clone")
+        fresh = with_pods(built, [*snapshot.pods.records, clone])
+        expected = Board(fresh).fits(fresh.pods.row[clone.key], source_stays=True)
+        assert same_elsewhere(board, pod, board.fits(pod, source_stays=True), expected)
+
+
+@dataclass
+class Play:
+    """What was done to a board, kept in the simplest way there is."""
+
+    snapshot: Snapshot
+    copies: dict[int, list[int]] = field(default_factory=dict)
+    lifted: set[int] = field(default_factory=set)
+
+    def standing(self, pod: int) -> list[int]:
+        home = int(self.snapshot.pods.node[pod])
+        at_home = home != NOWHERE and pod not in self.lifted
+        return [home] * at_home + self.copies.get(pod, [])
+
+    def do(self, board: Board, step: Step) -> None:
+        act, pod, node = step[0], step[1] % len(self.snapshot.pods), step[2] % len(self.snapshot.nodes)
+        if act == "place":
+            board.place(pod, node)
+            self.copies.setdefault(pod, []).append(node)
+        elif act == "lift" and (standing := self.standing(pod)):
+            node = standing[node % len(standing)]
+            board.lift(pod, node)
+            self._lift(pod, node)
+        elif act == "move":
+            board.move(pod, node)
+            if standing := self.standing(pod):
+                self._lift(pod, standing[-1])
+            self.copies.setdefault(pod, []).append(node)
+
+    def outcome(self, built: ClusterBuilder) -> Snapshot:
+        names = [node.name for node in self.snapshot.nodes.records]
+        found = []
+        for pod, record in enumerate(self.snapshot.pods.records):
+            standing = self.standing(pod)
+            if standing == [self.snapshot.pods.node[pod]] and pod not in self.lifted:
+                found.append(record)
+            elif not standing:
+                found.append(record if pod not in self.lifted else copy_of(record, ""))
+            else:
+                # The pod itself comes first: with its own name and past, if it is still at home.
+                itself = [record] if pod not in self.lifted and record.node and not record.is_finished else []
+                copies = standing[len(itself) :]
+                made = [
+                    copy_of(record, names[node], name=f"{record.name}-{n}") for n, node in enumerate(copies)
+                ]
+                if not itself:
+                    made[0] = copy_of(record, names[copies[0]])
+                found += [*itself, *made]
+        return with_pods(built, found)
+
+    def _lift(self, pod: int, node: int) -> None:
+        if pod not in self.lifted and self.snapshot.pods.node[pod] == node:
+            self.lifted.add(pod)
+        else:
+            self.copies[pod].remove(node)
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(("place", "lift", "move", "move")), st.integers(0, 99), st.integers(0, 5)),
+    max_size=12,
+)
+
+
+@thorough
+@given(seed=SEEDS, asked_first=st.booleans(), steps=STEPS)
+def test_after_any_moves_a_board_answers_like_one_of_the_outcome(
+    seed: int, asked_first: bool, steps: Steps
+) -> None:
+    built = random_cluster(seed)
+    snapshot = built.snapshot()
+    board, play = Board(snapshot), Play(snapshot)
+    if asked_first:  # tallies are made before the moves, or after them
+        answers(board)
+    for step in steps:
+        play.do(board, step)
+    outcome = play.outcome(built)
+    fresh = Board(outcome)
+    assert np.array_equal(board.requested, fresh.requested)
+    assert np.array_equal(board.load, fresh.load)
+    for node in range(len(snapshot.nodes)):
+        assert len(board.pods_on(node)) == len(fresh.pods_on(node))
+    for pod, record in enumerate(snapshot.pods.records):
+        standing = play.standing(pod)
+        assert board.position[pod] == (standing[-1] if standing else NOWHERE)
+        assert all(pod in board.pods_on(node) for node in standing)
+        twin = outcome.pods.row[record.key]
+        for source_stays in (True, False) if len(standing) < 2 else (True,):
+            mine = board.fits(pod, source_stays=source_stays)
+            theirs = fresh.fits(twin, source_stays=source_stays)
+            assert not mine[standing].any()
+            theirs[standing] = False
+            assert np.array_equal(mine, theirs), record.key
+
+
+@thorough
+@given(seed=SEEDS, before=STEPS, tried=STEPS, deeper=STEPS)
+def test_a_trial_leaves_no_trace(seed: int, before: Steps, tried: Steps, deeper: Steps) -> None:
+    snapshot = random_cluster(seed).snapshot()
+    board, play = Board(snapshot), Play(snapshot)
+    for step in before:
+        play.do(board, step)
+    untouched = traces(board)
+    with board.trial():
+        in_trial = Play(snapshot, {pod: [*nodes] for pod, nodes in play.copies.items()}, set(play.lifted))
+        for step in tried:
+            in_trial.do(board, step)
+        halfway = traces(board)
+        with pytest.raises(KeyError):
+            try_and_fail(board, in_trial, deeper)
+        assert_same(traces(board), halfway)
+    assert_same(traces(board), untouched)
+
+
+def try_and_fail(board: Board, play: Play, steps: Steps) -> None:
+    with board.trial():
+        for step in steps:
+            play.do(board, step)
+        raise KeyError("whatever happens in a trial")
+
+
+def test_a_pod_can_only_be_lifted_from_where_it_is() -> None:
+    board = Board(cluster().nodes("a", "b").pod("shop/web", on="a").snapshot())
+    with pytest.raises(NotThereError, match="shop/web is not on b"):
+        board.lift(0, 1)
+    assert board.pods_on(0) == [0]
+
+
+def test_a_pod_never_fits_where_it_already_is() -> None:
+    board = Board(cluster().nodes("a", "b").pod("shop/web", on="a").snapshot())
+    assert board.fits(0, source_stays=False).tolist() == [False, True]
+    (refusal,) = board.refusals(0, 0, source_stays=False)
+    assert refusal.rule is Rule.ALREADY_HERE
+    board.place(0, 1)
+    assert not board.fits(0, source_stays=False).any()
+
+
+def test_a_trial_keeps_the_order_in_which_copies_were_placed() -> None:
+    board = Board(cluster().nodes("a", "b", "c").pod("shop/web", on="a").snapshot())
+    board.place(0, 1)
+    board.place(0, 2)
+    with board.trial():
+        board.lift(0, 1)
+    assert board.position[0] == 2
+
+
+BY_NODE = {"topologyKey": "kubernetes.io/hostname", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+WEBS = {"app": "web"}
+SPREAD = {"topologySpreadConstraints": [BY_NODE | {"labelSelector": {"matchLabels": WEBS}}]}
+
+
+@pytest.mark.parametrize(
+    "asked_first", [pytest.param(True, id="asked before as well"), pytest.param(False, id="asked only then")]
+)
+def test_a_pod_that_is_being_deleted_takes_no_count_of_a_spread_with_it(asked_first: bool) -> None:
+    shop = cluster().nodes("a", "b").pod("shop/ends", on="a", labels=WEBS, deleted=TODAY)
+    shop.pod("shop/stays", on="a", labels=WEBS).pod("shop/web", labels=WEBS, spec=SPREAD)
+    board = Board(shop.snapshot())
+    if asked_first:
+        board.fits(2, source_stays=True)
+    board.lift(0, 0)
+    assert board.fits(2, source_stays=True).tolist() == [False, True]
+    board.place(0, 1)  # the copy is a new pod
+    assert board.fits(2, source_stays=True).tolist() == [True, True]
+
+
+def test_the_copy_of_a_pod_that_was_being_deleted_is_thought_away_like_any_other() -> None:
+    shop = cluster().nodes("a", "b", "c").pod("shop/ends", on="a", labels=WEBS, spec=SPREAD, deleted=TODAY)
+    board = Board(shop.pod("shop/one", on="a", labels=WEBS).pod("shop/two", on="c", labels=WEBS).snapshot())
+    board.move(0, 1)
+    assert board.fits(0, source_stays=True).tolist() == [True, False, True]
+    assert board.fits(0, source_stays=False).tolist() == [False, False, False]
+
+
+def test_a_copy_counts_for_what_its_spec_asks_and_the_pod_itself_for_what_it_holds() -> None:
+    resizing = {"containerStatuses": [{"name": "app", "allocatedResources": {"cpu": "3"}}]}
+    board = Board(cluster().nodes("a", "b").pod("shop/web", on="a", cpu="1", status=resizing).snapshot())
+    assert board.requested[:, 0].tolist() == [3000, 0]
+    board.move(0, 1)
+    assert board.requested[:, 0].tolist() == [0, 1000]
+
+
+def test_measured_usage_moves_with_the_pod() -> None:
+    shop = cluster().nodes("a", "b").pod("shop/web", on="a", cpu="1").usage("shop/web", cpu_millis=250)
+    board = Board(shop.snapshot())
+    board.move(0, 1)
+    assert board.load[:, 0].tolist() == [0, 250]
+
+
+def answers(board: Board) -> list[list[bool]]:
+    return [
+        board.fits(pod, source_stays=source_stays).tolist()
+        for pod in range(len(board.snapshot.pods))
+        for source_stays in (True, False)
+    ]
+
+
+def traces(board: Board) -> list[object]:
+    nodes = range(len(board.snapshot.nodes))
+    columns = (board.requested, board.load, board.position)
+    return [*(column.copy() for column in columns), [board.pods_on(node) for node in nodes], answers(board)]
+
+
+def assert_same(one: Sequence[object], other: Sequence[object]) -> None:
+    for mine, theirs in zip(one, other, strict=True):
+        assert np.array_equal(mine, theirs) if isinstance(mine, np.ndarray) else mine == theirs
+
+
+def same_elsewhere(board: Board, pod: int, mine: np.ndarray, expected: np.ndarray) -> bool:
+    """Where the pod is, a board always says no."""
+    elsewhere = np.arange(len(mine)) != board.position[pod]
+    return np.array_equal(mine[elsewhere], expected[elsewhere])
