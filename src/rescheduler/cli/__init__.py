@@ -18,9 +18,19 @@ class _Command(NamedTuple):
 COMMANDS = {
     "config": _Command("rescheduler.cli.config:config", "Check a configuration, or show the defaults."),
     "demo": _Command("rescheduler.cli.demo:demo", "Shows a simulated cluster, live; kubectl can look on."),
+    "explain": _Command(
+        "rescheduler.cli.explain:explain",
+        "Says whether a pod may move, why not, and what forbids each node; and the like of a node.",
+    ),
+    "plan": _Command(
+        "rescheduler.cli.plan:plan", "Shows which pods should move where, and why; moves nothing."
+    ),
     "simulator": _Command(
         "rescheduler.cli.simulator:simulator",
         "Runs a simulated cluster until Ctrl-C, and writes a kubeconfig for it.",
+    ),
+    "snapshot": _Command(
+        "rescheduler.cli.snapshot:snapshot", "Saves the cluster to FILE, or to standard output for -."
     ),
 }
 """Each is imported when it is asked for, so that none has to wait for what another needs."""

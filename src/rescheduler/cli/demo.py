@@ -65,7 +65,7 @@ async def _show(console: Console, make: Callable[[], ApiServer], seconds: float 
     with tempfile.TemporaryDirectory(prefix="rescheduler-demo-") as folder:
         kubeconfig = Path(folder, "kubeconfig")
         async with contextlib.AsyncExitStack() as stack:
-            server.cluster.admission.webhook_caller = await stack.enter_async_context(HttpsCaller())
+            server.cluster.admission.webhooks.caller = await stack.enter_async_context(HttpsCaller())
             running = await stack.enter_async_context(await serve(server, port=port))
             await asyncio.to_thread(kubeconfig.write_text, running.kubeconfig)
             # Over HTTPS and by the kubeconfig, as any client would: what you see is what kubectl sees.

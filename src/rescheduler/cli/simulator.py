@@ -29,6 +29,7 @@ from rescheduler.simulator.scenario import (
     settled,
 )
 from rescheduler.simulator.scenario.gallery import lopsided_shop
+from rescheduler.simulator.shells.extender_caller import HttpExtenders
 from rescheduler.simulator.shells.http import serve
 from rescheduler.simulator.shells.webhook_caller import HttpsCaller
 from rescheduler.simulator.soundness import definitions_first, faults_of
@@ -149,12 +150,12 @@ async def _run(
         click.echo(
             f"note: {len(unknown)} objects of kinds that nobody defined are left out: {kinds}", err=True
         )
-    async with HttpsCaller() as webhooks:
-        server.cluster.admission.webhook_caller = webhooks
+    async with HttpsCaller() as webhooks, HttpExtenders() as extenders:
+        server.cluster.admission.webhooks.caller = webhooks
         async with await serve(server, port=port, token=token) as running:
             with _written(running.kubeconfig, kubeconfig) as path:
                 _introduce(contents, running.url, path)
-                bring_to_life(server, contents.scenario, tell=_tell)
+                bring_to_life(server, contents.scenario, tell=_tell, reach_extender=extenders.at)
                 await ended.wait()
     click.echo("The simulated cluster is gone.")
 

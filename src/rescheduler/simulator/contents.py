@@ -1,15 +1,13 @@
 """Filling a simulated API server: many objects at once, or a cluster saved as a `v1 List`."""
 
-import gzip
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
-import yaml
 
+from rescheduler.model.json_faults import fault_in
+from rescheduler.model.saved_cluster import UnreadableCluster, parse_cluster
 from rescheduler.simulator import conversion
 from rescheduler.simulator.bootstrap import namespace_object
 from rescheduler.simulator.clock import Clock, timestamp
@@ -20,12 +18,6 @@ from rescheduler.simulator.store import Store
 
 __all__ = ["UnreadableCluster", "load_objects", "parse_saved_cluster", "read_saved_cluster"]
 
-_GZIP_MAGIC = b"\x1f\x8b"
-
-
-class UnreadableCluster(ValueError):  # noqa: N818 - says what the file is
-    """A file that is not a saved cluster; the message says why."""
-
 
 def read_saved_cluster(path: Path) -> list[Object]:
     """A `v1 List` in JSON or YAML, gzipped or not. Raises `UnreadableCluster`, and `OSError`."""
@@ -33,51 +25,15 @@ def read_saved_cluster(path: Path) -> list[Object]:
 
 
 def parse_saved_cluster(raw: bytes, *, source: str) -> list[Object]:
-    if raw.startswith(_GZIP_MAGIC):
+    objects, faults = [], []
+    for saved in parse_cluster(raw, source=source).objects:
         try:
-            raw = gzip.decompress(raw)
-        except (OSError, EOFError, zlib.error) as error:
-            raise UnreadableCluster(f"{source}: the gzip data is damaged: {error}") from error
-    content = _parsed(source, raw)
-    if not isinstance(content, dict) or not isinstance(content.get("items"), list):
-        raise UnreadableCluster(
-            f"{source}: not a list of objects; save one with kubectl get nodes,pods,... -A -o json"
-        )
-    return list(_flat(source, content))
-
-
-def _parsed(source: str, raw: bytes) -> Any:
-    try:
-        return msgspec.json.decode(raw)
-    except msgspec.DecodeError as not_json:
-        if raw.lstrip()[:1] in (b"{", b"["):
-            raise UnreadableCluster(f"{source}: the JSON is damaged: {not_json}") from not_json
-    try:
-        return yaml.load(raw, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
-    except yaml.YAMLError as error:
-        raise UnreadableCluster(f"{source}: neither JSON nor YAML: {error}") from error
-
-
-def _flat(source: str, content: Object) -> Iterator[Object]:
-    """Lists within the list are taken apart; their items may leave out what kind they are."""
-    item_kind = content["kind"].removesuffix("List") if content.get("kind", "List") != "List" else None
-    for position, item in enumerate(content["items"]):
-        if not isinstance(item, dict):
-            raise UnreadableCluster(f"{source}: items[{position}] is not an object")
-        if isinstance(item.get("items"), list):
-            yield from _flat(source, item)
-            continue
-        if item_kind is not None:
-            item.setdefault("kind", item_kind)
-            item.setdefault("apiVersion", content.get("apiVersion"))
-        metadata = item.get("metadata")
-        if not item.get("kind") or not isinstance(metadata, dict) or not metadata.get("name"):
-            raise UnreadableCluster(f"{source}: items[{position}] has no kind or no metadata.name")
-        if not isinstance(item.get("apiVersion"), str):
-            raise UnreadableCluster(
-                f"{source}: items[{position}] ({item['kind']} {metadata['name']}) has no apiVersion"
-            )
-        yield item
+            objects.append(saved.content())
+        except (msgspec.DecodeError, RecursionError) as error:
+            faults.append(fault_in(f"{saved.place} ({saved.title})", error))
+    if faults:
+        raise UnreadableCluster(source, faults)
+    return objects
 
 
 def load_objects(

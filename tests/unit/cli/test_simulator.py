@@ -171,7 +171,7 @@ async def test_it_runs_a_saved_cluster_and_collects_nothing_for_want_of_an_owner
     file.write_bytes(
         gzip.compress(raw)
         if form == "gzipped"
-        else yaml.safe_dump(saved_cluster()).encode()
+        else yaml.safe_dump(json.loads(raw)).encode()
         if form == "YAML"
         else raw
     )

@@ -56,7 +56,7 @@ def test_lists_within_the_list_are_taken_apart(tmp_path):
         (b'{"items": [', "the JSON is damaged"),
         (b"a: [", "neither JSON nor YAML"),
         (b"just text", "not a list of objects"),
-        (b'{"items": [1]}', r"items\[0\] is not an object"),
+        (b'{"items": [1]}', r"items\[0\]: an object is needed, not a whole number"),
         (b'{"items": [{"kind": "Pod"}]}', r"items\[0\] has no kind or no metadata.name"),
         (b"\x1f\x8bnonsense", "the gzip data is damaged"),
     ],

@@ -1,0 +1,91 @@
+"""`rescheduler explain`: why a pod stays, where it could go; what a node holds, and what could come."""
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rescheduler.cli.looking import DATA_ERROR, Looking, give_up, looking_options
+
+if TYPE_CHECKING:
+    from rescheduler.snapshot.snapshot import Snapshot
+
+__all__ = ["explain"]
+
+_KINDS = {"pod": "pod", "pods": "pod", "po": "pod", "node": "node", "nodes": "node", "no": "node"}
+"""As kubectl lets one say it."""
+
+
+def _kind(_ctx: click.Context, _argument: click.Parameter, value: str) -> str:
+    if value not in _KINDS:
+        raise click.BadParameter(f'"{value}" is neither pod nor node')
+    return _KINDS[value]
+
+
+@click.command()
+@click.argument("kind", callback=_kind, metavar="pod|node")
+@click.argument("name", metavar="NAME")
+@click.option("-n", "--namespace", metavar="NAME", help="Of the pod; the context's if not given.")
+@looking_options
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json", "yaml"]),
+    default="text",
+    show_default=True,
+    help="For people, or for programs.",
+)
+def explain(kind: str, name: str, namespace: str | None, looking: Looking, output: str) -> None:
+    """Says whether a pod may move, why not, and what forbids each node; and the like of a node.
+
+    A pod is named as for kubectl, with -n NAMESPACE, or as NAMESPACE/NAME.
+    """
+    configuration = looking.configuration()
+    key = _pod_key(name, namespace, looking) if kind == "pod" else name
+    snapshot = looking.snapshot(configuration, meanwhile=["rescheduler.planner.explaining"])
+    _must_be_there(kind, key, snapshot)
+    from rescheduler.planner.explaining import explain_node, explain_pod  # noqa: PLC0415
+
+    told = (explain_pod if kind == "pod" else explain_node)(snapshot, configuration.policy, key)
+    if output == "text":
+        from rescheduler.cli.explain_view import lines_of  # noqa: PLC0415
+        from rescheduler.cli.terminal import terminal_of  # noqa: PLC0415
+
+        terminal = terminal_of(sys.stdout)
+        lines = lines_of(told, snapshot.assumptions, terminal)
+        click.echo("\n".join(lines), color=terminal.colour)
+    else:
+        from rescheduler.cli.explain_form import form_of  # noqa: PLC0415
+
+        _print(form_of(told, snapshot.assumptions), output)
+
+
+def _pod_key(name: str, namespace: str | None, looking: Looking) -> str:
+    if "/" not in name:
+        return f"{namespace or looking.default_namespace()}/{name}"
+    if namespace is not None and not name.startswith(f"{namespace}/"):
+        raise click.UsageError(f"{name} and -n {namespace} name two namespaces")
+    return name
+
+
+def _must_be_there(kind: str, key: str, snapshot: "Snapshot") -> None:
+    known: Mapping[str, int] = snapshot.pods.row if kind == "pod" else snapshot.nodes.row
+    if key in known:
+        return
+    from rescheduler.config.faults import did_you_mean  # noqa: PLC0415
+
+    near = did_you_mean(key, known)
+    elsewhere = [each for each in known if kind == "pod" and each.endswith(f"/{key.partition('/')[2]}")]
+    hint = f"; there is {', '.join(sorted(elsewhere)[:3])}" if elsewhere else near
+    give_up(f"there is no {kind} {key}{hint}", DATA_ERROR)
+
+
+def _print(content: Any, output: str) -> None:
+    if output == "json":
+        click.echo(json.dumps(content, indent=2, ensure_ascii=False))
+    else:
+        import yaml  # noqa: PLC0415
+
+        click.echo(yaml.safe_dump(content, sort_keys=False, allow_unicode=True), nl=False)

@@ -1,0 +1,207 @@
+"""A plan as a person likes to see it."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from rescheduler.cli.bars import load_change
+from rescheduler.cli.terminal import Cell, Terminal, shortened, table, wrapped
+from rescheduler.cli.wording import counted, several
+from rescheduler.model.plan import Move, NodeOutlook, Plan, Rejection
+from rescheduler.model.plan_json import summary_of
+
+__all__ = ["Remedy", "plan_lines"]
+
+_WIDE = 120
+_FEW_NODES = 12
+_MOST_NODES = 20
+_BAR, _NARROW_BAR = 10, 6
+_SHOWN = ("cpu", "memory")
+_EXAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    meaning: str
+    remedy: str
+
+
+def plan_lines(plan: Plan, terminal: Terminal, remedies: dict[str, Remedy]) -> Iterator[str]:
+    yield from _heading(plan, terminal)
+    yield from _moves(plan.moves, terminal)
+    yield from _changes(plan, terminal)
+    yield from _nodes(plan, terminal)
+    yield from _refused(plan, terminal, remedies)
+    if plan.assumptions:
+        yield ""
+        yield terminal.bold("Taken for granted")
+        for assumption in plan.assumptions:
+            yield from wrapped(terminal, assumption, first="  - ", indent="    ")
+
+
+def _heading(plan: Plan, terminal: Terminal) -> Iterator[str]:
+    taken_at = datetime.fromtimestamp(plan.taken_at_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    if not plan.moves:
+        what = "Nothing is to be moved" if not plan.changes else "No pod is to be moved"
+    else:
+        pods = counted(len({move.uid for move in plan.moves}), "pod")
+        waves = counted(len({move.wave for move in plan.moves}), "wave")
+        what = f"{counted(len(plan.moves), 'move')} of {pods}, in {waves}"
+    yield terminal.bold(f"{what}.") + terminal.dim(f"  As of {taken_at}.")
+    for name, load in summary_of(plan).load.items():
+        if name in _SHOWN:
+            before, after = load.before, load.after
+            yield (
+                f"{name}: nodes between {before.lowest:.0f}% and {before.highest:.0f}% {terminal.arrow} "
+                f"{after.lowest:.0f}% and {after.highest:.0f}%"
+                f" (deviation {before.deviation:.1f} {terminal.arrow} {after.deviation:.1f})"
+            )
+
+
+# --- moves
+
+
+def _moves(moves: Sequence[Move], terminal: Terminal) -> Iterator[str]:
+    if not moves:
+        return
+    yield ""
+    if terminal.is_narrower_than(_WIDE):
+        yield from _stacked(moves, terminal)
+        return
+    rows = [
+        [
+            Cell(str(move.wave + 1), {"dim": True}),
+            Cell(move.pod),
+            *_way(move, terminal),
+            Cell(move.strategy),
+            Cell(move.handover),
+            Cell(_reason(move)),
+        ]
+        for move in moves
+    ]
+    heads = ("WAVE", "POD", "FROM", f"{terminal.arrow} TO", "STRATEGY", "HANDOVER", "REASON")
+    yield from table(terminal, heads, rows, shrinking=(1, 2, 3, 6))
+
+
+def _stacked(moves: Sequence[Move], terminal: Terminal) -> Iterator[str]:
+    """Two lines for each, where one would be too long."""
+    rows = [
+        [Cell(str(move.wave + 1), {"dim": True}), Cell(move.pod), *_way(move, terminal)] for move in moves
+    ]
+    heads = ("WAVE", "POD", "FROM", f"{terminal.arrow} TO")
+    head, *lines = table(terminal, heads, rows, shrinking=(1, 2, 3))
+    yield head
+    for move, line in zip(moves, lines, strict=True):
+        yield line
+        detail = f"{move.strategy}, {move.handover}: {_reason(move)}"
+        for part in wrapped(terminal, detail, indent="      "):
+            yield terminal.dim(part)
+
+
+def _way(move: Move, terminal: Terminal) -> tuple[Cell, Cell]:
+    return Cell(move.source), Cell(f"{terminal.arrow} {move.target or 'to be chosen'}")
+
+
+def _reason(move: Move) -> str:
+    notes = [move.reason]
+    if move.hop:
+        notes.append("a stop on the way")
+    if move.group:
+        notes.append(f"together with its group {move.group}")
+    return "; ".join(note for note in notes if note)
+
+
+def _changes(plan: Plan, terminal: Terminal) -> Iterator[str]:
+    if plan.changes:
+        yield ""
+        yield terminal.bold("Nodes to change")
+    for change in plan.changes:
+        text = f"{change.change} {change.node} ({change.strategy}): {change.reason}"
+        yield from wrapped(terminal, text, first="  - ", indent="    ")
+
+
+# --- nodes
+
+
+def _nodes(plan: Plan, terminal: Terminal) -> Iterator[str]:
+    chosen = _worth_showing(plan, terminal)
+    if not chosen:
+        return
+    bar = _NARROW_BAR if terminal.is_narrower_than(_WIDE) else _BAR
+    resources = [name for name in _SHOWN if any(name in node.before for node in chosen)]
+    rows = [
+        [
+            Cell(node.name),
+            *(
+                load_change(terminal, node.before.get(name, 0.0), node.after.get(name, 0.0), bar)
+                for name in resources
+            ),
+        ]
+        for node in chosen
+    ]
+    yield ""
+    yield from table(terminal, ("NODE", *(name.upper() for name in resources)), rows, shrinking=(0,))
+    if left := len(plan.nodes) - len(chosen):
+        changed = sum(map(_changes_load, plan.nodes)) - sum(map(_changes_load, chosen))
+        rest = f", {changed} of them with a changed load" if changed else ", none of which changes"
+        yield terminal.dim(f"and {counted(left, 'other node')}{rest}")
+
+
+def _worth_showing(plan: Plan, terminal: Terminal) -> list[NodeOutlook]:
+    """All of a few nodes; of many, those that change, and on a terminal not more than one can look over."""
+    if len(plan.nodes) <= _FEW_NODES:
+        return list(plan.nodes)
+    changed = [node for node in plan.nodes if _changes_load(node)]
+    if terminal.width is not None and len(changed) > _MOST_NODES:
+        changed = sorted(changed, key=lambda node: (-_change(node), node.name))[:_MOST_NODES]
+    return sorted(changed, key=lambda node: (-max(node.before.values(), default=0.0), node.name))
+
+
+def _change(node: NodeOutlook) -> float:
+    return max((abs(node.after.get(name, load) - load) for name, load in node.before.items()), default=0.0)
+
+
+def _changes_load(node: NodeOutlook) -> bool:
+    return _change(node) > 0.0
+
+
+# --- what stays
+
+
+def _refused(plan: Plan, terminal: Terminal, remedies: dict[str, Remedy]) -> Iterator[str]:
+    if not plan.refused:
+        return
+    by_reason: dict[str, list[Rejection]] = {}
+    for each in plan.refused:
+        by_reason.setdefault(each.reason, []).append(each)
+    counts = {reason: plan.refused_counts.get(reason, len(found)) for reason, found in by_reason.items()}
+    yield ""
+    yield terminal.bold("Not moved")
+    for reason in sorted(by_reason, key=lambda reason: (-counts[reason], reason)):
+        yield from _one_reason(reason, by_reason[reason], counts[reason], terminal, remedies)
+
+
+def _one_reason(
+    reason: str, found: list[Rejection], count: int, terminal: Terminal, remedies: dict[str, Remedy]
+) -> Iterator[str]:
+    yield f"  {count:>4}  {terminal.styled(reason, {'fg': 'yellow'})}"
+    indent = " " * 8
+    known = remedies.get(reason)
+    if known is not None:
+        yield from wrapped(terminal, known.meaning, indent=indent)
+    names = [each.subject for each in found if each.subject]
+    if terminal.width is None:
+        for each in found:
+            yield f"{indent}{each.subject}{': ' if each.subject else ''}{each.detail}"
+    elif names:
+        yield from wrapped(terminal, _examples(names, count, terminal), indent=indent)
+        if found[0].detail:
+            yield from wrapped(terminal, f"{found[0].subject}: {found[0].detail}", indent=indent)
+    if known is not None:
+        yield from (terminal.dim(line) for line in wrapped(terminal, known.remedy, indent=indent))
+
+
+def _examples(names: Iterable[str], count: int, terminal: Terminal) -> str:
+    assert terminal.width is not None
+    room = max(terminal.width - 16, 20)
+    return several([shortened(name, room) for name in names], count, most=_EXAMPLES)

@@ -1,0 +1,129 @@
+"""What can be shown where we print: how wide, in colour or not, and with which characters.
+
+What goes into a file or a pipe is complete: no line is cut, no name shortened, nothing coloured.
+"""
+
+import os
+import shutil
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TextIO
+
+import click
+
+__all__ = ["Cell", "Terminal", "shortened", "table", "terminal_of", "wrapped"]
+
+_LEAST_WIDTH = 40
+_LEAST_CELL = 9
+_GAP = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    width: int | None = None
+    """None: as wide as need be."""
+    colour: bool = False
+    unicode: bool = True
+
+    def styled(self, text: str, style: Mapping[str, Any]) -> str:
+        return click.style(text, **style) if self.colour and style and text else text
+
+    def bold(self, text: str) -> str:
+        return self.styled(text, {"bold": True})
+
+    def dim(self, text: str) -> str:
+        return self.styled(text, {"dim": True})
+
+    @property
+    def arrow(self) -> str:
+        return "→" if self.unicode else "->"
+
+    def is_narrower_than(self, width: int) -> bool:
+        return self.width is not None and self.width < width
+
+
+def terminal_of(stream: TextIO) -> Terminal:
+    """By https://no-color.org, the window, and what the encoding can say."""
+    is_terminal = stream.isatty()
+    width = max(_LEAST_WIDTH, shutil.get_terminal_size().columns) if is_terminal else None
+    colour = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return Terminal(width, colour, _can_say(stream, "→█▏…"))
+
+
+def _can_say(stream: TextIO, characters: str) -> bool:
+    try:
+        characters.encode(getattr(stream, "encoding", None) or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    text: str
+    style: Mapping[str, Any] = field(default_factory=dict)
+    printed: str = ""
+    """In place of the text, where it is more than one style; as wide as the text."""
+
+
+def table(
+    terminal: Terminal,
+    heads: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    *,
+    shrinking: Sequence[int] = (),
+    indent: str = "",
+) -> Iterator[str]:
+    """Lines. Columns named in `shrinking` give way, by the middle of their texts, where it gets narrow."""
+    widths = [max(map(len, column)) for column in zip(heads, *[[c.text for c in row] for row in rows])]  # noqa: B905
+    if terminal.width is not None:
+        _shrink(widths, shrinking, terminal.width - len(indent))
+    if any(heads):
+        titles = [Cell(shortened(head, width)) for head, width in zip(heads, widths, strict=True)]
+        yield indent + terminal.dim(_line(terminal, titles, widths))
+    for row in rows:
+        yield indent + _line(terminal, row, widths)
+
+
+def _shrink(widths: list[int], shrinking: Sequence[int], available: int) -> None:
+    """The widest gives way first, until they are alike."""
+    excess = sum(widths) + _GAP * (len(widths) - 1) - available
+    while excess > 0:
+        widest = max(shrinking, key=lambda place: widths[place], default=None)
+        if widest is None or widths[widest] <= _LEAST_CELL:
+            return
+        widths[widest] -= 1
+        excess -= 1
+
+
+def _line(terminal: Terminal, cells: Sequence[Cell], widths: Sequence[int]) -> str:
+    parts = []
+    for cell, width in zip(cells, widths, strict=True):
+        text = shortened(cell.text, width)
+        shown = cell.printed if cell.printed and terminal.colour else terminal.styled(text, cell.style)
+        parts.append(shown + " " * (width - len(text)))
+    return (" " * _GAP).join(parts).rstrip()
+
+
+def shortened(text: str, width: int) -> str:
+    """Names begin with what they belong to and end with what tells them apart: the middle goes."""
+    if len(text) <= width:
+        return text
+    kept = max(width - 1, 1)
+    tail = kept // 2
+    return f"{text[: kept - tail]}…{text[len(text) - tail :]}"
+
+
+def wrapped(terminal: Terminal, text: str, *, indent: str, first: str = "") -> Iterator[str]:
+    """Lines of at most the terminal's width; one line where that has no limit."""
+    if terminal.width is None:
+        yield f"{first or indent}{text}"
+        return
+    yield from textwrap.wrap(
+        text,
+        terminal.width,
+        initial_indent=first or indent,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+    )

@@ -1,0 +1,74 @@
+"""A simulated API server behind a real port, for commands that run a loop of their own."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rescheduler.simulator.exchange import Answer, answer_object
+from rescheduler.simulator.server import ApiServer
+from rescheduler.simulator.shells.http import serve
+
+__all__ = ["forbidding", "served"]
+
+Handle = Callable[[str, str, Mapping[str, str], bytes], Awaitable[Answer]]
+
+
+class _Wrapped:
+    """A server of which some answers are another's."""
+
+    def __init__(self, server: ApiServer, wrap: Callable[[Handle], Handle]) -> None:
+        self.handle = wrap(server.handle)
+
+
+@contextlib.contextmanager
+def served(
+    objects: list[dict], kubeconfig: Path, wrap: Callable[[Handle], Handle] = lambda handle: handle
+) -> Iterator[Path]:
+    """In a thread of its own, until the end of the block."""
+    ready, end = threading.Event(), asyncio.Event()
+    loop = asyncio.new_event_loop()
+
+    async def run() -> None:
+        server = ApiServer(seed=1)
+        server.load(objects)
+        async with await serve(_Wrapped(server, wrap)) as running:  # type: ignore[arg-type]
+            kubeconfig.write_text(running.kubeconfig)  # noqa: ASYNC240 - nobody waits yet
+            ready.set()
+            await end.wait()
+
+    def in_thread() -> None:
+        with contextlib.closing(loop):
+            loop.run_until_complete(run())
+
+    thread = threading.Thread(target=in_thread)
+    thread.start()
+    try:
+        assert ready.wait(30), "the simulated server did not start"
+        yield kubeconfig
+    finally:
+        loop.call_soon_threadsafe(end.set)
+        thread.join()
+
+
+def forbidding(*resources: str) -> Callable[[Handle], Handle]:
+    """Answers 403 for these, as RBAC would."""
+
+    def wrap(handle: Handle) -> Handle:
+        async def answer(method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
+            path = target.partition("?")[0]
+            if any(path.endswith(f"/{resource}") for resource in resources):
+                return _refusal(path.rpartition("/")[2])
+            return await handle(method, target, headers, body)
+
+        return answer
+
+    return wrap
+
+
+def _refusal(resource: str) -> Any:
+    message = f'{resource} is forbidden: User "dev" cannot list resource "{resource}" at the cluster scope'
+    status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403}
+    return answer_object(403, {**status, "message": message}, {})

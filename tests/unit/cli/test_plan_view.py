@@ -1,0 +1,144 @@
+"""How plans look: on wide and narrow terminals, in colour or not, and in a pipe."""
+
+import io
+import os
+
+import click
+import pytest
+
+from rescheduler.cli.plan_view import Remedy, plan_lines
+from rescheduler.cli.terminal import Cell, Terminal, shortened, table, terminal_of
+from rescheduler.model.plan import Change, Handover, Move, NodeChange, NodeOutlook, Plan, Rejection
+
+LONG = "team-payments/checkout-with-a-very-long-name-7f9c4d5b6d-x2kqp"
+REMEDIES = {"TooYoung": Remedy("It has not run for long.", "Wait, or lower `minPodAge`.")}
+
+
+def move(number: int, **parts: object) -> Move:
+    given = {
+        "pod": f"{LONG}{number}", "uid": f"u{number}", "source": "ip-10-0-1-23.eu-west-1.compute.internal",
+        "target": "ip-10-0-1-99.eu-west-1.compute.internal", "strategy": "ResourceOptimization",
+        "handover": Handover.ADOPT, "reason": "cpu: source 92.5%, target 45.0%", "gain": 0.1, "wave": number,
+    }  # fmt: skip
+    return Move(**(given | parts))
+
+
+def outlook(number: int, before: float, after: float) -> NodeOutlook:
+    return NodeOutlook(f"node-{number:03}", {"cpu": before, "memory": 20.0}, {"cpu": after, "memory": 20.0})
+
+
+PLAN = Plan(
+    taken_at_s=0.0,
+    moves=(move(0), move(1, hop=True), move(2, group="gang", target=None)),
+    changes=(Change("node-001", NodeChange.CORDON, "NodeMaintenance", "its label asks for it"),),
+    nodes=(outlook(0, 92.5, 61.2), outlook(1, 10.0, 41.3)),
+    refused=tuple(Rejection(f"shop/{name}", "TooYoung", "", "it is 1m old") for name in "abcde"),
+    refused_counts={"TooYoung": 1234},
+    assumptions=("no budget protects any pod, because the file has no poddisruptionbudgets in it at all",),
+)
+
+
+@pytest.mark.parametrize("width", [40, 80, 120, 200])
+@pytest.mark.parametrize("colour", [True, False])
+def test_no_line_is_wider_than_the_terminal(width, colour):
+    for line in plan_lines(PLAN, Terminal(width, colour), REMEDIES):
+        plain = click.unstyle(line)
+        # Bars can't give way: below 80 columns they may stick out.
+        assert len(plain) <= max(width, 80), plain
+
+
+def test_on_80_columns_each_move_takes_two_lines_and_names_lose_their_middle():
+    lines = [click.unstyle(line) for line in plan_lines(PLAN, Terminal(80), REMEDIES)]
+    head = lines.index(next(line for line in lines if line.startswith("WAVE")))
+    first, second = lines[head + 1], lines[head + 2]
+    assert first == "1     team-paymen…5b6d-x2kqp0  ip-10-0-1-2…te.internal  → ip-10-0-1-…te.internal"
+    assert second == "      ResourceOptimization, Adopt: cpu: source 92.5%, target 45.0%"
+
+
+def test_in_a_pipe_everything_is_complete():
+    text = "\n".join(plan_lines(PLAN, Terminal(None), REMEDIES))
+    assert "…" not in text
+    for each in PLAN.moves:
+        assert each.pod in text
+    for name in "abcde":
+        assert f"shop/{name}: it is 1m old" in text
+    assert "1234  TooYoung" in text
+
+
+def test_a_terminal_shows_examples_and_how_many_more():
+    text = "\n".join(plan_lines(PLAN, Terminal(100), REMEDIES))
+    assert "shop/a, shop/b, shop/c and 1231 more" in text
+    assert "Wait, or lower `minPodAge`." in text
+
+
+def test_hops_groups_and_open_targets_are_said():
+    text = "\n".join(plan_lines(PLAN, Terminal(None), REMEDIES))
+    assert "cpu: source 92.5%, target 45.0%; a stop on the way" in text
+    assert "together with its group gang" in text
+    assert "→ to be chosen" in text
+    assert "  - cordon node-001 (NodeMaintenance): its label asks for it" in text
+
+
+def test_of_many_nodes_those_are_shown_that_change():
+    many = Plan(
+        taken_at_s=0.0,
+        moves=(move(0),),
+        nodes=(outlook(0, 90.0, 60.0), *(outlook(number, 50.0, 50.0) for number in range(1, 100))),
+    )
+    text = "\n".join(plan_lines(many, Terminal(120), {}))
+    assert "node-000" in text
+    assert "node-001" not in text
+    assert "and 99 other nodes, none of which changes" in text
+
+
+def test_bars_are_drawn_in_proportion_and_in_ascii_where_need_be():
+    text = "\n".join(plan_lines(PLAN, Terminal(None), {}))
+    assert "█████████▎  92% → ██████▏     61%" in text
+    plain = "\n".join(plan_lines(PLAN, Terminal(None, unicode=False), {}))
+    assert "#########   92% -> ######      61%" in plain
+    assert plain.isascii()
+
+
+# --- terminals
+
+
+class Tty(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_has_colours_and_a_width(monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((132, 40)))
+    assert terminal_of(Tty()) == Terminal(132, True, True)
+
+
+@pytest.mark.parametrize("variable", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_whoever_wants_no_colours_gets_none(monkeypatch, variable):
+    for name, value in variable.items():
+        monkeypatch.setenv(name, value)
+    assert not terminal_of(Tty()).colour
+
+
+def test_a_pipe_has_neither():
+    found = terminal_of(io.StringIO())
+    assert (found.width, found.colour) == (None, False)
+
+
+@pytest.mark.parametrize(
+    ("width", "expected"),
+    [(20, "shop/web-7f9c4-x2kqp"), (19, "shop/web-…9c4-x2kqp"), (10, "shop/…2kqp"), (3, "s…p")],
+)
+def test_names_are_shortened_in_the_middle(width, expected):
+    assert shortened("shop/web-7f9c4-x2kqp", width) == expected
+    assert len(expected) <= width
+
+
+def test_columns_give_way_the_widest_first():
+    rows = [[Cell("a" * 30), Cell("b" * 12), Cell("c")]]
+    (line,) = table(Terminal(40), ("", "", ""), rows, shrinking=(0, 1))
+    assert len(line) == 40
+    assert "b" * 12 in line

@@ -1,0 +1,100 @@
+"""Whatever happens to a file: it is read, or refused in words. Never a traceback."""
+
+import copy
+import json
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rescheduler.config.policy import Policy
+from rescheduler.model.saved_cluster import UnreadableCluster
+from rescheduler.planner.planning import plan
+from rescheduler.sources.anonymise import anonymised
+from rescheduler.sources.reading import snapshot_of
+from rescheduler.sources.saved import read_saved
+from rescheduler.sources.saving import saving_of_file
+from rescheduler.strategies.registry import strategies_of
+from tests.unit.sources.rich import rich_objects, saved
+
+CLUSTER = saved(rich_objects(), saved_at="2026-03-02T12:00:00Z")
+RAW = json.dumps(CLUSTER).encode()
+POLICY = Policy(
+    enabled_strategies=("NodeMaintenance", "TopologySpread", "ResourceOptimization", "LoadBalancing")
+)
+STRANGE = st.sampled_from(
+    [
+        None,
+        True,
+        0,
+        -1,
+        10**30,
+        1.5,
+        "",
+        "x",
+        "-5",
+        "1e400",
+        "9" * 400,
+        "\x00",
+        [],
+        [None],
+        {},
+        {"": ""},
+        {"a": {}},
+    ]
+)
+Path = tuple[str | int, ...]
+
+
+def paths_in(value: Any, path: Path = ()) -> list[Path]:
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(found for step, part in parts for found in paths_in(part, (*path, step)))]
+
+
+PATHS = paths_in(CLUSTER)[1:]
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> dict:
+    content = copy.deepcopy(CLUSTER)
+    for path in draw(st.lists(st.sampled_from(PATHS), min_size=1, max_size=3)):
+        place: Any = content
+        try:
+            for step in path[:-1]:
+                place = place[step]
+            if draw(st.booleans()):
+                place[path[-1]] = draw(STRANGE)
+            else:
+                del place[path[-1]]
+        except (KeyError, IndexError, TypeError):
+            continue  # an earlier change has taken it away
+    return content
+
+
+def use(raw: bytes) -> None:
+    """As `plan` and `snapshot --anonymise` do."""
+    try:
+        reading = read_saved(raw, source="c.json")
+    except UnreadableCluster as refused:
+        assert str(refused).startswith("c.json")  # noqa: PT017 - either way is fine
+        return
+    snapshot = snapshot_of(reading, POLICY)
+    plan(snapshot, POLICY, strategies_of(POLICY))
+    try:
+        saving = saving_of_file(raw, source="c.json")
+    except UnreadableCluster:
+        return
+    anonymised(saving.objects)
+
+
+@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(mutated())
+def test_a_file_in_which_something_was_changed(content):
+    use(json.dumps(content).encode())
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, len(RAW)), st.binary(max_size=3))
+def test_a_file_that_was_cut_or_overwritten(place, garbage):
+    use(RAW[:place] + garbage)
+    use(RAW[:place] + garbage + RAW[place + len(garbage) :])
