@@ -62,6 +62,8 @@ check: $(READY) ## format, lint, strict types, import contracts, generated files
 	@$(BIN)/python src/rescheduler/kube/wire/generate.py --check
 	@$(BIN)/python -m rescheduler.simulator.scenario.reference --check docs/scenarios.md
 	@$(BIN)/python -m tests.conformance report --check docs/conformance.md
+	@$(BIN)/python -m rescheduler.planner.reasons --check docs/reasons.md
+	@$(BIN)/python -m rescheduler.model.plan_schema --check docs/plan.schema.json
 
 .PHONY: fix
 fix: $(READY) ## format and mend what the linter can mend
@@ -74,6 +76,8 @@ generate: $(READY) ## write generated files anew: wire schema, references, confo
 	@$(BIN)/python -m rescheduler.config.reference --write docs/configuration.md
 	@$(BIN)/python -m rescheduler.simulator.scenario.reference --write docs/scenarios.md
 	@$(BIN)/python -m tests.conformance report --write docs/conformance.md
+	@$(BIN)/python -m rescheduler.planner.reasons --write docs/reasons.md
+	@$(BIN)/python -m rescheduler.model.plan_schema --write docs/plan.schema.json
 	@$(BIN)/python scripts/demo_picture.py docs/images/demo.svg 2>/dev/null
 
 .PHONY: bench

@@ -1,0 +1,1 @@
+"""From proposals to a plan: who may move, which moves are made, in which order, and why."""

@@ -1,0 +1,159 @@
+"""May it move, why not, where could it go, what forbids each other node: as data, for whoever shows it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from rescheduler.config.policy import Policy
+from rescheduler.model.node_marks import in_maintenance
+from rescheduler.model.plan import Handover, Rejection
+from rescheduler.planner.eligibility import Eligibility
+from rescheduler.planner.groups import Groups
+from rescheduler.planner.handover import Choice
+from rescheduler.planner.open_nodes import closed_because, open_nodes
+from rescheduler.planner.outlook import loads_of, percent
+from rescheduler.planner.places import Places, places
+from rescheduler.rules.board import Board
+from rescheduler.snapshot.snapshot import NOWHERE, Snapshot
+
+__all__ = ["NodeExplanation", "PodExplanation", "Tenant", "explain_node", "explain_pod"]
+
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class PodExplanation:
+    pod: str
+    node: str
+    """Empty without one."""
+    handover: Handover | None
+    """How it would be moved; None if it can't be."""
+    why: str
+    """Why like that, or why not at all."""
+    assumed: str
+    """What had to be taken for granted for that."""
+    kept_by: tuple[Rejection, ...]
+    """What keeps it from being moved for balance, spread or cost."""
+    kept_in_maintenance_by: tuple[Rejection, ...]
+    """What keeps it even when its node has to be emptied."""
+    group: str
+    """The group that it moves with, empty without one."""
+    members: tuple[str, ...]
+    """All pods of the group."""
+    places: Places | None
+    """Where it could go by itself, and what forbids every other node; None if it is on no node."""
+
+    @property
+    def may_move(self) -> bool:
+        return not self.kept_by
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """A pod on the node that is explained."""
+
+    pod: str
+    handover: Handover | None
+    kept_by: tuple[Rejection, ...]
+    targets: int
+    """How many nodes could take it; 0 also for pods that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeExplanation:
+    node: str
+    ready: bool
+    schedulable: bool
+    in_maintenance: bool
+    loads: dict[str, float]
+    """In percent of allocatable, by resource."""
+    tenants: tuple[Tenant, ...]
+    could_come: int
+    """How many pods of other nodes may be moved and fit here."""
+    could_come_examples: tuple[str, ...]
+    takes_none: str
+    """Why no moved pod comes here: "is cordoned"; empty if the node takes some."""
+
+
+_EXAMPLES = 10
+_MOST_ASKED = 2000
+"""Pods of other nodes that are asked whether they could come."""
+
+
+def explain_pod(snapshot: Snapshot, policy: Policy, key: str, *, steered: bool = True) -> PodExplanation:
+    """Raises `KeyError` if there is no such pod."""
+    row = snapshot.pods.row[key]
+    pod = snapshot.pods.records[row]
+    usual, urgent = (Eligibility(snapshot, policy, urgent=each, steered=steered) for each in (False, True))
+    choice = usual.choice(row)
+    groups = Groups(snapshot, policy.pod_group_label)
+    group = groups.of(row)
+    found = None
+    if snapshot.pods.node[row] != NOWHERE:
+        # Also of pods that stay: whoever asks wants to know both. Without a handover the harder one counts.
+        stays = choice.handover.source_stays if isinstance(choice, Choice) else True
+        found = places(Board(snapshot), row, source_stays=stays, open_to=open_nodes(snapshot))
+    return PodExplanation(
+        pod=key,
+        node=pod.node,
+        handover=choice.handover if isinstance(choice, Choice) else None,
+        why=choice.why if isinstance(choice, Choice) else choice.detail,
+        assumed=choice.assumed if isinstance(choice, Choice) else "",
+        kept_by=tuple(usual.refusals(row)),
+        kept_in_maintenance_by=tuple(urgent.refusals(row)),
+        group=group,
+        members=tuple(snapshot.pods.records[each].key for each in groups.members(group)) if group else (),
+        places=found,
+    )
+
+
+def explain_node(snapshot: Snapshot, policy: Policy, name: str, *, steered: bool = True) -> NodeExplanation:
+    """Raises `KeyError` if there is no such node."""
+    row = snapshot.nodes.row[name]
+    nodes = snapshot.nodes
+    record = nodes.records[row]
+    urgent = in_maintenance(record) or not nodes.schedulable[row]
+    leaving = Eligibility(snapshot, policy, urgent=urgent, steered=steered)
+    board, open_to = Board(snapshot), open_nodes(snapshot)
+    closed = closed_because(snapshot, row)
+    coming = [] if closed else _could_come(snapshot, policy, board, row, steered=steered)
+    return NodeExplanation(
+        node=name,
+        ready=bool(nodes.ready[row]),
+        schedulable=bool(nodes.schedulable[row]),
+        in_maintenance=in_maintenance(record),
+        loads=loads_of(snapshot, row),
+        tenants=tuple(_tenant(leaving, board, pod, open_to) for pod in snapshot.pods.on(row).tolist()),
+        could_come=len(coming),
+        could_come_examples=tuple(snapshot.pods.records[pod].key for pod in coming[:_EXAMPLES]),
+        takes_none=closed,
+    )
+
+
+def _tenant(eligibility: Eligibility, board: Board, pod: int, open_to: Flags) -> Tenant:
+    kept_by = tuple(eligibility.refusals(pod))
+    choice = eligibility.choice(pod)
+    handover = choice.handover if isinstance(choice, Choice) else None
+    targets = 0
+    if not kept_by and handover is not None:
+        targets = int(np.count_nonzero(board.fits(pod, source_stays=handover.source_stays) & open_to))
+    return Tenant(board.snapshot.pods.records[pod].key, handover, kept_by, targets)
+
+
+def _could_come(snapshot: Snapshot, policy: Policy, board: Board, node: int, *, steered: bool) -> list[int]:
+    """From the most loaded nodes first: those would be the ones to send pods."""
+    eligibility = Eligibility(snapshot, policy, urgent=False, steered=steered)
+    fullness = percent(snapshot.nodes.load, snapshot.nodes.allocatable)[:, :2].max(axis=1)
+    found: list[int] = []
+    asked = 0
+    for other in np.argsort(-fullness, kind="stable").tolist():
+        for pod in snapshot.pods.on(other).tolist() if other != node else ():
+            if asked >= _MOST_ASKED:
+                return found
+            asked += 1
+            if eligibility.refusal(pod) is None:
+                stays = eligibility.handover(pod).source_stays
+                if board.fits_on(pod, node, source_stays=stays):
+                    found.append(pod)
+    return found

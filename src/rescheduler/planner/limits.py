@@ -1,0 +1,94 @@
+"""What may be under way at the same time: in all, per node, per workload, per budget."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from rescheduler.config.policy import Policy
+from rescheduler.planner.budgets import Budgets, left
+from rescheduler.planner.legs import Unit
+from rescheduler.snapshot.snapshot import NOWHERE, Snapshot
+
+__all__ = ["Demand", "Limits", "Wave"]
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a unit takes while it is under way.
+
+    A group can only move as one, so it counts as one for a node and for a workload, however many of its
+    pods are there; in all, each of its pods counts.
+    """
+
+    unit: Unit
+    names: frozenset[str | int]
+    """Its group, or its pod: never under way twice. Members of a group that go separately would be handed
+    over together, and a pod that stops on its way goes on when it has arrived there."""
+    pods: int
+    nodes: frozenset[int]
+    workloads: frozenset[int]
+    disruptions: tuple[tuple[str, int, int], ...]
+    """Budget, how many of its disruptions are needed, how many it allows."""
+
+
+class Limits:
+    def __init__(self, snapshot: Snapshot, policy: Policy, budgets: Budgets) -> None:
+        self.in_all = policy.max_concurrent_migrations
+        self.per_node = policy.max_concurrent_per_node
+        self.per_workload = policy.max_concurrent_per_workload
+        self._workload = snapshot.pods.workload
+        self._budgets = budgets
+
+    def demand(self, unit: Unit) -> Demand:
+        legs = unit.legs
+        return Demand(
+            unit,
+            frozenset([unit.group] if unit.group else [leg.pod for leg in legs]),
+            len(legs),
+            frozenset(node for leg in legs for node in (leg.source, leg.target)),
+            # A pod without a workload is nobody's neighbour.
+            frozenset(int(self._workload[leg.pod]) for leg in legs) - {NOWHERE},
+            self._disruptions(unit),
+        )
+
+    def _disruptions(self, unit: Unit) -> tuple[tuple[str, int, int], ...]:
+        spent = (self._budgets.spent_by(leg.pod, leg.handover) for leg in unit.legs)
+        budgets = [budget for budget in spent if budget is not None]
+        needed = Counter(budget.key for budget in budgets)
+        allowed = {budget.key: left(budget) for budget in budgets}
+        return tuple((key, count, allowed[key]) for key, count in needed.items())
+
+
+class Wave:
+    """Units that are under way together."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.units: list[Unit] = []
+        self._limits = limits
+        self._pods = 0
+        self._names: set[str | int] = set()
+        self._nodes: Counter[int] = Counter()
+        self._workloads: Counter[int] = Counter()
+        self._disruptions: Counter[str] = Counter()
+
+    @property
+    def is_full(self) -> bool:
+        return self._pods >= self._limits.in_all
+
+    def has_room_for(self, demand: Demand) -> bool:
+        limits, nodes, workloads = self._limits, self._nodes, self._workloads
+        return (
+            self._pods + demand.pods <= limits.in_all
+            and self._names.isdisjoint(demand.names)
+            and all(nodes[node] < limits.per_node for node in demand.nodes)
+            and all(workloads[workload] < limits.per_workload for workload in demand.workloads)
+            and all(self._disruptions[key] + needed <= most for key, needed, most in demand.disruptions)
+        )
+
+    def add(self, demand: Demand) -> None:
+        self.units.append(demand.unit)
+        self._pods += demand.pods
+        self._names |= demand.names
+        self._nodes.update(demand.nodes)
+        self._workloads.update(demand.workloads)
+        for key, needed, _ in demand.disruptions:
+            self._disruptions[key] += needed

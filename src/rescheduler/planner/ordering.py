@@ -1,0 +1,119 @@
+"""From chosen moves to waves: what is under way together, and what has to wait.
+
+Nobody knows how fast the moves of a wave go, so each of them fits before the others have begun, while all
+copies stand beside their sources, and when others are finished. A wave begins when those before it are.
+
+The order of choice always works, one unit at a time. To have more under way at once, later units may
+overtake earlier ones that can't start yet; if that ends in a corner, the order of choice is kept after all.
+"""
+
+from collections.abc import Callable, Sequence
+
+from rescheduler.planner.legs import Unit
+from rescheduler.planner.limits import Demand, Limits, Wave
+from rescheduler.planner.sequencing import can_start, finish, start, withdraw
+from rescheduler.rules.board import Board
+from rescheduler.snapshot.snapshot import PodClass, Rows
+
+__all__ = ["Ordering", "ordered"]
+
+_MOST_MISFITS = 16
+"""Units that may turn out not to fit before a wave that has some is closed: asking the rules takes time."""
+
+
+def ordered(board: Board, units: Sequence[Unit], limits: Limits) -> "Ordering":
+    """`board` is as the snapshot has it; it is played on."""
+    ordering = Ordering(board, units, limits, overtaking=True)
+    if ordering.left:
+        ordering = Ordering(Board(board.snapshot), units, limits, overtaking=False)
+    return ordering
+
+
+class Ordering:
+    def __init__(self, board: Board, units: Sequence[Unit], limits: Limits, *, overtaking: bool) -> None:
+        self.waves: list[list[Unit]] = []
+        self.board = board
+        """How things stand when all is done."""
+        self._limits = limits
+        self._overtaking = overtaking
+        self._waiting = [limits.demand(unit) for unit in units]
+        while self._waiting:
+            wave = self._next_wave()
+            if not wave.units:
+                break
+            self.waves.append(wave.units)
+            for unit in wave.units:
+                finish(board, unit)
+
+    @property
+    def left(self) -> list[Unit]:
+        """What no order was found for: nothing, if the units were chosen one by one."""
+        return [demand.unit for demand in self._waiting]
+
+    def _next_wave(self) -> Wave:
+        """Starts what can be started; the rest goes on waiting."""
+        wave = Wave(self._limits)
+        waiting: list[Demand] = []
+        misfits = 0
+        for at, demand in enumerate(self._waiting):
+            if wave.is_full or misfits > _MOST_MISFITS or (waiting and not self._overtaking):
+                waiting += self._waiting[at:]
+                break
+            if not wave.has_room_for(demand) or not self._is_here(demand.unit):
+                waiting.append(demand)
+            elif self._fits(demand.unit, wave):
+                wave.add(demand)
+                start(self.board, demand.unit)
+            else:
+                waiting.append(demand)
+                misfits += bool(wave.units)
+        self._waiting = waiting
+        return wave
+
+    def _is_here(self, unit: Unit) -> bool:
+        """A pod that stops on its way goes on from there in a later wave."""
+        return all(self.board.position[leg.pod] == leg.source for leg in unit.legs)
+
+    def _fits(self, unit: Unit, wave: Wave) -> bool:
+        """However far the rest of the wave is, and so that the rest still does."""
+        if not can_start(self.board, unit):
+            return False
+        classes, of = self.board.snapshot.classes, self.board.snapshot.pods.pod_class
+        minded = [other for other in wave.units if _minds(unit, other, classes, of)]
+        minding = [other for other in wave.units if _minds(other, unit, classes, of)]
+        return all(self._fits_whether_others(do, unit, minded) for do in (withdraw, finish)) and all(
+            self._fits_with(unit, other) for other in minding
+        )
+
+    def _fits_whether_others(self, do: Callable[[Board, Unit], None], unit: Unit, others: list[Unit]) -> bool:
+        """`do` is what became of the others that were started: nothing, or all."""
+        if not others:
+            return True
+        with self.board.trial():
+            for other in others:
+                do(self.board, other)
+            return can_start(self.board, unit)
+
+    def _fits_with(self, newcomer: Unit, unit: Unit) -> bool:
+        """Whether a unit that was started could also start after the newcomer did, or has finished."""
+        with self.board.trial():
+            withdraw(self.board, unit)
+            start(self.board, newcomer)
+            if not can_start(self.board, unit):
+                return False
+            finish(self.board, newcomer)
+            return can_start(self.board, unit)
+
+
+def _minds(unit: Unit, other: Unit, classes: Sequence[PodClass], of: Rows) -> bool:
+    """Whether it could matter to the unit how far the other is, beyond the room that it takes."""
+    theirs = {classes[of[leg.pod]].namespace for leg in other.legs}
+    return any(_looks_at(classes[of[leg.pod]], theirs) for leg in unit.legs)
+
+
+def _looks_at(shared: PodClass, namespaces: set[str]) -> bool:
+    """Only spread and affinity can forbid a node because pods are elsewhere, or not there at all."""
+    near = shared.affinity.pod_affinity.required
+    if shared.namespace in namespaces:
+        return bool(shared.constraints.spread or near)
+    return any(term.namespaces or term.namespace_selector is not None for term in near)

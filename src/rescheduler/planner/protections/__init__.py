@@ -1,0 +1,1 @@
+"""What protects pods from being moved: one small question each."""

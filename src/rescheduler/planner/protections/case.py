@@ -1,0 +1,121 @@
+"""A pod, and what else the questions about it look at."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rescheduler.config.policy import Policy
+from rescheduler.model.metadata import Owner
+from rescheduler.model.plan import Handover
+from rescheduler.model.pods import PodRecord
+from rescheduler.planner.budgets import Budgets
+from rescheduler.planner.handover import Choice, Handovers, Impossible
+from rescheduler.planner.reasons import Reason
+from rescheduler.snapshot.snapshot import NOWHERE, PodClass, Snapshot
+
+__all__ = ["Because", "Case", "Circumstances", "Question", "Template"]
+
+Flags = npt.NDArray[np.bool_]
+
+Template = tuple[int, int, tuple[Owner, ...] | str]
+"""What pods must have in common for the questions about templates to have the same answers."""
+
+
+class Because(NamedTuple):
+    """Why a question is answered with no."""
+
+    detail: str
+    by: str = ""
+
+
+class Circumstances:
+    """What is the same for all pods of a snapshot, and what is found out about their workloads."""
+
+    def __init__(
+        self, snapshot: Snapshot, policy: Policy, *, urgent: bool, steered: bool, cordoned: Flags
+    ) -> None:
+        self.snapshot = snapshot
+        self.policy = policy
+        self.urgent = urgent
+        """Whether the pods have to go: maintenance."""
+        self.steered = steered
+        """Whether a webhook puts the replacements of evicted pods where they should go."""
+        self.cordoned = cordoned
+        """[node]: where no replacement comes back to; more may be added while a plan is made."""
+        self.budgets = Budgets(snapshot)
+        self._handovers = Handovers(snapshot, policy)
+        self._choices: dict[Template, Choice | Impossible] = {}
+
+    def case(self, row: int) -> "Case":
+        pods = self.snapshot.pods
+        pod, shared = pods.records[row], self.snapshot.classes[pods.pod_class[row]]
+        return Case(row, pod, pod.owner, shared, self.snapshot, self.policy, self.urgent, self)
+
+    def template(self, row: int) -> Template:
+        pods = self.snapshot.pods
+        pod = pods.records[row]
+        # A bare pod is its own workload: its annotations count like a template's.
+        return int(pods.pod_class[row]), id(pod.shape), pod.owners or pod.uid
+
+    def choice(self, row: int) -> Choice | Impossible:
+        """How it would be moved, and why like that."""
+        template = self.template(row)
+        if template not in self._choices:
+            case = self.case(row)
+            self._choices[template] = self._handovers.choose(case.pod, case.shared)
+        return self._choices[template]
+
+    def replicas(self, row: int) -> int:
+        """How many pods its workload is asked to have; if that is not known, how many there are."""
+        index = int(self.snapshot.pods.workload[row])
+        if index == NOWHERE:
+            return 1
+        record = self.snapshot.workloads[index].record
+        return record.replicas if record is not None else int(self._pods_of_workloads[index])
+
+    @cached_property
+    def _pods_of_workloads(self) -> npt.NDArray[np.int64]:
+        known = self.snapshot.pods.workload[self.snapshot.pods.workload != NOWHERE]
+        return np.bincount(known, minlength=len(self.snapshot.workloads))
+
+
+@dataclass(slots=True)
+class Case:
+    """Plain fields, because each is looked at by many questions about many pods."""
+
+    row: int
+    pod: PodRecord
+    owner: Owner | None
+    shared: PodClass
+    snapshot: Snapshot
+    policy: Policy
+    urgent: bool
+    around: Circumstances
+
+    @property
+    def owner_name(self) -> str:
+        return f"{self.owner.kind}/{self.owner.name}" if self.owner is not None else ""
+
+    def is_owned_by(self, kind: str) -> bool:
+        return self.owner is not None and self.owner.kind == kind
+
+    @property
+    def handover(self) -> Handover | None:
+        """None if there is no way to move it."""
+        choice = self.around.choice(self.row)
+        return choice.handover if isinstance(choice, Choice) else None
+
+    def impossible(self, reason: Reason) -> Because | None:
+        """Whether that is why there is none."""
+        choice = self.around.choice(self.row)
+        if isinstance(choice, Impossible) and choice.reason is reason:
+            return Because(choice.detail, choice.by)
+        return None
+
+
+Question = Callable[[Case], Because | None]
+"""Answered with None if the pod may be moved, as far as that is concerned."""

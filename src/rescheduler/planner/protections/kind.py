@@ -1,0 +1,125 @@
+"""What kind of pod it is: the same for all pods of a template."""
+
+import fnmatch
+
+from rescheduler.planner.claims import local_data, unknown_claim
+from rescheduler.planner.protections.case import Because, Case
+from rescheduler.planner.reasons import Reason
+from rescheduler.strategies.tenants import is_ours
+
+__all__ = [
+    "bare_pod",
+    "excluded_by_selector",
+    "excluded_namespace",
+    "gated",
+    "job_pod",
+    "local_storage",
+    "moves_system_pods",
+    "opted_out",
+    "other_scheduler",
+    "own_pod",
+    "owner_unknown",
+    "priority_too_high",
+    "resource_claims",
+    "scheduling_group",
+    "system_pod",
+    "volume_unknown",
+]
+
+_RESCHEDULING = "scheduler.alpha.kubernetes.io/rescheduling"
+_DEFAULT_SCHEDULER = "default-scheduler"
+_SYSTEM_PRIORITY = 2_000_000_000
+"""Priorities from here on are reserved for the system's own classes."""
+
+
+def owner_unknown(case: Case) -> Because | None:
+    # Said already, and better.
+    if case.is_owned_by("DaemonSet") or case.is_owned_by("Node"):
+        return None
+    return case.impossible(Reason.OWNER_UNKNOWN)
+
+
+def job_pod(case: Case) -> Because | None:
+    if case.is_owned_by("Job") and not case.policy.include_jobs:
+        return Because("includeJobs is not set", case.owner_name)
+    return None
+
+
+def bare_pod(case: Case) -> Because | None:
+    if case.owner is not None:
+        return None
+    if not case.policy.include_bare_pods:
+        return Because("includeBarePods is not set")
+    policy = case.pod.shape.restart_policy or "Always"
+    return None if policy == "Always" else Because(f"its restartPolicy is {policy}")
+
+
+def own_pod(case: Case) -> Because | None:
+    return Because("it is one of ours") if is_ours(case.pod) and not case.urgent else None
+
+
+def excluded_namespace(case: Case) -> Because | None:
+    excluded = case.shared.namespace in case.policy.excluded_namespaces
+    if excluded and not moves_system_pods(case):
+        return Because(f"the namespace {case.shared.namespace} is excluded")
+    return None
+
+
+def system_pod(case: Case) -> Because | None:
+    name, priority = case.pod.shape.priority_class, case.pod.priority
+    system = fnmatch.fnmatchcase(name, "system-*-critical") or priority >= _SYSTEM_PRIORITY
+    if system and not moves_system_pods(case):
+        return Because(f"its priority is {name or priority}")
+    return None
+
+
+def moves_system_pods(case: Case) -> bool:
+    return case.urgent and case.policy.maintenance_includes_system
+
+
+def priority_too_high(case: Case) -> Because | None:
+    most = case.policy.max_priority
+    if most is None or case.pod.priority <= most:
+        return None
+    return Because(f"its priority is {case.pod.priority}, of {most} at most")
+
+
+def opted_out(case: Case) -> Because | None:
+    return Because("it says so itself") if case.shared.labels.get(_RESCHEDULING) == "disabled" else None
+
+
+def excluded_by_selector(case: Case) -> Because | None:
+    selector = case.policy.excluded_pod_selector
+    return Because(f"it matches {selector}") if selector.matches(case.shared.labels) else None
+
+
+def gated(case: Case) -> Because | None:
+    gates = case.pod.shape.scheduling_gates
+    return Because(f"it waits for {', '.join(gates)}") if gates else None
+
+
+def resource_claims(case: Case) -> Because | None:
+    claims = case.pod.shape.resource_claims
+    return Because(f"it holds {', '.join(claims)}") if claims else None
+
+
+def scheduling_group(case: Case) -> Because | None:
+    group = case.pod.shape.scheduling_group
+    return None if group is None else Because(f"the scheduler places it with {group or 'its group'}")
+
+
+def other_scheduler(case: Case) -> Because | None:
+    name = case.pod.shape.scheduler_name or _DEFAULT_SCHEDULER
+    return None if name in case.policy.known_schedulers else Because(f"its schedulerName is {name}")
+
+
+def local_storage(case: Case) -> Because | None:
+    if case.policy.include_local_storage:
+        return None
+    kept = local_data(case.shared, case.snapshot.storage, replaceable=case.is_owned_by("ReplicaSet"))
+    return Because(f"it has {kept}") if kept else None
+
+
+def volume_unknown(case: Case) -> Because | None:
+    claim = unknown_claim(case.shared, case.snapshot.storage)
+    return Because(f"of its claim {claim} too little is known", claim) if claim else None

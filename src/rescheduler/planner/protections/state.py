@@ -1,0 +1,99 @@
+"""What is asked of each pod by itself: does it belong to its node, and in which state is it?"""
+
+from datetime import datetime, timedelta
+
+from rescheduler.model.duration import short_duration
+from rescheduler.planner.protections.case import Because, Case
+
+__all__ = [
+    "already_moving",
+    "cooling_down",
+    "daemon_set_pod",
+    "do_not_disrupt",
+    "finished",
+    "mirror",
+    "node_unknown",
+    "not_safe_to_evict",
+    "terminating",
+    "too_young",
+    "unscheduled",
+]
+
+_PREFIX = "scheduler.alpha.kubernetes.io/"
+_STATUS = f"{_PREFIX}migration-status"
+_MOVED_AT = f"{_PREFIX}migration-time"
+_MIRROR = "kubernetes.io/config.mirror"
+_SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+_DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+
+
+def mirror(case: Case) -> Because | None:
+    if _MIRROR in case.pod.marks or case.is_owned_by("Node"):
+        return Because("it is a static pod of its kubelet")
+    return None
+
+
+def daemon_set_pod(case: Case) -> Because | None:
+    return Because("its DaemonSet wants it there", case.owner_name) if case.is_owned_by("DaemonSet") else None
+
+
+def finished(case: Case) -> Because | None:
+    return Because(f"its phase is {case.pod.phase}") if case.pod.is_finished else None
+
+
+def terminating(case: Case) -> Because | None:
+    return Because("its deletion has begun") if case.pod.is_terminating else None
+
+
+def unscheduled(case: Case) -> Because | None:
+    return None if case.pod.node else Because("no node was found for it yet")
+
+
+def node_unknown(case: Case) -> Because | None:
+    node = case.pod.node
+    if node and node not in case.snapshot.nodes.row:
+        return Because(f"its node {node} is not in the cluster", node)
+    return None
+
+
+def already_moving(case: Case) -> Because | None:
+    if case.pod.uid in case.snapshot.moving:
+        return Because("a migration of it is under way")
+    status = case.pod.labels.get(_STATUS)
+    return Because(f"its migration is {status}") if status in {"pending", "in-progress"} else None
+
+
+def cooling_down(case: Case) -> Because | None:
+    mark, known_s = case.pod.marks.get(_MOVED_AT), case.snapshot.recent_moves.get(case.pod.uid, 0.0)
+    if not mark and not known_s:
+        return None
+    moved_s = max(_seconds(mark), known_s)
+    rest = case.policy.pod_cooldown.total_seconds()
+    ago = case.snapshot.taken_at_s - moved_s
+    return Because(f"it was moved {_span(ago)} ago, of {_span(rest)}") if ago < rest else None
+
+
+def too_young(case: Case) -> Because | None:
+    age, least = case.snapshot.taken_at_s - case.pod.created_s, case.policy.min_pod_age.total_seconds()
+    return Because(f"it is {_span(age)} old, of {_span(least)}") if age < least else None
+
+
+def not_safe_to_evict(case: Case) -> Because | None:
+    return Because("it says so itself") if case.pod.marks.get(_SAFE_TO_EVICT) == "false" else None
+
+
+def do_not_disrupt(case: Case) -> Because | None:
+    return Because("it says so itself") if case.pod.marks.get(_DO_NOT_DISRUPT) == "true" else None
+
+
+def _seconds(moment: str | None) -> float:
+    """0 for none, and for what is no time: a mark that nobody can read protects nothing."""
+    try:
+        found = datetime.fromisoformat(moment) if moment else None
+    except ValueError:
+        return 0.0
+    return found.timestamp() if found is not None and found.tzinfo is not None else 0.0
+
+
+def _span(seconds: float) -> str:
+    return short_duration(timedelta(seconds=round(seconds)))

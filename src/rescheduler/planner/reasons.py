@@ -1,0 +1,231 @@
+"""Why a pod stays where it is, and what to do about it: one table for `explain`, the page and metrics."""
+
+import sys
+from enum import StrEnum
+from typing import Final
+
+from rescheduler.generated_part import GeneratedPart
+
+__all__ = ["REMEDIES", "Reason", "main", "reference"]
+
+
+class Reason(StrEnum):
+    """What programs compare. The words for people stand beside it in `REMEDIES`, and in each rejection."""
+
+    # The pod by itself: it belongs to its node, or is in a state in which it can't be moved.
+    MIRROR_POD = "MirrorPod"
+    DAEMON_SET_POD = "DaemonSetPod"
+    FINISHED = "Finished"
+    TERMINATING = "Terminating"
+    UNSCHEDULED = "Unscheduled"
+    NODE_UNKNOWN = "NodeUnknown"
+    ALREADY_MOVING = "AlreadyMoving"
+    COOLING_DOWN = "CoolingDown"
+    TOO_YOUNG = "TooYoung"
+    NOT_SAFE_TO_EVICT = "NotSafeToEvict"
+    DO_NOT_DISRUPT = "DoNotDisrupt"
+
+    # What kind of pod it is.
+    OWNER_UNKNOWN = "OwnerUnknown"
+    JOB_POD = "JobPod"
+    BARE_POD = "BarePod"
+    OWN_POD = "OwnPod"
+    EXCLUDED_NAMESPACE = "ExcludedNamespace"
+    SYSTEM_POD = "SystemPod"
+    PRIORITY_TOO_HIGH = "PriorityTooHigh"
+    OPTED_OUT = "OptedOut"
+    EXCLUDED_BY_SELECTOR = "ExcludedBySelector"
+    GATED = "Gated"
+    RESOURCE_CLAIMS = "ResourceClaims"
+    SCHEDULING_GROUP = "SchedulingGroup"
+    OTHER_SCHEDULER = "OtherScheduler"
+    LOCAL_STORAGE = "LocalStorage"
+    VOLUME_UNKNOWN = "VolumeUnknown"
+
+    # How it could be moved.
+    HANDOVER_IMPOSSIBLE = "HandoverImpossible"
+    ROLLING_OUT = "RollingOut"
+    UNSTEERED = "Unsteered"
+    TOO_FEW_REPLICAS = "TooFewReplicas"
+    SEVERAL_BUDGETS = "SeveralBudgets"
+    BUDGET_SPENT = "BudgetSpent"
+
+    # Whether there is a place, and an order.
+    NO_TARGET = "NoTarget"
+    TARGET_UNFIT = "TargetUnfit"
+    NO_ORDER = "NoOrder"
+    PLAN_FULL = "PlanFull"
+    GROUP_INCOMPLETE = "GroupIncomplete"
+    GROUP_TOO_LARGE = "GroupTooLarge"
+    OUTSIDE_WINDOW = "OutsideWindow"
+
+    # Found when a plan is checked again, before it is executed.
+    GONE = "Gone"
+    ELSEWHERE = "Elsewhere"
+
+
+REMEDIES: Final[dict[Reason, tuple[str, str]]] = {
+    Reason.MIRROR_POD: (
+        "A kubelet runs it from a file on its node; the API server only shows it.",
+        "Move the file to another node, if it has to run there.",
+    ),
+    Reason.DAEMON_SET_POD: (
+        "Its DaemonSet wants it on that very node.",
+        "Nothing to do: it goes with its node.",
+    ),
+    Reason.FINISHED: ("It has run to its end.", "Nothing to do: it uses no node any more."),
+    Reason.TERMINATING: (
+        "It is being deleted already.",
+        "Wait. If it never ends, look at its finalizers and at the kubelet of its node.",
+    ),
+    Reason.UNSCHEDULED: (
+        "It has no node yet.",
+        "See what the scheduler says about it: `kubectl describe pod`.",
+    ),
+    Reason.NODE_UNKNOWN: (
+        "It is bound to a node that is not in the cluster.",
+        "Wait until the pod is garbage-collected, or save the cluster with its nodes.",
+    ),
+    Reason.ALREADY_MOVING: ("A migration of it is under way.", "Wait for it: `rescheduler migrations`."),
+    Reason.COOLING_DOWN: (
+        "It was moved not long ago.",
+        "Wait, or lower `podCooldown`.",
+    ),
+    Reason.TOO_YOUNG: ("It has not run for long.", "Wait, or lower `minPodAge`."),
+    Reason.NOT_SAFE_TO_EVICT: (
+        'It has the annotation `cluster-autoscaler.kubernetes.io/safe-to-evict: "false"`.',
+        "Remove the annotation if the pod may be moved.",
+    ),
+    Reason.DO_NOT_DISRUPT: (
+        'It has the annotation `karpenter.sh/do-not-disrupt: "true"`.',
+        "Remove the annotation if the pod may be moved.",
+    ),
+    Reason.OWNER_UNKNOWN: (
+        "Its owner is of a kind whose ways we don't know, or can't be found.",
+        "Name a handover for that kind in `handovers`, if its controller replaces pods that are evicted.",
+    ),
+    Reason.JOB_POD: ("It belongs to a Job, and would start anew.", "Set `includeJobs` if that does no harm."),
+    Reason.BARE_POD: (
+        "It has no controller, and bare pods are left out or it does not restart.",
+        "Set `includeBarePods`, and `restartPolicy: Always` in the pod.",
+    ),
+    Reason.OWN_POD: (
+        "It is our own, and moves only in maintenance.",
+        "Nothing to do; to move it now, delete it.",
+    ),
+    Reason.EXCLUDED_NAMESPACE: (
+        "Its namespace is excluded.",
+        "Take the namespace out of `excludedNamespaces`, or set `maintenanceIncludesSystem` for maintenance.",
+    ),
+    Reason.SYSTEM_POD: (
+        "Its priority class says that the cluster needs it.",
+        "Set `maintenanceIncludesSystem` to have maintenance move such pods.",
+    ),
+    Reason.PRIORITY_TOO_HIGH: ("Its priority is above `maxPriority`.", "Raise `maxPriority`."),
+    Reason.OPTED_OUT: (
+        'It has the label `scheduler.alpha.kubernetes.io/rescheduling: "disabled"`.',
+        "Remove the label if the pod may be moved.",
+    ),
+    Reason.EXCLUDED_BY_SELECTOR: (
+        "`excludedPodSelector` matches it.",
+        "Change the selector, or the pod's labels.",
+    ),
+    Reason.GATED: (
+        "It has scheduling gates: somebody holds it back.",
+        "Remove the gates when it may run.",
+    ),
+    Reason.RESOURCE_CLAIMS: (
+        "It holds claims to devices, which can't follow it.",
+        "Delete it by hand when its devices may be given up.",
+    ),
+    Reason.SCHEDULING_GROUP: (
+        "The scheduler places it together with others, as one.",
+        "Restart the whole group by hand.",
+    ),
+    Reason.OTHER_SCHEDULER: (
+        "A scheduler places it whose rules we don't know.",
+        "Name it in `knownSchedulers`, if it follows the rules of the default scheduler.",
+    ),
+    Reason.LOCAL_STORAGE: (
+        "It has data on its node, which a move would lose.",
+        "Set `includeLocalStorage` if that data may be lost.",
+    ),
+    Reason.VOLUME_UNKNOWN: (
+        "A claim that it uses, or the volume behind it, can't be found.",
+        "Save the cluster with its claims and volumes, or create what is missing.",
+    ),
+    Reason.HANDOVER_IMPOSSIBLE: (
+        "The handover that is asked for can't be done with this pod.",
+        "Set `Auto` in `handovers`, or in the annotation `rescheduler.dev/handover` of its workload.",
+    ),
+    Reason.ROLLING_OUT: (
+        "Its workload is rolling out a new version, which replaces pods anyway.",
+        "Wait until it is done, or undo it; or annotate the workload with `rescheduler.dev/handover: Evict`.",
+    ),
+    Reason.UNSTEERED: (
+        "It would have to be evicted, and nothing keeps its replacement off the same node.",
+        "Install the webhook (`rescheduler manifests`), cordon the node, or set `allowUnsteered`.",
+    ),
+    Reason.TOO_FEW_REPLICAS: (
+        "It would have to be evicted, and its workload has too few replicas to go without it.",
+        "Run more replicas, or lower `minReplicasForEvict`.",
+    ),
+    Reason.SEVERAL_BUDGETS: (
+        "Several budgets cover it: Kubernetes evicts no such pod.",
+        "Leave one PodDisruptionBudget per pod.",
+    ),
+    Reason.BUDGET_SPENT: (
+        "Its budget allows no disruption now.",
+        "Get its pods ready, loosen the budget, or set `moveUnderZeroBudget` where a pod is copied first.",
+    ),
+    Reason.NO_TARGET: (
+        "It should move, and no other node can take it.",
+        "See which rule forbids each node: `rescheduler explain pod`.",
+    ),
+    Reason.TARGET_UNFIT: (
+        "It does not fit where it should go, with all other moves of the plan in mind.",
+        "Nothing to do: the next check looks for another place.",
+    ),
+    Reason.NO_ORDER: (
+        "No order was found in which it and the moves that go with it can be made.",
+        "Free some room on any node that can take one of these pods for a while.",
+    ),
+    Reason.PLAN_FULL: (
+        "It should move, and the plan has as many moves as it may have.",
+        "Wait for the next check, or raise `maxReschedulePods`.",
+    ),
+    Reason.GROUP_INCOMPLETE: (
+        "Its group moves together or not at all, and not all of it can.",
+        "See what keeps the other members: `rescheduler explain pod`.",
+    ),
+    Reason.GROUP_TOO_LARGE: (
+        "Its group moves together, and is larger than the number of moves at once or per plan.",
+        "Raise `maxConcurrentMigrations` and `maxReschedulePods` to at least the size of the group.",
+    ),
+    Reason.OUTSIDE_WINDOW: (
+        "Moves may not start at this time.",
+        "Wait for the next of the `windows`, or change them.",
+    ),
+    Reason.GONE: (
+        "The pod is no longer there, or another one has its name.",
+        "Make a new plan.",
+    ),
+    Reason.ELSEWHERE: (
+        "The pod is on another node than when the plan was made.",
+        "Make a new plan.",
+    ),
+}
+"""What each means, and its remedy, in words for operators."""
+
+
+def reference() -> str:
+    """The table in docs/reasons.md."""
+    rows = (f"| `{reason}` | {meaning} | {remedy} |" for reason, (meaning, remedy) in REMEDIES.items())
+    return "\n".join(("| reason | what it means | what to do |", "|---|---|---|", *rows, ""))
+
+
+main = GeneratedPart(reference).main
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What could be better: each strategy proposes moves, and never acts."""

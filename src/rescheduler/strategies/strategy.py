@@ -1,0 +1,134 @@
+"""What a strategy is, and what it sees.
+
+A strategy is a generator over a `View`. Each proposal is answered before the generator goes on: if it is
+taken, the view shows the pods at their new places; if not, `may_move` says no to all its pods from then on.
+So a strategy needs no bookkeeping: it looks, proposes, and looks again.
+
+A strategy stops when `view.room` is 0, unless it has nodes to cordon or to uncordon. Among moves that are
+equally good it proposes pods of lower priority first, then those that come first in the snapshot.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from rescheduler.config.policy import Policy
+from rescheduler.model.plan import Handover, NodeChange
+from rescheduler.rules.board import Board
+from rescheduler.snapshot.snapshot import Snapshot
+
+__all__ = ["HeatDriven", "NodeProposal", "Proposal", "Step", "Strategy", "View"]
+
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One pod to one node, both as rows of the snapshot."""
+
+    pod: int
+    target: int
+    reason: str
+    """In words and numbers: "source 85.0%, target 45.0%"."""
+    gain: float
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Steps that are taken all together or not at all: usually one.
+
+    Several are judged by whether there is an order in which they can be made, with a stop on a third node if
+    need be: two pods may change places although neither fits before the other has left.
+    """
+
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeProposal:
+    """To cordon a node, or to uncordon one that we had cordoned. A node to cordon is no target any more."""
+
+    node: int
+    change: NodeChange
+    reason: str
+
+
+class View(Protocol):
+    """The cluster as one strategy sees it, in the middle of planning."""
+
+    snapshot: Snapshot
+    board: Board
+    """With every step taken so far. Strategies may try things in `board.trial()`."""
+    policy: Policy
+    nodes: Flags
+    """[node]: those that the strategy is asked to look at (`strategyNodeSelectors`). `targets` is not limited
+    to them: a strategy that balances among its nodes takes `targets(pod) & nodes`."""
+    hot: Flags
+    """[node]: where being too hot counts now. All of them, unless load is measured and checks before this
+    one are known: then those found too hot for `hotChecks` checks in a row. To be joined with the
+    strategy's own judgement of the present: `overloaded & view.hot`."""
+
+    @property
+    def open(self) -> Flags:
+        """[node]: those that may be a target at all: Ready, not cordoned, not being emptied."""
+        ...
+
+    @property
+    def room(self) -> int:
+        """How many more moves this plan may have."""
+        ...
+
+    def may_move(self, pod: int) -> bool:
+        """By everything that protects pods. A refusal is noted, with its reason, for the plan."""
+        ...
+
+    def targets(self, pod: int) -> Flags:
+        """[node]: where it may go: every rule, and `open`, and not where it is.
+
+        Asked with the pod itself in the way or not, as its handover has it. Unless the strategy is urgent,
+        only where no spread constraint is left worse than it is.
+        """
+        ...
+
+    def handover(self, pod: int) -> Handover:
+        """How it would be moved. Only for pods that may move."""
+        ...
+
+    def together(self, pod: int) -> tuple[int, ...]:
+        """All pods that a proposal must move if it moves this one: itself, or the group that it belongs to.
+
+        Of a group, those that have to go: for an urgent strategy the members on nodes being emptied (in
+        maintenance, or cordoned by a proposal of this plan), for every other the whole group.
+        """
+        ...
+
+    def stuck(self, pod: int) -> None:
+        """Notes that the strategy wants it to move and that there is no target, with what forbids each."""
+        ...
+
+    def stay(self, pod: int, reason: str, detail: str) -> None:
+        """Notes that the strategy itself leaves a pod where it is that somebody might expect to move."""
+        ...
+
+
+class Strategy(Protocol):
+    """Made without arguments, once per check; all that it needs to know is in the view."""
+
+    name: ClassVar[str]
+    """As the configuration names it."""
+    urgent: ClassVar[bool]
+    """Whether its pods have to go (maintenance): then some of what protects pods does not hold."""
+
+    def propose(self, view: View) -> Iterator[Proposal | NodeProposal]: ...
+
+
+@runtime_checkable
+class HeatDriven(Protocol):
+    """A strategy that acts only on what was too hot for several checks: it says what is, in this one."""
+
+    def too_hot(self, view: View) -> Flags:
+        """[node]: those that would be relieved now if they stayed like this."""
+        ...

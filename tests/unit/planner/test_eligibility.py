@@ -1,0 +1,357 @@
+"""Which pods may be moved: every sentence of "never moved", with what lifts it."""
+
+import dataclasses
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from rescheduler.config.policy import Policy, ZeroBudget
+from rescheduler.model.plan import Handover
+from rescheduler.model.selectors import parse_selector
+from rescheduler.planner.eligibility import CHECKS, Eligibility
+from rescheduler.planner.reasons import Reason
+from tests.building import NOW, ClusterBuilder, cluster
+
+POD = "shop/web-1-0"
+POLICY = Policy()
+
+
+def reasons(
+    built: ClusterBuilder,
+    policy: Policy = POLICY,
+    pod: str = POD,
+    *,
+    urgent: bool = False,
+    steered: bool = True,
+) -> list[str]:
+    snapshot = built.snapshot()
+    row = snapshot.pods.row[pod]
+    eligibility = Eligibility(snapshot, policy, urgent=urgent, steered=steered)
+    found = [str(each.reason) for each in eligibility.refusals(row)]
+    first = eligibility.refusal(row)
+    assert (first.reason if first else None) == (found[0] if found else None)
+    return found
+
+
+def policy(**settings) -> Policy:
+    return dataclasses.replace(POLICY, **settings)
+
+
+def two_nodes() -> ClusterBuilder:
+    return cluster().nodes("a", "b")
+
+
+def web(**parts) -> ClusterBuilder:
+    """A Deployment of two, one pod on each node: movable unless a part says otherwise."""
+    return two_nodes().deployment("shop/web", replicas=2, on=["a", "b"], **parts)
+
+
+def one_pod(**parts) -> ClusterBuilder:
+    return two_nodes().pod(POD, **{"on": "a", **parts})
+
+
+def at(seconds_ago: float) -> str:
+    return datetime.fromtimestamp(NOW - seconds_ago, UTC).isoformat()
+
+
+def test_a_pod_of_an_ordinary_deployment_may_be_moved():
+    assert reasons(web()) == []
+
+
+PROTECTED: list[tuple[Reason, Callable[[], ClusterBuilder]]] = [
+    (Reason.MIRROR_POD, lambda: one_pod(annotations={"kubernetes.io/config.mirror": "x"})),
+    (Reason.MIRROR_POD, lambda: one_pod(owner="Node/a")),
+    (Reason.FINISHED, lambda: one_pod(phase="Succeeded")),
+    (Reason.FINISHED, lambda: one_pod(phase="Failed")),
+    (Reason.TERMINATING, lambda: one_pod(deleted=at(0))),
+    (Reason.UNSCHEDULED, lambda: one_pod(on="")),
+    (Reason.NODE_UNKNOWN, lambda: one_pod(on="gone")),
+    (Reason.DAEMON_SET_POD, lambda: one_pod(owner="DaemonSet/web")),
+    (Reason.OWNER_UNKNOWN, lambda: one_pod(owner="Rocket/web")),
+    (Reason.OPTED_OUT, lambda: web(labels={"scheduler.alpha.kubernetes.io/rescheduling": "disabled"})),
+    (Reason.GATED, lambda: one_pod(spec={"schedulingGates": [{"name": "example.com/wait"}]})),
+    (Reason.RESOURCE_CLAIMS, lambda: one_pod(spec={"resourceClaims": [{"name": "gpu"}]})),
+    (Reason.SCHEDULING_GROUP, lambda: one_pod(spec={"schedulingGroup": {"podGroupName": "gang"}})),
+    (Reason.OTHER_SCHEDULER, lambda: one_pod(spec={"schedulerName": "volcano"})),
+    (Reason.SYSTEM_POD, lambda: one_pod(spec={"priorityClassName": "system-node-critical"})),
+    (Reason.SYSTEM_POD, lambda: one_pod(spec={"priorityClassName": "system-cluster-critical"})),
+    (Reason.SYSTEM_POD, lambda: one_pod(priority=2_000_000_500)),
+    (Reason.TOO_YOUNG, lambda: one_pod(created=at(299))),
+    (
+        Reason.COOLING_DOWN,
+        lambda: one_pod(annotations={"scheduler.alpha.kubernetes.io/migration-time": at(1799)}),
+    ),
+    (
+        Reason.ALREADY_MOVING,
+        lambda: one_pod(labels={"scheduler.alpha.kubernetes.io/migration-status": "pending"}),
+    ),
+    (
+        Reason.ALREADY_MOVING,
+        lambda: one_pod(labels={"scheduler.alpha.kubernetes.io/migration-status": "in-progress"}),
+    ),
+    (
+        Reason.NOT_SAFE_TO_EVICT,
+        lambda: one_pod(annotations={"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}),
+    ),
+    (Reason.DO_NOT_DISRUPT, lambda: one_pod(annotations={"karpenter.sh/do-not-disrupt": "true"})),
+    (Reason.LOCAL_STORAGE, lambda: web(volumes=[{"name": "d", "hostPath": {"path": "/data"}}])),
+    (Reason.LOCAL_STORAGE, lambda: one_pod(volumes=[{"name": "d", "emptyDir": {}}])),
+    (Reason.VOLUME_UNKNOWN, lambda: web(claims=["lost"])),
+    (Reason.BARE_POD, lambda: one_pod(spec={"restartPolicy": "Never"})),
+    (Reason.JOB_POD, lambda: two_nodes().job("shop/web-1", on=["a", "b"])),
+    (Reason.OWN_POD, lambda: web(labels={"app.kubernetes.io/name": "rescheduler"})),
+]
+
+
+@pytest.mark.parametrize(
+    ("reason", "build"), [pytest.param(*each, id=f"{each[0]}-{at}") for at, each in enumerate(PROTECTED)]
+)
+def test_nobody_moves_a_pod_that_is_protected(reason, build):
+    assert reasons(build()) == [reason]
+
+
+EXEMPT_IN_MAINTENANCE = {Reason.OWN_POD}
+
+
+@pytest.mark.parametrize(
+    ("reason", "build"), [pytest.param(*each, id=f"{each[0]}-{at}") for at, each in enumerate(PROTECTED)]
+)
+def test_nor_does_maintenance_except_for_our_own(reason, build):
+    found = reasons(build(), urgent=True)
+    assert found == ([] if reason in EXEMPT_IN_MAINTENANCE else [reason])
+
+
+LIFTED = [
+    pytest.param(lambda: one_pod(created=at(300)), {}, id="as old as minPodAge"),
+    pytest.param(
+        lambda: one_pod(created=at(1)), {"min_pod_age": timedelta()}, id="young, where age does not matter"
+    ),
+    pytest.param(
+        lambda: one_pod(annotations={"scheduler.alpha.kubernetes.io/migration-time": at(1800)}),
+        {},
+        id="moved as long ago as podCooldown",
+    ),
+    pytest.param(
+        lambda: one_pod(annotations={"scheduler.alpha.kubernetes.io/migration-time": "tomorrow"}),
+        {},
+        id="moved at a time that is none",
+    ),
+    pytest.param(
+        lambda: one_pod(labels={"scheduler.alpha.kubernetes.io/migration-status": "completed"}),
+        {},
+        id="whose migration is completed",
+    ),
+    pytest.param(
+        lambda: one_pod(annotations={"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}),
+        {},
+        id="safe to evict",
+    ),
+    pytest.param(
+        lambda: one_pod(labels={"scheduler.alpha.kubernetes.io/rescheduling": "enabled"}), {}, id="opted in"
+    ),
+    pytest.param(
+        lambda: one_pod(spec={"schedulerName": "volcano"}),
+        {"known_schedulers": ("volcano",)},
+        id="known scheduler",
+    ),
+    pytest.param(
+        lambda: web(volumes=[{"name": "d", "emptyDir": {}}]), {}, id="emptyDir of a ReplicaSet's pod"
+    ),
+    pytest.param(
+        lambda: web(volumes=[{"name": "d", "hostPath": {"path": "/data"}}]),
+        {"include_local_storage": True},
+        id="local data that may be lost",
+    ),
+    pytest.param(
+        lambda: two_nodes().job("shop/web-1", on=["a", "b"]), {"include_jobs": True}, id="Jobs are included"
+    ),
+    pytest.param(
+        lambda: one_pod(owner="Rocket/web"),
+        {"handovers": {"Rocket.apps": Handover.EVICT}, "min_replicas_for_evict": 1},
+        id="an unknown owner with a handover",
+    ),
+    pytest.param(lambda: one_pod(priority=100), {"max_priority": 100}, id="priority as high as maxPriority"),
+]
+
+
+@pytest.mark.parametrize(("build", "settings"), LIFTED)
+def test_what_lifts_the_protection(build, settings):
+    assert reasons(build(), policy(**settings)) == []
+
+
+def test_a_pod_moved_by_a_migration_that_is_finished_cools_down_too():
+    snapshot = dataclasses.replace(web().snapshot(), recent_moves={"uid-of-pod-shop-web-1-0": NOW - 60.0})
+    refusal = Eligibility(snapshot, POLICY, urgent=True).refusal(snapshot.pods.row[POD])
+    assert refusal is not None
+    assert refusal.reason == Reason.COOLING_DOWN
+    assert refusal.detail == "it was moved 1m ago, of 30m"
+
+
+def test_a_pod_that_a_migration_is_moving_now_stays():
+    snapshot = dataclasses.replace(web().snapshot(), moving=frozenset({"uid-of-pod-shop-web-1-0"}))
+    refusal = Eligibility(snapshot, POLICY, urgent=True).refusal(snapshot.pods.row[POD])
+    assert refusal is not None
+    assert refusal.reason == Reason.ALREADY_MOVING
+
+
+def test_excluded_pods_and_high_priorities_stay():
+    excluded = policy(excluded_pod_selector=parse_selector("app=web"))
+    assert reasons(web(), excluded, urgent=True) == [Reason.EXCLUDED_BY_SELECTOR]
+    assert reasons(web(priority=101), policy(max_priority=100), urgent=True) == [Reason.PRIORITY_TOO_HIGH]
+
+
+def test_bare_pods_stay_unless_included():
+    assert reasons(one_pod(), policy(include_bare_pods=False), urgent=True) == [Reason.BARE_POD]
+    assert reasons(one_pod()) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "parts", "reason"),
+    [
+        pytest.param("kube-system/x", {}, Reason.EXCLUDED_NAMESPACE, id="excluded namespace"),
+        pytest.param(
+            "shop/x",
+            {"spec": {"priorityClassName": "system-node-critical"}},
+            Reason.SYSTEM_POD,
+            id="system class",
+        ),
+    ],
+)
+def test_only_maintenance_moves_system_pods_and_only_if_told_to(key, parts, reason):
+    built = two_nodes().pod(key, on="a", **parts)
+    includes = policy(maintenance_includes_system=True)
+    assert reasons(built, includes, key) == [reason]
+    assert reasons(built, POLICY, key, urgent=True) == [reason]
+    assert reasons(built, includes, key, urgent=True) == []
+
+
+def test_local_volumes_hold_their_pods():
+    built = (
+        web(claims=["data"])
+        .claim("shop/data", volume="disk", modes=["ReadWriteMany"])
+        .volume("disk", claim="shop/data", nodes=["a"], source={"local": {"path": "/mnt"}})
+    )
+    assert reasons(built) == [Reason.LOCAL_STORAGE]
+
+
+def test_a_claim_whose_volume_is_not_known_holds_its_pod():
+    built = web(claims=["data"]).claim("shop/data", volume="disk", modes=["ReadWriteMany"])
+    assert reasons(built) == [Reason.VOLUME_UNKNOWN]
+
+
+# --- budgets
+
+
+def covered(allowed: int, **more) -> ClusterBuilder:
+    return web().budget("shop/web", selector={"app": "web"}, allowed=allowed, **more)
+
+
+@pytest.mark.parametrize(
+    ("setting", "urgent", "moves"),
+    [
+        (ZeroBudget.NEVER, True, False),
+        (ZeroBudget.MAINTENANCE, False, False),
+        (ZeroBudget.MAINTENANCE, True, True),
+        (ZeroBudget.ALWAYS, False, True),
+    ],
+)
+def test_when_adopt_moves_under_a_budget_that_allows_nothing(setting, urgent, moves):
+    found = reasons(covered(0), policy(move_under_zero_budget=setting), urgent=urgent)
+    assert found == ([] if moves else [Reason.BUDGET_SPENT])
+
+
+def test_a_budget_with_something_left_keeps_nobody():
+    assert reasons(covered(1)) == []
+
+
+def test_a_budget_of_another_namespace_or_other_labels_does_not_count():
+    built = (
+        web()
+        .budget("other/web", selector={"app": "web"}, allowed=0)
+        .budget("shop/api", selector={"app": "api"}, allowed=0)
+        .budget("shop/nobody", allowed=0)
+    )
+    assert reasons(built) == []
+
+
+def test_an_empty_selector_covers_the_whole_namespace():
+    assert reasons(web().budget("shop/all", selector={}, allowed=0)) == [Reason.BUDGET_SPENT]
+
+
+def test_a_budget_whose_status_is_out_of_date_allows_nothing():
+    assert reasons(covered(3, status={"observedGeneration": 0})) == [Reason.BUDGET_SPENT]
+
+
+def test_two_budgets_make_every_eviction_fail_whatever_they_allow():
+    built = covered(5).budget("shop/second", selector={"app": "web"}, allowed=5)
+    assert reasons(built, policy(move_under_zero_budget=ZeroBudget.ALWAYS), urgent=True) == [
+        Reason.SEVERAL_BUDGETS
+    ]
+
+
+def stateful(replicas: int = 2, **parts) -> ClusterBuilder:
+    return two_nodes().stateful_set("shop/db", replicas=replicas, on=["a", "b"], **parts)
+
+
+@pytest.mark.parametrize("setting", list(ZeroBudget))
+def test_evict_always_needs_a_disruption(setting):
+    built = stateful().budget("shop/db", selector={"app": "db"}, allowed=0)
+    found = reasons(built, policy(move_under_zero_budget=setting), "shop/db-0", urgent=True)
+    assert found == [Reason.BUDGET_SPENT]
+
+
+def test_a_pod_that_is_not_ready_needs_none_where_enough_others_are():
+    unready = stateful(ready=False)
+    short = {"selector": {"app": "db"}, "allowed": 0, "desired": 2, "healthy": 1}
+    assert reasons(unready.budget("shop/db", **short), pod="shop/db-0") == [Reason.BUDGET_SPENT]
+    assert reasons(unready.budget("shop/db", **short | {"healthy": 2}), pod="shop/db-0") == []
+    always = {"unhealthyPodEvictionPolicy": "AlwaysAllow"}
+    assert reasons(unready.budget("shop/db", **short, spec=always), pod="shop/db-0") == []
+
+
+# --- eviction
+
+
+def test_small_workloads_are_evicted_in_maintenance_only():
+    built = stateful(replicas=1)
+    assert reasons(built, pod="shop/db-0") == [Reason.TOO_FEW_REPLICAS]
+    assert reasons(built, pod="shop/db-0", urgent=True) == []
+    assert reasons(built, policy(min_replicas_for_evict=1), "shop/db-0") == []
+
+
+def test_a_single_replica_that_is_copied_first_may_move():
+    assert reasons(two_nodes().deployment("shop/web", replicas=1, on=["a"])) == []
+
+
+def test_replicas_of_an_unknown_workload_are_counted():
+    alone = two_nodes().pod("shop/db-0", on="a", owner="StatefulSet/db")
+    assert reasons(alone, pod="shop/db-0") == [Reason.TOO_FEW_REPLICAS]
+    assert reasons(alone.pod("shop/db-1", on="b", owner="StatefulSet/db"), pod="shop/db-0") == []
+
+
+def test_unsteered_evictions_need_leave_or_a_cordoned_node():
+    assert reasons(stateful(), pod="shop/db-0", steered=False) == [Reason.UNSTEERED]
+    assert reasons(stateful(), policy(allow_unsteered=True), "shop/db-0", steered=False) == []
+    cordoned = stateful().node("a", cordoned=True)
+    assert reasons(cordoned, pod="shop/db-0", steered=False) == []
+    assert reasons(cordoned, pod="shop/db-1", steered=False) == [Reason.UNSTEERED]
+
+
+def test_all_reasons_are_found_and_the_first_counts():
+    built = one_pod(
+        owner="DaemonSet/web",
+        created=at(1),
+        spec={"priorityClassName": "system-node-critical", "schedulerName": "volcano"},
+    )
+    assert reasons(built) == [
+        Reason.DAEMON_SET_POD,
+        Reason.TOO_YOUNG,
+        Reason.SYSTEM_POD,
+        Reason.OTHER_SCHEDULER,
+    ]
+
+
+def test_every_reason_is_asked_for_once():
+    asked = [reason for reason, _ in CHECKS]
+    assert len(set(asked)) == len(asked)
