@@ -323,6 +323,7 @@ class _Template:
         name = f"{app}-{_suffix(dice.randrange(10**6))}" if kind == "ReplicaSet" else app
         version = "batch/v1" if kind == "Job" else "apps/v1"
         self.owner = Owner(kind, name, _uid(dice), version, controller=True)
+        self.owners = (self.owner,)
         self.labels = {"app": app, "team": namespace, "version": "v1"}
         if kind == "ReplicaSet":
             self.labels["pod-template-hash"] = name.rpartition("-")[2]
@@ -406,7 +407,7 @@ class _Template:
                 resource_version=str(dice.randrange(10**8, 10**9)),
                 created_s=created_s,
                 labels=labels or self.labels,
-                owners=(self.owner,),
+                owners=self.owners,
                 node=maker.cluster.nodes[row].name,
                 shape=self.shape,
                 affinity=self.affinity if affinity is None else affinity,

@@ -130,6 +130,9 @@ class MigrationStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults
     target_node: Annotated[str, Meta(max_length=253, description="Where to, once it is chosen.")] = ""
     target_pod: Annotated[PodReference | None, Meta(description="The copy, or the replacement.")] = None
     owner: Annotated[OwnerReference | None, Meta(description="The controller of the pod.")] = None
+    workload: Annotated[OwnerReference | None, Meta(description="The Deployment above that controller.")] = (
+        None
+    )
     failure: Annotated[_Word, Meta(description="Why it is or was rolled back, in one word.")] = ""
     failure_is_final: Annotated[bool, Meta(description="Whether trying again would be in vain.")] = False
     message: Annotated[_Text, Meta(description="What is going on, for people.")] = ""

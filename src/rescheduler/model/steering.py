@@ -1,9 +1,12 @@
 """Which nodes we ourselves keep a pod away from: how it is written into the pod, and taken out again.
 
 A replacement that must not return to where it came from gets, in every term of its required node affinity,
-one more requirement: `metadata.name NotIn [nodes]`; and the annotation `rescheduler.dev/avoids` with the same
-nodes as a JSON list. When the pod is judged again later, exactly that is left out: it was ours, not its
-owner's, and times have changed.
+one more requirement per node: `metadata.name NotIn [node]` (Kubernetes takes no more than one name in each);
+and the annotation `rescheduler.dev/avoids` with the same nodes as a JSON list. When the pod is judged again
+later, exactly that is left out: it was ours, not its owner's, and times have changed.
+
+Where it should rather go is one more preferred term, of the greatest weight. That binds nobody, so it may
+stay.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,6 +18,7 @@ from rescheduler.model.constraints import (
     NodeSelector,
     NodeSelectorRequirement,
     NodeSelectorTerm,
+    PreferredNode,
 )
 
 __all__ = [
@@ -23,7 +27,8 @@ __all__ = [
     "as_annotation",
     "avoided",
     "avoiding",
-    "exclusion",
+    "exclusions",
+    "preference",
     "without_own_exclusions",
 ]
 
@@ -34,6 +39,7 @@ STEERED_BY = "rescheduler.dev/migration"
 """The annotation on a steered replacement: the migration that it follows from."""
 
 _NAME_FIELD = "metadata.name"
+_GREATEST_WEIGHT = 100
 
 
 def avoided(marks: Mapping[str, str]) -> tuple[str, ...]:
@@ -52,44 +58,49 @@ def as_annotation(nodes: Sequence[str]) -> str:
     return msgspec.json.encode(list(nodes)).decode()
 
 
-def exclusion(nodes: Sequence[str]) -> NodeSelectorRequirement:
-    """What each term of the required node affinity gets."""
-    return NodeSelectorRequirement(_NAME_FIELD, "NotIn", tuple(nodes))
+def exclusions(nodes: Sequence[str]) -> tuple[NodeSelectorRequirement, ...]:
+    """What the fields of each term of the required node affinity get."""
+    return tuple(NodeSelectorRequirement(_NAME_FIELD, "NotIn", (node,)) for node in nodes)
+
+
+def preference(node: str) -> PreferredNode:
+    """What the preferred node affinity gets."""
+    wanted = NodeSelectorRequirement(_NAME_FIELD, "In", (node,))
+    return PreferredNode(_GREATEST_WEIGHT, NodeSelectorTerm(match_fields=(wanted,)))
 
 
 def avoiding(affinity: Affinity, nodes: Sequence[str]) -> Affinity:
-    """The same affinity with the exclusion in it."""
-    node_affinity = affinity.node_affinity
-    if node_affinity.required is None:
-        return _with_terms(affinity, (NodeSelectorTerm(match_fields=(exclusion(nodes),)),))
-    terms = node_affinity.required.node_selector_terms
-    return _with_terms(affinity, tuple(_with(term, exclusion(nodes)) for term in terms))
+    """The same affinity with the exclusions in it."""
+    own = exclusions(nodes)
+    required = affinity.node_affinity.required
+    if required is None:
+        return _with_terms(affinity, (NodeSelectorTerm(match_fields=own),))
+    return _with_terms(affinity, tuple(_with(term, own) for term in required.node_selector_terms))
 
 
 def without_own_exclusions(affinity: Affinity, marks: Mapping[str, str]) -> Affinity:
     """The affinity as its owner wrote it."""
-    nodes = avoided(marks)
+    own = exclusions(avoided(marks))
     required = affinity.node_affinity.required
-    if not nodes or required is None:
+    if not own or required is None:
         return affinity
-    own = exclusion(nodes)
-    if required.node_selector_terms == (NodeSelectorTerm(match_fields=(own,)),):
+    if required.node_selector_terms == (NodeSelectorTerm(match_fields=own),):
         return _with_terms(affinity, None)
     terms = tuple(_without(term, own) for term in required.node_selector_terms)
     return affinity if terms == required.node_selector_terms else _with_terms(affinity, terms)
 
 
-def _with(term: NodeSelectorTerm, own: NodeSelectorRequirement) -> NodeSelectorTerm:
-    # An empty term matches no node; with our exclusion in it, it would match nearly all.
+def _with(term: NodeSelectorTerm, own: tuple[NodeSelectorRequirement, ...]) -> NodeSelectorTerm:
+    # An empty term matches no node; with our exclusions in it, it would match nearly all.
     if term == NodeSelectorTerm():
         return term
-    return msgspec.structs.replace(term, match_fields=(*term.match_fields, own))
+    return msgspec.structs.replace(term, match_fields=term.match_fields + own)
 
 
-def _without(term: NodeSelectorTerm, own: NodeSelectorRequirement) -> NodeSelectorTerm:
-    """Ours stands at the end, and a term never consisted of it alone."""
-    is_ours = term.match_fields[-1:] == (own,) and term != NodeSelectorTerm(match_fields=(own,))
-    return msgspec.structs.replace(term, match_fields=term.match_fields[:-1]) if is_ours else term
+def _without(term: NodeSelectorTerm, own: tuple[NodeSelectorRequirement, ...]) -> NodeSelectorTerm:
+    """Ours stand at the end, and a term never consisted of them alone."""
+    is_ours = term.match_fields[-len(own) :] == own and term != NodeSelectorTerm(match_fields=own)
+    return msgspec.structs.replace(term, match_fields=term.match_fields[: -len(own)]) if is_ours else term
 
 
 def _with_terms(affinity: Affinity, terms: tuple[NodeSelectorTerm, ...] | None) -> Affinity:

@@ -1,20 +1,12 @@
-"""Pods that are the same to the scheduler: found once, judged once.
-
-Equality of everything the scheduler looks at is dear to find out, and pods of one template mostly share the
-very same parts. So a pod is first looked up by the identity of its parts (a likeness), and only for the
-first of each likeness are the parts compared. A likeness is forgotten with its last pod: until then some pod
-holds the parts, so that no others can take their identity.
-"""
+"""Pods that are the same to the scheduler: judged once."""
 
 from collections.abc import Mapping
 from typing import TypeVar
 
-import numpy as np
-
 from rescheduler.model.constraints import Affinity, Constraints
 from rescheduler.model.pods import PodRecord
 from rescheduler.model.resources import Resources
-from rescheduler.model.steering import AVOIDS, without_own_exclusions
+from rescheduler.model.steering import without_own_exclusions
 from rescheduler.model.volumes import Volume
 from rescheduler.snapshot.amounts import AmountTable
 from rescheduler.snapshot.numbering import Numbers, by_first_use
@@ -23,7 +15,6 @@ from rescheduler.snapshot.snapshot import PodClass, Rows
 __all__ = ["PodClasses"]
 
 T = TypeVar("T")
-_Likeness = tuple[str, int, int, int, int, str | None]
 
 
 class _Judged:
@@ -35,7 +26,8 @@ class _Judged:
         self.namespace = pod.namespace
         self.labels: Mapping[str, str] = pod.labels
         self.constraints: Constraints = pod.shape.constraints
-        self.affinity: Affinity = without_own_exclusions(pod.affinity, pod.marks)
+        marks = pod.marks
+        self.affinity: Affinity = without_own_exclusions(pod.affinity, marks) if marks else pod.affinity
         self.volumes: tuple[Volume, ...] = pod.volumes
         self.asks: Resources = pod.shape.requests
         # Constraints are left to the comparison: dear to hash, and hardly ever all that differs.
@@ -63,47 +55,31 @@ class PodClasses:
     def __init__(self) -> None:
         self.asks: Numbers[Resources] = Numbers()
         """What new copies ask for."""
-        self._likenesses: Numbers[_Likeness] = Numbers()
-        self._class_of: list[int] = []
-        """By the number of a likeness."""
         self._judged: Numbers[_Judged] = Numbers()
         self._asks_of: list[int] = []
-        """By the number of a class."""
         self._made: list[PodClass | None] = []
-        """By the number of a class; None until it is asked for."""
+        """Both by the number of a class. It is not made until somebody asks for it."""
         self._made_for: tuple[str, ...] = ()
 
     def take(self, pod: PodRecord) -> int:
-        """The number of its likeness."""
-        known = self._likenesses.version
-        likeness = self._likenesses.take(
-            (
-                pod.namespace,
-                id(pod.labels),
-                id(pod.shape),
-                id(pod.affinity),
-                id(pod.volumes),
-                pod.marks.get(AVOIDS),
-            )
-        )
-        if self._likenesses.version != known:
-            _put(self._class_of, likeness, self._take_class(_Judged(pod)))
-        return likeness
+        """The number of its class."""
+        judged, known = _Judged(pod), self._judged.version
+        number = self._judged.take(judged)
+        if self._judged.version != known:
+            _put(self._asks_of, number, self.asks.take(judged.asks))
+            _put(self._made, number, None)
+        return number
 
-    def drop(self, likeness: int) -> None:
-        """One pod of that likeness less."""
-        if self._likenesses.drop(likeness):
-            number = self._class_of[likeness]
-            if self._judged.drop(number):
-                self.asks.drop(self._asks_of[number])
+    def drop(self, number: int) -> None:
+        if self._judged.drop(number):
+            self.asks.drop(self._asks_of[number])
 
-    def of(self, likenesses: Rows, amounts: AmountTable) -> tuple[Rows, tuple[PodClass, ...]]:
-        """For rows of these likenesses: the index of each row's class, and the classes.
+    def of(self, numbers: Rows, amounts: AmountTable) -> tuple[Rows, tuple[PodClass, ...]]:
+        """For rows with these numbers: the index of each row's class, and the classes.
 
         What the classes ask for is in the columns of `amounts`.
         """
-        class_of = np.array(self._class_of, dtype=np.int32)
-        anew, used = by_first_use(class_of.take(likenesses), len(self._judged))
+        anew, used = by_first_use(numbers, len(self._judged))
         return anew, self._frozen(used.tolist(), amounts)
 
     def _frozen(self, numbers: list[int], amounts: AmountTable) -> tuple[PodClass, ...]:
@@ -114,14 +90,6 @@ class PodClasses:
             if made[number] is None:
                 made[number] = self._class(number, amounts)
         return tuple(map(made.__getitem__, numbers))  # type: ignore[arg-type]
-
-    def _take_class(self, judged: _Judged) -> int:
-        known = self._judged.version
-        number = self._judged.take(judged)
-        if self._judged.version != known:
-            _put(self._asks_of, number, self.asks.take(judged.asks))
-            _put(self._made, number, None)
-        return number
 
     def _class(self, number: int, amounts: AmountTable) -> PodClass:
         judged = self._judged.value(number)

@@ -19,14 +19,15 @@ __all__ = ["node_table", "pod_table"]
 def pod_table(
     rows: PodRows,
     numbers: npt.NDArray[np.void],
+    shared: npt.NDArray[np.void],
     node_row: Mapping[str, int],
     amounts: AmountTable,
     pod_class: Rows,
     workload: Rows,
 ) -> PodTable:
-    """`numbers` are the rows, gathered."""
+    """`numbers` are the rows of the pods, `shared` those of their templates, in order."""
     node = _rows_of_nodes(rows, node_row).take(numbers["node_name"])
-    requests = amounts.of_pods(rows.amounts.values()).take(numbers["amount"], axis=0)
+    requests = amounts.of_pods(rows.templates.amounts.values()).take(shared["amount"], axis=0)
     measured = numbers["cpu_used"] != UNMEASURED
     load = requests.copy()
     np.copyto(load[:, CPU], numbers["cpu_used"], where=measured)
@@ -40,7 +41,7 @@ def pod_table(
             requests=requests,
             load=load,
             measured=measured,
-            priority=numbers["priority"].copy(),
+            priority=shared["priority"].copy(),
             workload=workload,
             pod_class=pod_class,
             ready=numbers["ready"].copy(),

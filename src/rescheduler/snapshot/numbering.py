@@ -20,6 +20,8 @@ class Numbers(Generic[K]):
         self._values: list[K | None] = []
         self._uses: list[int] = []
         self._free: list[int] = []
+        self._next = 0
+        """The number that a new value gets."""
         self.version = 0
         """Grows whenever a value comes or goes."""
 
@@ -29,23 +31,22 @@ class Numbers(Generic[K]):
 
     def take(self, value: K) -> int:
         """One more use of that value."""
-        number = self._number.get(value)
-        if number is not None:
+        number = self._number.setdefault(value, self._next)
+        if number == self._next:
+            self._add(value)
+        else:
             self._uses[number] += 1
-            return number
-        return self._add(value)
+        return number
 
-    def _add(self, value: K) -> int:
-        self.version += 1
+    def _add(self, value: K) -> None:
         if self._free:
             number = self._free.pop()
             self._values[number], self._uses[number] = value, 1
         else:
-            number = len(self._values)
             self._values.append(value)
             self._uses.append(1)
-        self._number[value] = number
-        return number
+        self._next = self._free[-1] if self._free else len(self._values)
+        self.version += 1
 
     def drop(self, number: int) -> bool:
         """One use less; whether that was the last, so that the value is forgotten."""
@@ -56,6 +57,7 @@ class Numbers(Generic[K]):
         del self._number[self.value(number)]
         self._values[number] = None
         self._free.append(number)
+        self._next = number
         return True
 
     def value(self, number: int) -> K:

@@ -11,12 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rescheduler.model.pods import PodRecord
-from rescheduler.model.resources import Resources
 from rescheduler.snapshot.amounts import LARGEST
-from rescheduler.snapshot.classes import PodClasses
 from rescheduler.snapshot.numbering import Numbers
-from rescheduler.snapshot.ownership import Owners
 from rescheduler.snapshot.snapshot import NOWHERE, Rows
+from rescheduler.snapshot.templates import Templates
 from rescheduler.usage.readings import UsageByName, Used
 
 __all__ = ["UNMEASURED", "Order", "PodRows", "counts"]
@@ -24,10 +22,7 @@ __all__ = ["UNMEASURED", "Order", "PodRows", "counts"]
 _ROW: Final = np.dtype(
     [
         ("node_name", np.int32),  # of the node that it counts on, or NOWHERE
-        ("amount", np.int32),
-        ("likeness", np.int32),
-        ("owner", np.int32),  # or NOWHERE
-        ("priority", np.int32),
+        ("template", np.int32),
         ("ready", np.bool_),
         ("created_s", np.int64),
         ("cpu_used", np.int64),  # or UNMEASURED
@@ -36,8 +31,6 @@ _ROW: Final = np.dtype(
 )
 UNMEASURED: Final = -1
 _NOT_MEASURED: Final = (UNMEASURED, UNMEASURED)
-_LEAST_PRIORITY: Final = -(2**31)
-_HIGHEST_PRIORITY: Final = 2**31 - 1
 _FIRST_SLOTS: Final = 64
 
 
@@ -52,10 +45,7 @@ class Order(NamedTuple):
 class PodRows:
     def __init__(self) -> None:
         self.node_names: Numbers[str] = Numbers()
-        self.amounts: Numbers[Resources] = Numbers()
-        """What pods count for."""
-        self.owners: Owners = Numbers()
-        self.classes = PodClasses()
+        self.templates = Templates()
         self._usage: UsageByName = {}
 
         self._slots: dict[str, int] = {}
@@ -67,9 +57,9 @@ class PodRows:
         self._order: Order | None = None
         self._sorted: list[str] = []
         """The keys when they were last sorted."""
-        self._added: set[str] = set()
-        self._removed: set[str] = set()
-        """How they differ from that now."""
+        self._added: dict[str, None] = {}
+        self._removed: dict[str, None] = {}
+        """How they differ from that now; not sets, because most come in order, which is worth keeping."""
 
     def put(self, pod: PodRecord) -> None:
         slot = self._slots.get(pod.key)
@@ -78,7 +68,7 @@ class PodRows:
             self._write(slot, pod)
             self._note_membership(pod.key, self._removed, self._added)
         else:
-            before = self._rows[slot].item()[:4]
+            before = self._rows[slot].item()[:2]
             self._write(slot, pod)
             self._release(*before)
 
@@ -86,7 +76,7 @@ class PodRows:
         """Nothing happens if it isn't there."""
         slot = self._slots.pop(key, None)
         if slot is not None:
-            self._release(*self._rows[slot].item()[:4])
+            self._release(*self._rows[slot].item()[:2])
             self._records[slot] = None
             self._free.append(slot)
             self._note_membership(key, self._added, self._removed)
@@ -106,7 +96,7 @@ class PodRows:
             keys.sort()
             slots = np.fromiter(map(self._slots.__getitem__, keys), np.int32, len(keys))
             self._order, self._sorted = Order(keys, slots), keys
-            self._added, self._removed = set(), set()
+            self._added, self._removed = {}, {}
         return self._order
 
     def gathered(self) -> npt.NDArray[np.void]:
@@ -128,34 +118,27 @@ class PodRows:
         return self._free.pop()
 
     def _write(self, slot: int, pod: PodRecord) -> None:
-        owner = pod.owner
         self._records[slot] = pod
         self._rows[slot] = (
             self.node_names.take(pod.node) if counts(pod) else NOWHERE,
-            self.amounts.take(pod.requests),
-            self.classes.take(pod),
-            NOWHERE if owner is None else self.owners.take((pod.namespace, owner)),
-            min(max(pod.shape.priority, _LEAST_PRIORITY), _HIGHEST_PRIORITY),
+            self.templates.take(pod),
             pod.is_ready,
             pod.created_s,
             *_used(self._usage.get(pod.key), pod.created_s),
         )
 
-    def _release(self, node_name: int, amount: int, likeness: int, owner: int) -> None:
+    def _release(self, node_name: int, template: int) -> None:
         if node_name != NOWHERE:
             self.node_names.drop(node_name)
-        self.amounts.drop(amount)
-        self.classes.drop(likeness)
-        if owner != NOWHERE:
-            self.owners.drop(owner)
+        self.templates.drop(template)
 
-    def _note_membership(self, key: str, opposite: set[str], changed: set[str]) -> None:
+    def _note_membership(self, key: str, opposite: dict[str, None], changed: dict[str, None]) -> None:
         """What had gone and comes back is neither new nor gone; it may be in another slot, though."""
         self._order = None
         if key in opposite:
-            opposite.remove(key)
+            del opposite[key]
         else:
-            changed.add(key)
+            changed[key] = None
 
 
 def counts(pod: PodRecord) -> bool:

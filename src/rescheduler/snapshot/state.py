@@ -93,16 +93,17 @@ class ClusterState:
 
     def freeze(self, now_s: float, *, staleness_s: float = 0.0, assumptions: Iterable[str] = ()) -> Snapshot:
         """`assumptions` are those that the source of the records made; ours are added."""
-        rows = self._pods
+        rows, templates = self._pods, self._pods.templates
         numbers = rows.gathered()
+        shared = templates.rows().take(numbers["template"])
         amounts = self._amount_table()
         nodes = self._nodes.columns(amounts)
         controllers = self._controllers()
         workload, workloads = self._ownership.of(
-            rows.owners, numbers["owner"], controllers, self._workloads.version
+            templates.owners, shared["owner"], controllers, self._workloads.version
         )
-        pod_class, classes = rows.classes.of(numbers["likeness"], amounts)
-        pods = pod_table(rows, numbers, nodes.row, amounts, pod_class, workload)
+        pod_class, classes = templates.classes.of(shared["pod_class"], amounts)
+        pods = pod_table(rows, numbers, shared, nodes.row, amounts, pod_class, workload)
         recent_moves, moving = moves_of(self._migrations.frozen().values())
         return Snapshot(
             taken_at_s=now_s,
@@ -124,8 +125,8 @@ class ClusterState:
     def _amount_table(self) -> AmountTable:
         """With a column for every resource that a node has or a pod asks for, however little."""
         names = extended_names(node.allocatable for node in self._nodes.nodes.frozen().values())
-        names |= extended_names(self._pods.amounts.values())
-        names |= extended_names(self._pods.classes.asks.values())
+        names |= extended_names(self._pods.templates.amounts.values())
+        names |= extended_names(self._pods.templates.classes.asks.values())
         if names != self._amounts.extended:
             self._amounts = AmountTable(names)
         return self._amounts

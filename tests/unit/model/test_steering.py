@@ -14,7 +14,16 @@ from rescheduler.model.constraints import (
     PodAffinityTerm,
     PreferredNode,
 )
-from rescheduler.model.steering import AVOIDS, as_annotation, avoided, avoiding, without_own_exclusions
+from rescheduler.model.steering import (
+    AVOIDS,
+    as_annotation,
+    avoided,
+    avoiding,
+    preference,
+    without_own_exclusions,
+)
+
+NOT_A, NOT_B = (NodeSelectorRequirement("metadata.name", "NotIn", (name,)) for name in "ab")
 
 names = st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, unique=True)
 requirements = st.builds(
@@ -51,8 +60,19 @@ def test_without_the_annotation_nothing_is_ours(affinity: Affinity):
 
 def test_a_pod_without_node_affinity_gets_one_term():
     required = avoiding(Affinity(), ["a", "b"]).node_affinity.required
-    exclusion = NodeSelectorRequirement("metadata.name", "NotIn", ("a", "b"))
-    assert required == NodeSelector((NodeSelectorTerm(match_fields=(exclusion,)),))
+    assert required == NodeSelector((NodeSelectorTerm(match_fields=(NOT_A, NOT_B)),))
+
+
+def test_each_excluded_node_has_a_requirement_of_its_own_because_kubernetes_takes_no_more():
+    term = NodeSelectorTerm(match_expressions=(NodeSelectorRequirement("zone", "Exists"),))
+    required = avoiding(Affinity(NodeAffinity(NodeSelector((term,)))), ["a", "b"]).node_affinity.required
+    assert required is not None
+    assert required.node_selector_terms[0].match_fields == (NOT_A, NOT_B)
+
+
+def test_a_preference_names_one_node_with_the_greatest_weight():
+    wanted = NodeSelectorRequirement("metadata.name", "In", ("a",))
+    assert preference("a") == PreferredNode(100, NodeSelectorTerm(match_fields=(wanted,)))
 
 
 def test_an_empty_term_stays_empty_because_it_matches_no_node():

@@ -17,8 +17,8 @@ def apart(**more: Any) -> dict[str, Any]:
 
 def avoiding(*nodes: str) -> dict[str, Any]:
     """As our webhook writes it."""
-    field = {"key": "metadata.name", "operator": "NotIn", "values": list(nodes)}
-    terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    fields = [{"key": "metadata.name", "operator": "NotIn", "values": [node]} for node in nodes]
+    terms = {"nodeSelectorTerms": [{"matchFields": fields}]}
     return {
         "spec": {"affinity": {"nodeAffinity": {_REQUIRED: terms}}},
         "annotations": {AVOIDS: as_annotation(nodes)},
@@ -106,6 +106,6 @@ def test_classes_that_no_pod_is_of_any_more_are_forgotten():
     for version in range(200):
         made.deployment("x/web", replicas=3, labels={"version": str(version)})
     assert len(made.snapshot().classes) == 1
-    classes = made.state._pods.classes
-    assert len(classes._made) <= 4
-    assert len(classes._class_of) <= 4
+    templates = made.state._pods.templates
+    assert len(templates.classes._made) <= 4
+    assert len(templates.rows()) <= 16
