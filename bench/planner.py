@@ -1,0 +1,193 @@
+"""How good the planner's plans are, and how fast it makes them. Prints tables for docs/benchmarks.md.
+
+    python -m bench.planner [speed] [hot-spot] [small] [--seed N]
+
+Times are processor seconds of one whole `plan()` on a snapshot that exists, the best of three, beside a loop
+that always does the same: who compares machines, or a busy one with an idle one, compares by that.
+"""
+
+import argparse
+import gc
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bench import clusters
+from bench.hot_spot import NOW_S, SIZES, hot_spot
+from bench.optimum import least_by_counting, optimum
+from rescheduler.config.policy import Policy
+from rescheduler.model.plan import Plan
+from rescheduler.planner.planning import plan
+from rescheduler.snapshot.snapshot import CPU, Snapshot
+from rescheduler.strategies.load_balancing import LoadBalancing
+
+__all__ = ["main"]
+
+Floats = npt.NDArray[np.float64]
+
+_BOTH = ("cpu", "memory")
+_HOT_SPOT_AIMS = ((_BOTH, 1022, 20.0), (_BOTH, 2000, 2.0), (("cpu",), 1022, 0.5))
+_FIXED_SEEDS = (1, 2)
+_SMALL = ((5, 30, 4), (8, 60, 6), (12, 120, 8), (16, 160, 10), (20, 200, 10))
+_SOLVER_S = 4.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    sections: dict[str, Callable[[int], None]] = {"speed": speed, "hot-spot": hot_spots, "small": small}
+    parser.add_argument(
+        "sections", nargs="*", metavar="section", help=f"of {', '.join(sections)}: all if none"
+    )
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="of the fresh clusters")
+    options = parser.parse_args()
+    for name in options.sections or sections:
+        sections[name](options.seed)
+
+
+def speed(_seed: int) -> None:
+    print("\n### Planning speed (LoadBalancing by measured usage, default thresholds)\n")
+    print("| nodes | pods | 100 moves | 1,000 moves | calibration loop |\n|--:|--:|--:|--:|--:|")
+    taken: dict[int, list[tuple[int, float]]] = {100: [], 1000: []}
+    for nodes, pods in ((1250, 37_500), (2500, 75_000), (5000, 150_000)):
+        snapshot = _big(nodes, pods)
+        for moves, found in taken.items():
+            found.append((pods, _timed(snapshot, max_reschedule_pods=moves)[1]))
+        times = " | ".join(f"{found[-1][1] * 1000:.0f} ms" for found in taken.values())
+        print(f"| {nodes:,} | {pods:,} | {times} | {_calibration() * 1000:.0f} ms |", flush=True)
+    exponents = {moves: _exponent(found) for moves, found in taken.items()}
+    words = ", ".join(f"{exponent:.2f} for {moves:,} moves" for moves, exponent in exponents.items())
+    print(f"\nGrowth with the number of pods, as an exponent: {words}.")
+
+
+def _big(nodes: int, pods: int) -> Snapshot:
+    made = clusters.big_cluster(nodes, pods)
+    state = made.state()
+    state.apply_usage(clusters.usage_of(made))
+    return state.freeze(clusters.NOW_S)
+
+
+def _exponent(found: list[tuple[int, float]]) -> float:
+    (fewer, first), (more, last) = found[0], found[-1]
+    return math.log(last / first) / math.log(more / fewer)
+
+
+def hot_spots(seed: int) -> None:
+    print("\n### A hot spot: 500 nodes, 10,000 pods; standard deviation of node load after, in % of before\n")
+    print(
+        "| sizes | seed | resources | moves | cpu | memory | aim | no plan below | time | calibration loop |"
+    )
+    print("|---|--:|---|--:|--:|--:|--:|--:|--:|--:|")
+    for sizes in SIZES:
+        for each in (*_FIXED_SEEDS, seed):
+            snapshot = hot_spot(seed=each, sizes=sizes).freeze(NOW_S)
+            name = f"{each}" if each in _FIXED_SEEDS else f"{each} (fresh)"
+            for resources, moves, aim in _HOT_SPOT_AIMS:
+                found, time_s = _timed(snapshot, **_exactly(resources, moves))
+                before, after = _loads(found, resources)
+                left = [f"{share:.2f}" for share in after.std(axis=0) / before.std(axis=0) * 100]
+                print(
+                    f"| {sizes} | {name} | {' + '.join(resources)} | {len(found.moves):,} of {moves:,} "
+                    f"| {left[0]} | {left[1] if len(left) > 1 else ''} | {aim} "
+                    f"| {_no_plan_below(snapshot, moves) if len(left) == 1 else ''} "
+                    f"| {time_s:.2f} s | {_calibration() * 1000:.0f} ms |",
+                    flush=True,
+                )
+
+
+def _no_plan_below(snapshot: Snapshot, moves: int) -> str:
+    """For cpu alone, where counting gives a bound."""
+    amount, at, count = _numbers(snapshot, ("cpu",))
+    load = np.bincount(at, amount[:, 0], count)
+    before = float(np.square(load - load.mean()).sum())
+    return f"{math.sqrt(least_by_counting(amount[:, 0], at, moves, nodes=count) / before) * 100:.2f}"
+
+
+def small(seed: int) -> None:
+    print("\n### Small clusters against a mixed-integer solver, for the same number of moves\n")
+    print(
+        "| nodes | pods | moves | resources | seed | std. dev. before | after | solver | bound "
+        "| above the solver's | above the bound | of what can be gained | time | solver's time |"
+    )
+    print("|--:|--:|--:|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
+    for nodes, pods, moves in _SMALL:
+        for resources in (("cpu",), _BOTH):
+            for each in (1, seed):
+                _compare(nodes, pods, moves, resources, each)
+
+
+def _compare(nodes: int, pods: int, moves: int, resources: tuple[str, ...], seed: int) -> None:
+    snapshot = hot_spot(nodes=nodes, pods=pods, seed=seed).freeze(NOW_S)
+    found, time_s = _timed(snapshot, **_exactly(resources, moves))
+    before, after = (_unevenness(loads) for loads in _loads(found, resources))
+    amount, at, _ = _numbers(snapshot, resources)
+    began = time.perf_counter()
+    best = optimum(amount, at, moves, nodes=nodes, time_s=_SOLVER_S)
+    solver_s = time.perf_counter() - began
+    deviation = [math.sqrt(each / nodes / len(resources)) for each in (before, after, best.found, best.bound)]
+    gained = (before - after) / (before - best.bound)
+    print(
+        f"| {nodes} | {pods} | {moves} | {' + '.join(resources)} | {seed} "
+        f"| {deviation[0]:.2f} | {deviation[1]:.3f} | {deviation[2]:.3f} | {deviation[3]:.3f} "
+        f"| {deviation[1] / deviation[2] - 1:+.2%} | {deviation[1] / deviation[3] - 1:+.2%} | {gained:.2%} "
+        f"| {time_s * 1000:.0f} ms | {solver_s:.1f} s{'' if best.is_proved else ', not finished'} |",
+        flush=True,
+    )
+
+
+def _exactly(resources: tuple[str, ...], moves: int) -> dict[str, Any]:
+    """No threshold, no least gain: all that so many moves can do."""
+    return {
+        "imbalance_threshold": 0.0,
+        "min_gain": 0.0,
+        "max_reschedule_pods": moves,
+        "balance_resources": resources,
+    }
+
+
+def _timed(snapshot: Snapshot, **settings: Any) -> tuple[Plan, float]:
+    policy = Policy(**settings)
+    times = []
+    for _ in range(3):
+        gc.collect()
+        began = time.process_time()
+        found = plan(snapshot, policy, [LoadBalancing()])
+        times.append(time.process_time() - began)
+    return found, min(times)
+
+
+def _loads(found: Plan, resources: tuple[str, ...]) -> tuple[Floats, Floats]:
+    """[node, resource]: before and after, in percent."""
+    before = np.array([[node.before[resource] for resource in resources] for node in found.nodes])
+    after = np.array([[node.after[resource] for resource in resources] for node in found.nodes])
+    return before, after
+
+
+def _unevenness(loads: Floats) -> float:
+    return float(np.square(loads - loads.mean(axis=0)).sum())
+
+
+def _numbers(snapshot: Snapshot, resources: tuple[str, ...]) -> tuple[Floats, npt.NDArray[np.intp], int]:
+    """Pods in percent of a node (all are of one size), where they are, and how many nodes there are."""
+    columns = [CPU, CPU + 1][: len(resources)]
+    amount = snapshot.pods.load[:, columns] / snapshot.nodes.allocatable[0, columns] * 100
+    return amount, snapshot.pods.node.astype(np.intp), len(snapshot.nodes)
+
+
+def _calibration() -> float:
+    """A million additions, the best of three: what this machine does in that time just now."""
+    times = []
+    for _ in range(3):
+        began = time.process_time()
+        total = 0
+        for number in range(1_000_000):
+            total += number
+        times.append(time.process_time() - began)
+    return min(times)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""Loads of nodes in percent, and what moving pods about does to their evenness.
+
+Uneven is Σ(load - mean)² over nodes and resources. A pod counts for `amount · weight` of its node, so a move
+changes two nodes only, and the gains of many moves are one product of matrices:
+
+    gain(pod: s → t) = Σ_resources  u·(2·off[s] - u) - v·(2·off[t] + v)       u, v: its share of s and of t
+
+`off` is the distance from the mean. The mean itself shifts a little when nodes differ in size; it is taken as
+fixed until `recentre`, which can only understate a gain.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Balance", "Flags", "Floats", "Rows"]
+
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+Rows = npt.NDArray[np.intp]
+
+
+class Balance:
+    amount: Floats
+    """[pod, resource]"""
+    weight: Floats
+    """[node, resource]: percent of the node per unit; 0 where a node has nothing of it."""
+    at: Rows
+    """[pod]: its node now."""
+    load: Floats
+    """[node, resource]: percent; 0 where a node has nothing of it."""
+    off: Floats
+    """[node, resource]: percentage points above the mean; 0 where a node has nothing of it."""
+
+    def __init__(self, amount: Floats, weight: Floats, at: Rows, load: Floats) -> None:
+        self.amount, self.weight = amount, weight
+        self.at, self.load = at.copy(), load.copy()
+        self._weight_squared = weight * weight
+        self._has = weight > 0
+        self._all_have = bool(self._has.all())
+        self._witness = (0, 0, 0)
+        self._having = np.maximum(self._has.sum(axis=0), 1)
+        self.recentre()
+
+    def recentre(self) -> None:
+        self.off = np.where(self._has, self.load - self.load.sum(axis=0) / self._having, 0.0)
+
+    @property
+    def unevenness(self) -> float:
+        """Σ(load - mean)², over the nodes that have the resource at all."""
+        squares = np.square(self.load).sum(axis=0) - np.square(self.load.sum(axis=0)) / self._having
+        return float(squares.sum())
+
+    def lowest(self, nodes: Flags) -> Floats:
+        """[resource]: the least load of those nodes."""
+        loads = self.load[nodes]
+        if not self._all_have:
+            loads[~self._has[nodes]] = np.inf
+        lowest: Floats = loads.min(axis=0, initial=np.inf)
+        return lowest
+
+    def is_inside(self, threshold: float, takes: Flags) -> bool:
+        """Whether the spread is inside the threshold in every resource.
+
+        A node that takes no pods can't be too cold: nothing would ever make it warmer.
+        """
+        high, low, resource = self._witness
+        # As long as two nodes that were too far apart still are, there is no need to look at the others.
+        if takes[low] and self.load[high, resource] - self.load[low, resource] > threshold:
+            return False
+        spread = self.load.max(axis=0) - self.lowest(takes)
+        resource = int(spread.argmax())
+        high = int(self.load[:, resource].argmax())
+        low = int(np.where(takes & self._has[:, resource], self.load[:, resource], np.inf).argmin())
+        self._witness = high, low, resource
+        return bool((spread <= threshold).all())
+
+    def is_even(self, tolerance: float) -> bool:
+        """Whether loads are off the mean by no more than that on average (root of the mean square)."""
+        return self.unevenness <= self.load.size * tolerance**2
+
+    def put(self, pod: int, node: int) -> None:
+        source = self.at[pod]
+        amount = self.amount[pod]
+        less, more = amount * self.weight[source], amount * self.weight[node]
+        self.load[source] -= less
+        self.off[source] -= less
+        self.load[node] += more
+        self.off[node] += more
+        self.at[pod] = node
+
+    def relief(self, pods: Rows) -> Floats:
+        """[pod]: what leaving its node gains."""
+        at = self.at[pods]
+        share = self.amount[pods] * self.weight[at]
+        relief: Floats = (share * (2 * self.off[at] - share)).sum(axis=1)
+        return relief
+
+    def gains(self, pods: Rows, nodes: Rows) -> Floats:
+        """[pod, node]: what moving each pod to each node gains; nothing where it is already."""
+        amount = self.amount[pods]
+        weight = self.weight[nodes]
+        burden = np.concatenate([2 * weight * self.off[nodes], weight * weight], axis=1)
+        gains: Floats = self.relief(pods)[:, None] - np.concatenate([amount, amount**2], axis=1) @ burden.T
+        gains[self.at[pods][:, None] == nodes] = 0.0
+        return gains
+
+    def gains_each(self, pods: Rows, nodes: Rows) -> Floats:
+        """[i]: what moving `pods[i]` to `nodes[i]` gains."""
+        share = self.amount[pods] * self.weight[nodes]
+        gains: Floats = self.relief(pods) - (share * (2 * self.off[nodes] + share)).sum(axis=1)
+        return gains
+
+    def exchange_gains(self, pods: Rows, others: Rows) -> Floats:
+        """[pod, other]: what it gains if the two change places; nothing on the same node.
+
+        The square of the difference of the two, written out, is a product of what depends on the one with
+        what depends on the other, so that all pairs cost one multiplication of matrices.
+        """
+        amount, slope, bend = self._terms(pods)
+        other_amount, other_slope, other_bend = self._terms(others)
+        left = np.concatenate([slope - 2 * bend * amount, bend, amount, amount**2], axis=1)
+        right = np.concatenate(
+            [other_amount, other_amount**2, other_slope - 2 * other_bend * other_amount, other_bend], axis=1
+        )
+        alone = ((slope - bend * amount) * amount).sum(axis=1)
+        other_alone = ((other_slope - other_bend * other_amount) * other_amount).sum(axis=1)
+        gains: Floats = alone[:, None] + other_alone - left @ right.T
+        gains[self.at[pods][:, None] == self.at[others]] = 0.0
+        return gains
+
+    def exchange_gains_each(self, pods: Rows, others: Rows) -> Floats:
+        """[i]: what it gains if `pods[i]` and `others[i]` change places."""
+        amount, slope, bend = self._terms(pods)
+        other_amount, other_slope, other_bend = self._terms(others)
+        more = other_amount - amount
+        gains: Floats = -(more * (slope - other_slope + (bend + other_bend) * more)).sum(axis=1)
+        return gains
+
+    def _terms(self, pods: Rows) -> tuple[Floats, Floats, Floats]:
+        """[pod, resource]: amount, and how unevenness answers to more of it on its node: slope and bend."""
+        at = self.at[pods]
+        return self.amount[pods], 2 * self.weight[at] * self.off[at], self._weight_squared[at]

@@ -1,0 +1,179 @@
+"""Steepest descent: again and again the pods and targets that gain most.
+
+It looks at a short list: the pods of the hottest nodes, the coldest nodes as targets. A round makes several
+moves, as long as they concern different nodes and gain about as much as the best: what one gains does not
+depend on the others then. The work is bounded by counts, never by time: the same cluster gives the same
+moves.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from rescheduler.strategies.balance import Floats, Rows
+from rescheduler.strategies.sketch import NEGLIGIBLE, Sketch
+
+__all__ = ["SLACK", "descend"]
+
+SOURCES = 96
+"""Hottest nodes whose pods are looked at in one go."""
+SOURCE_BATCHES = 12
+"""How many such goes, each with the next hottest, before there is nothing to be found."""
+SINKS = 128
+"""Coldest nodes that are looked at as targets."""
+WIDELY_TRIED = 32
+"""Pods of one round that may go to none of these and are tried on every node."""
+NODES_PER_MOVE = 6
+"""One round makes a move for every so many nodes; in small clusters, one move."""
+LESSONS = 16
+"""Pods in a row that turn out not to be allowed where they were hoped to go: then a round is begun anew."""
+SLACK = 0.3
+"""What a move of a round must gain, relative to the first of it."""
+NEAR = 1.05
+"""Gains within this factor count as equal: there the lower priority moves first."""
+
+
+def descend(sketch: Sketch) -> None:
+    """Single moves, until the limit, the threshold, or no move that gains."""
+    while sketch.moves < sketch.bounds.limit and not sketch.balanced:
+        sketch.balance.recentre()
+        sources = _hottest(sketch)[: SOURCES * SOURCE_BATCHES]
+        sinks = _coldest(sketch)
+        batches = (sources[start : start + SOURCES] for start in range(0, len(sources), SOURCES))
+        if not any(_Round(sketch, batch, sinks).goes_on() for batch in batches):
+            return
+
+
+def _hottest(sketch: Sketch) -> Rows:
+    """Nodes to relieve, the one with most to gain first."""
+    balance, bounds = sketch.balance, sketch.bounds
+    excess = np.square(np.maximum(balance.off, 0)).sum(axis=1)
+    too_far_up = (balance.load - balance.lowest(bounds.takes) > bounds.threshold).any(axis=1)
+    order: Rows = np.argsort(-excess, kind="stable")
+    hottest: Rows = order[(bounds.sheds & too_far_up & (excess > 0))[order]]
+    return hottest
+
+
+def _coldest(sketch: Sketch) -> Rows:
+    """Nodes to move to: the lowest in all resources together, and in each."""
+    nodes: Rows = np.flatnonzero(sketch.bounds.takes)
+    if len(nodes) <= SINKS:
+        return nodes
+    nodes = np.flatnonzero(sketch.welcoming)
+    if len(nodes) <= SINKS:
+        return nodes
+    off = sketch.balance.off[nodes]
+    views = [off.sum(axis=1)] if off.shape[1] == 1 else [off.sum(axis=1), *off.T]
+    share = SINKS // len(views)
+    chosen = np.unique(np.concatenate([np.argpartition(view, share)[:share] for view in views]))
+    coldest: Rows = nodes[chosen]
+    return coldest
+
+
+class _Round:
+    """Moves from some sources, made from the best on, that concern each node once."""
+
+    def __init__(self, sketch: Sketch, sources: Rows, sinks: Rows) -> None:
+        self.sketch, self.sinks = sketch, sinks
+        on_source = np.zeros(len(sketch.bounds.takes), np.bool_)
+        on_source[sources] = True
+        pods = np.flatnonzero(on_source[sketch.balance.at])
+        at_home = sketch.balance.at[pods] == sketch.home[pods]
+        self.pods: Rows = pods[at_home & ~sketch.stays[pods]]
+        self.gains = sketch.balance.gains(self.pods, sinks)
+        """[pod, sink]: 0 where a pod is known not to be allowed, and for nodes of moves of this round."""
+        self.elsewhere: dict[int, tuple[int, float]] = {}
+        """The best target of some pods that may go to none of the sinks, and what it gains."""
+        self.touched: set[int] = set()
+        self.floor = NEGLIGIBLE
+        self.learnt = 0
+        """Pods found to be more constrained than was thought."""
+
+    def goes_on(self) -> bool:
+        """Whether a move was made, or something was learnt that makes another round different."""
+        sketch, made, lessons = self.sketch, 0, 0
+        if not len(self.pods) or not len(self.sinks):
+            return False
+        promise = self._promise()
+        most = max(1, len(sketch.bounds.takes) // NODES_PER_MOVE)
+        sources = sketch.balance.at[self.pods].tolist()
+        for index in _by_gain(promise, sketch.priority[self.pods]):
+            if promise[index] <= self.floor or made == most or sketch.moves == sketch.bounds.limit:
+                break
+            if sources[index] in self.touched:
+                continue
+            if self._make(index, sources[index]):
+                made, lessons = made + 1, self.learnt
+                if sketch.bounds.threshold and sketch.is_inside:
+                    break
+            elif self.learnt - lessons == LESSONS:
+                break
+        return made > 0 or self.learnt > 0
+
+    def _promise(self) -> Floats:
+        """[pod]: what it gains at best, as far as is known of where it may go."""
+        sketch, pods = self.sketch, self.pods
+        promise: Floats = self.gains.max(axis=1)
+        narrow = np.flatnonzero(sketch.narrow[pods])
+        if not len(narrow):
+            return promise
+        hoped = promise[narrow]
+        allowed = np.stack([sketch.places(pod)[self.sinks] for pod in pods[narrow].tolist()])
+        self.gains[narrow] = np.where(allowed, self.gains[narrow], 0.0)
+        promise[narrow] = self.gains[narrow].max(axis=1)
+        barred = np.flatnonzero((promise[narrow] <= NEGLIGIBLE) & (hoped > NEGLIGIBLE))
+        if len(barred) and len(self.sinks) < sketch.bounds.takes.sum():
+            self._look_elsewhere(narrow[barred[np.argsort(-hoped[barred], kind="stable")]], promise)
+        return promise
+
+    def _look_elsewhere(self, indices: Rows, promise: Floats) -> None:
+        indices = indices[:WIDELY_TRIED]
+        pods = self.pods[indices]
+        allowed = np.stack([self.sketch.places(pod) for pod in pods.tolist()])
+        gains = np.where(allowed, self.sketch.balance.gains(pods, np.arange(allowed.shape[1])), 0.0)
+        promise[indices] = gains.max(axis=1)
+        for index, target in zip(indices.tolist(), gains.argmax(axis=1).tolist(), strict=True):
+            self.elsewhere[index] = target, float(promise[index])
+
+    def _make(self, index: int, source: int) -> bool:
+        sketch, pod = self.sketch, int(self.pods[index])
+        # The rules are asked last: that costs more than all else.
+        if index not in self.elsewhere and self.gains[index].max() <= self.floor:
+            return False
+        places = self._places(pod)
+        if sketch.stays[pod]:
+            return False
+        target, gain = self._best(index, pod, places)
+        if gain <= self.floor or target in self.touched or not sketch.is_worth_it(gain, (source, target)):
+            return False
+        if not sketch.reaches_far_enough(pod, target):
+            return False
+        sketch.put(pod, target)
+        self.touched |= {source, target}
+        self.gains[:, (self.sinks == source) | (self.sinks == target)] = 0.0
+        self.floor = max(self.floor, SLACK * gain)
+        return True
+
+    def _places(self, pod: int) -> npt.NDArray[np.bool_]:
+        was_narrow = self.sketch.narrow[pod]
+        places = self.sketch.places(pod)
+        self.learnt += bool(self.sketch.stays[pod] or (self.sketch.narrow[pod] and not was_narrow))
+        return places
+
+    def _best(self, index: int, pod: int, places: npt.NDArray[np.bool_]) -> tuple[int, float]:
+        """The best target with room, and what it gains."""
+        if index in self.elsewhere:
+            target, gain = self.elsewhere[index]
+            return target, gain if self.sketch.may_go(pod, target) else 0.0
+        gains = np.where(places[self.sinks], self.gains[index], 0.0)
+        while gains[best := int(gains.argmax())] > self.floor:
+            if self.sketch.may_go(pod, int(self.sinks[best])):
+                return int(self.sinks[best]), float(gains[best])
+            gains[best] = 0.0
+        return int(self.sinks[best]), 0.0
+
+
+def _by_gain(gains: Floats, priority: npt.NDArray[np.int32]) -> list[int]:
+    """Indices from the greatest gain down; among near equals the lowest priority first, then in order."""
+    steps = np.floor(np.log(np.maximum(gains, NEGLIGIBLE)) / np.log(NEAR))
+    order: list[int] = np.lexsort((-gains, priority, -steps)).tolist()
+    return order

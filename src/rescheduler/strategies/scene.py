@@ -1,0 +1,141 @@
+"""What LoadBalancing looks at: its nodes and the pods on them, as numbers and as the rules see them."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from rescheduler.strategies.balance import Balance, Flags, Rows
+from rescheduler.strategies.bundling import Bundle, bundles
+from rescheduler.strategies.settling import SMALL, search
+from rescheduler.strategies.sketch import Bounds, Sketch
+from rescheduler.strategies.strategy import Proposal, Step, View
+
+__all__ = ["Scene"]
+
+_CROSSINGS = 100
+"""Exchanges of pods between full nodes that are tried: each is played through on the board."""
+
+
+class Scene:
+    """The strategy's Ready nodes and the pods on them, numbered among themselves. It is also the `Ground` of
+    a sketch, which is made on the board, in a trial."""
+
+    def __init__(self, view: View) -> None:
+        snapshot, policy = view.snapshot, view.policy
+        self.view = view
+        self.nodes: Rows = np.flatnonzero(view.nodes & snapshot.nodes.ready)
+        """[node]: its row in the snapshot."""
+        number = np.full(len(snapshot.nodes) + 1, -1, np.intp)  # the last one for pods that are nowhere
+        number[self.nodes] = np.arange(len(self.nodes))
+        at = number[view.board.position]
+        self.pods: Rows = np.flatnonzero(at >= 0)
+        """[pod]: its row in the snapshot."""
+        self.takes: Flags = view.open[self.nodes]
+        self.resources = [name for name in policy.balance_resources if name in snapshot.resources]
+        columns = np.array([snapshot.resources.index(name) for name in self.resources], np.intp)
+        allocatable = snapshot.nodes.allocatable[self.nodes][:, columns].astype(np.float64)
+        weight = np.divide(100.0, allocatable, out=np.zeros_like(allocatable), where=allocatable > 0)
+        load = view.board.load[self.nodes][:, columns].astype(np.float64) * weight
+        amount = snapshot.pods.load[self.pods][:, columns].astype(np.float64)
+        self.balance = Balance(amount, weight, at[self.pods], load)
+        """Moves that were accepted are made on it."""
+        self._crossings = self._accepted = self._refused = 0
+
+    @property
+    def is_balanced(self) -> bool:
+        threshold = self.view.policy.imbalance_threshold
+        return threshold > 0 and self.balance.is_inside(threshold, self.takes)
+
+    def bundles(self) -> Iterator[Bundle]:
+        """What is worth proposing, in order."""
+        if not self.resources or not self.takes.any() or self.view.room <= 0 or self.is_balanced:
+            return iter(())
+        sketch = self._sketch()
+        with self.view.board.trial():
+            search(sketch)
+        pods = sketch.away()
+        return bundles(self.balance, pods, sketch.balance.at[pods], min_gain=self.view.policy.min_gain)
+
+    def _sketch(self) -> Sketch:
+        view, policy = self.view, self.view.policy
+        balance = Balance(self.balance.amount, self.balance.weight, self.balance.at, self.balance.load)
+        bounds = Bounds(
+            sheds=view.hot[self.nodes],
+            takes=self.takes,
+            limit=view.room,
+            threshold=policy.imbalance_threshold,
+            min_gain=policy.min_gain,
+        )
+        return Sketch(balance, self, view.snapshot.pods.priority[self.pods], bounds)
+
+    def may_move(self, pod: int) -> bool:
+        row = int(self.pods[pod])
+        if not self.view.may_move(row):
+            return False
+        if len(self.view.together(row)) > 1:
+            self.view.stay(
+                row, "GroupIncomplete", "its group would have to move whole, which evens out nothing"
+            )
+            return False
+        return True
+
+    def places(self, pod: int) -> Flags:
+        return self.view.targets(int(self.pods[pod]))[self.nodes]
+
+    def has_room(self, pod: int, node: int) -> bool:
+        snapshot, row = self.view.snapshot, int(self.nodes[node])
+        asks = snapshot.classes[snapshot.pods.pod_class[self.pods[pod]]].asks
+        return bool((asks + self.view.board.requested[row] <= snapshot.nodes.allocatable[row]).all())
+
+    def move(self, pod: int, node: int) -> None:
+        self.view.board.move(int(self.pods[pod]), int(self.nodes[node]))
+
+    def may_cross(self, pod: int, other: int) -> bool:
+        """Played through on the board: the other leaves, the one comes, and the other has room there."""
+        self._crossings += 1
+        if self._crossings > _CROSSINGS:
+            return False
+        row, other_row = int(self.pods[pod]), int(self.pods[other])
+        board = self.view.board
+        here, there = int(board.position[row]), int(board.position[other_row])
+        with board.trial():
+            board.lift(other_row, there)
+            if not self.view.targets(row)[there]:
+                return False
+            board.move(row, there)
+            return bool(self.view.targets(other_row)[here])
+
+    def proposal(self, bundle: Bundle) -> Proposal:
+        return Proposal(
+            tuple(
+                Step(int(self.pods[pod]), int(self.nodes[target]), self._reason(bundle, number), bundle.gain)
+                for number, (pod, _, target) in enumerate(bundle.moves)
+            )
+        )
+
+    def _reason(self, bundle: Bundle, number: int) -> str:
+        """In the resource in which the two nodes are furthest apart."""
+        source, target = bundle.loads[number]
+        widest = int(np.abs(source - target).argmax())
+        words = f"{self.resources[widest]}: source {source[widest]:.1f}%, target {target[widest]:.1f}%"
+        others = [pod for pod, *_ in bundle.moves if pod != bundle.moves[number][0]]
+        if not others:
+            return words
+        keys = ", ".join(self.view.snapshot.pods.records[self.pods[pod]].key for pod in others)
+        return f"{words}; together with {keys}"
+
+    def learn(self, bundle: Bundle) -> None:
+        """If the bundle was accepted, its pods are at their new places from here on."""
+        position = self.view.board.position
+        if all(position[self.pods[pod]] == self.nodes[target] for pod, _, target in bundle.moves):
+            self._accepted += 1
+            for pod, _, target in bundle.moves:
+                self.balance.put(pod, target)
+        else:
+            self._refused += 1
+
+    @property
+    def is_worth_another_pass(self) -> bool:
+        """When some were accepted, so that things stand differently, and some refused, so that there is room
+        for others. In a small cluster, until nothing more is found."""
+        return self._accepted > 0 and (self._refused > 0 or len(self.nodes) <= SMALL)

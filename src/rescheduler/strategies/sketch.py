@@ -1,0 +1,176 @@
+"""A set of moves being sketched: who is away from home, who may go where, and how many moves there may be.
+
+Nothing here acts: a sketch starts from where the pods are, and what comes of it is a list of moves that is
+proposed, judged again one by one, and may be refused.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from rescheduler.strategies.balance import Balance, Flags, Rows
+
+__all__ = ["NEGLIGIBLE", "Bounds", "Ground", "Sketch"]
+
+EVEN = 0.05
+"""Percentage points off the mean, on average over nodes and resources, that nobody would move a pod for."""
+NEGLIGIBLE = EVEN**2
+"""Likewise a gain, in squared percentage points."""
+ENOUGH_ASKED = 8
+"""Pods that must have been asked about before anything is concluded about nodes."""
+
+
+class Ground(Protocol):
+    """What the rules say, asked only about pods that are worth the question."""
+
+    def may_move(self, pod: int) -> bool: ...
+
+    def places(self, pod: int) -> Flags:
+        """[node]: where it may go as things stand."""
+        ...
+
+    def has_room(self, pod: int, node: int) -> bool:
+        """By resources, as things stand."""
+        ...
+
+    def may_cross(self, pod: int, other: int) -> bool:
+        """Whether two pods may change places, each where the other was."""
+        ...
+
+    def move(self, pod: int, node: int) -> None:
+        """From here on it stands there."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    sheds: Flags
+    """[node]: those that may be relieved."""
+    takes: Flags
+    """[node]: those that pods may be sent to."""
+    limit: int
+    """Most moves."""
+    threshold: float
+    """The spread that is tolerated, in percentage points."""
+    min_gain: float
+    """What a move must gain, relative to what its nodes are off the mean by."""
+
+
+class Sketch:
+    def __init__(
+        self, balance: Balance, ground: Ground, priority: npt.NDArray[np.int32], bounds: Bounds
+    ) -> None:
+        self.balance, self.bounds = balance, bounds
+        self.priority = priority
+        self.home = balance.at.copy()
+        self.moves = 0
+        """How many pods are away from home."""
+        self.stays = np.zeros(len(self.home), np.bool_)
+        """[pod]: those found to have to stay."""
+        self.narrow = np.zeros(len(self.home), np.bool_)
+        """[pod]: those found to be barred from some node that welcomes others."""
+        self._ground = ground
+        self._places: dict[int, Flags] = {}
+        self._asked = 0
+        self._allowed = np.zeros(len(bounds.takes), np.int32)
+
+    @property
+    def balanced(self) -> bool:
+        """Whether the spread is inside the threshold, or no difference is left to speak of."""
+        return self.is_inside or self.balance.is_even(EVEN)
+
+    @property
+    def is_inside(self) -> bool:
+        return self.balance.is_inside(self.bounds.threshold, self.bounds.takes)
+
+    def away(self) -> Rows:
+        """Rows of the pods that are to move."""
+        return np.flatnonzero(self.balance.at != self.home)
+
+    def is_away(self, pod: int) -> bool:
+        return bool(self.balance.at[pod] != self.home[pod])
+
+    def places(self, pod: int) -> Flags:
+        """[node]: where it may go, as things stood when first asked about since `look_again`."""
+        known = self._places.get(pod)
+        if known is None:
+            known = self._look(pod)
+        return known
+
+    def _look(self, pod: int) -> Flags:
+        if not self._ground.may_move(pod):
+            self.stays[pod] = True
+            return np.zeros(len(self.bounds.takes), np.bool_)
+        places = self._places[pod] = self._ground.places(pod) & self.bounds.takes
+        barred = self.welcoming & ~places
+        barred[self.balance.at[pod]] = False
+        self.narrow[pod] = barred.any()
+        self._asked += 1
+        self._allowed += places
+        return places
+
+    @property
+    def welcoming(self) -> Flags:
+        """[node]: those that a tenth at least of the pods asked about may go to.
+
+        A node can be the coldest because hardly anything may run there; it is no use as everybody's target.
+        """
+        if self._asked < ENOUGH_ASKED:
+            return self.bounds.takes
+        return self.bounds.takes & (self._allowed * 10 >= self._asked)
+
+    def look_again(self) -> None:
+        """Moves have made room, and taken it."""
+        self._places.clear()
+        self.narrow[:] = False
+
+    def may_go(self, pod: int, node: int) -> bool:
+        if node == self.home[pod]:
+            return True
+        return bool(self.places(pod)[node]) and self._ground.has_room(pod, node)
+
+    def may_exchange(self, pod: int, other: int) -> bool:
+        here, there = int(self.balance.at[pod]), int(self.balance.at[other])
+        if not (self.reaches_far_enough(pod, there) or self.reaches_far_enough(other, here)):
+            return False
+        if self.may_go(pod, there) and self.may_go(other, here):
+            return True
+        if self.stays[pod] or self.stays[other] or self.is_away(pod) or self.is_away(other):
+            return False
+        return self._ground.may_cross(pod, other)
+
+    def is_worth_it(self, gain: float, nodes: tuple[int, int]) -> bool:
+        """By what the move improves: how far its two nodes are from the mean."""
+        before = float(np.square(self.balance.off[list(nodes)]).sum())
+        return gain > max(NEGLIGIBLE, self.bounds.min_gain * before)
+
+    def reaches_far_enough(self, pod: int, target: int) -> bool:
+        """Whether its node is further above some node that it may go to than the threshold allows.
+
+        Nodes that are cold because nothing may run there must not keep all others on the move.
+        """
+        here, threshold = self.balance.load[self.balance.at[pod]], self.bounds.threshold
+        if not threshold or (here - self.balance.load[target] > threshold).any():
+            return True
+        return bool((here - self.balance.lowest(self.places(pod)) > threshold).any())
+
+    def put(self, pod: int, node: int) -> None:
+        before = self.is_away(pod)
+        self.balance.put(pod, node)
+        self._ground.move(pod, node)
+        self.moves += self.is_away(pod) - before
+
+    def exchange(self, pod: int, other: int) -> None:
+        to, back = int(self.balance.at[other]), int(self.balance.at[pod])
+        self.put(pod, to)
+        self.put(other, back)
+
+    def arrangement(self) -> Rows:
+        """Where everyone is, to come back to."""
+        return self.balance.at.copy()
+
+    def restore(self, arrangement: Rows) -> None:
+        for pod in np.flatnonzero(self.balance.at != arrangement).tolist():
+            self.put(pod, int(arrangement[pod]))
