@@ -20,7 +20,7 @@ import (
 var roots = map[string][]string{
 	"v1": {"Binding", "ConfigMap", "Event", "LimitRange", "Namespace", "Node", "PersistentVolume", "PersistentVolumeClaim",
 		"Pod", "ReplicationController", "ResourceQuota", "Secret", "Service", "ServiceAccount", "DeleteOptions"},
-	"admissionregistration.k8s.io/v1": {"MutatingWebhookConfiguration"},
+	"admissionregistration.k8s.io/v1": {"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"},
 	"apps/v1":                         {"ControllerRevision", "DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"},
 	"authorization.k8s.io/v1":         {"SelfSubjectAccessReview"},
 	"autoscaling/v1":                  {"Scale"},
@@ -32,7 +32,7 @@ var roots = map[string][]string{
 	"policy/v1":                       {"Eviction", "PodDisruptionBudget"},
 	"rbac.authorization.k8s.io/v1":    {"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"},
 	"scheduling.k8s.io/v1":            {"PriorityClass"},
-	"storage.k8s.io/v1":               {"CSIDriver", "CSINode", "StorageClass", "VolumeAttachment"},
+	"storage.k8s.io/v1":               {"CSIDriver", "CSINode", "CSIStorageCapacity", "StorageClass", "VolumeAttachment"},
 }
 
 type message map[string][]string

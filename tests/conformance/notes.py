@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["at", "normalised"]
+__all__ = ["at", "normalised", "without_made_names"]
 
 _PLACEHOLDERS = (
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "UID"),
@@ -64,3 +64,21 @@ def at(item: Any, path: str) -> Any:
     else:
         found = item.get(head) if isinstance(item, Mapping) else None
     return at(found, rest)
+
+
+_GENERATED = "[bcdfghjklmnpqrstvwxz2456789]"
+_MADE_NAMES = re.compile(
+    rf"(?<=[a-z0-9])-(?:{_GENERATED}{{6,10}}-{_GENERATED}{{5}}|{_GENERATED}{{5,10}})(?![a-z0-9-])"
+)
+"""The ends of names that controllers make up, hashes of templates among them."""
+
+
+def without_made_names(value: object) -> object:
+    """Names of pods and ReplicaSets without what controllers put behind their owner's name."""
+    if isinstance(value, str):
+        return _MADE_NAMES.sub("-MADE", value)
+    if isinstance(value, Mapping):
+        return {without_made_names(key): without_made_names(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_made_names(part) for part in value]
+    return value

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.conformance.notes import at, normalised
+from tests.conformance.notes import at, normalised, without_made_names
 
 
 @pytest.mark.parametrize(
@@ -48,3 +48,20 @@ def test_notes_name_what_differs_anyway(told: object, noted: object) -> None:
 )
 def test_a_path_leads_to_a_value_or_to_nothing(path: str, found: object) -> None:
     assert at({"a": {"b": 1}, "list": [{"x": 2}, {"x": 3}]}, path) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "noted"),
+    [
+        pytest.param("web-7b5c9cb57f-bhprj", "web-MADE", id="a Deployment's pod"),
+        pytest.param("web-bhprj", "web-MADE", id="a ReplicaSet's pod"),
+        pytest.param(
+            'ReplicaSet "web-8cf7799b4" is', 'ReplicaSet "web-MADE" is', id="a ReplicaSet in a message"
+        ),
+        pytest.param("data-db-0", "data-db-0", id="not a StatefulSet's claim"),
+        pytest.param("NAMESPACE-0001", "NAMESPACE-0001", id="not a node"),
+        pytest.param("pod-template-hash", "pod-template-hash", id="not a word"),
+    ],
+)
+def test_names_that_controllers_make_up_are_as_good_as_any(name: str, noted: str) -> None:
+    assert without_made_names({name: [name]}) == {noted: [noted]}

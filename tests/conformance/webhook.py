@@ -12,18 +12,35 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from rescheduler.kube.resources import CONFIG_MAPS, MUTATING_WEBHOOKS, Object
+from rescheduler.kube.resources import CONFIG_MAPS, MUTATING_WEBHOOKS, Object, Resource, custom
 from rescheduler.simulator.shells.certificates import make_certificates
 from tests.conformance.objects import config_map
 from tests.conformance.world import World
 
-__all__ = ["PODS_ONLY", "Answer", "Webhook", "allowed", "configure", "webhook"]
+__all__ = [
+    "HANDSHAKE_S",
+    "PODS_ONLY",
+    "VALIDATING_WEBHOOKS",
+    "Answer",
+    "Webhook",
+    "allowed",
+    "configure",
+    "webhook",
+]
 
 Answer = Callable[[Object], Awaitable[Object]]
 """The request of a review → the response."""
 
+VALIDATING_WEBHOOKS = custom(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration",
+    namespaced=False,
+)
 PODS_ONLY = [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]
 _PROBE = "is-it-there"
+HANDSHAKE_S = 1.0
 
 
 def allowed(*operations: Object, **more: Any) -> Object:
@@ -62,16 +79,40 @@ async def webhook() -> AsyncIterator[Webhook]:
     app.router.add_post("/{path:.*}", hook.handle)
     runner = web.AppRunner(app, shutdown_timeout=0)
     await runner.setup()
+    accepted: list[Any] = []
+
+    def accept() -> Any:
+        assert runner.server is not None
+        accepted.append(runner.server())
+        return accepted[-1]
+
+    listening = await asyncio.get_running_loop().create_server(
+        accept,
+        "127.0.0.1",
+        0,
+        ssl=_serving(certificates),
+        # A real server opens more connections than it uses: they must not outlive the run.
+        ssl_handshake_timeout=HANDSHAKE_S,
+        ssl_shutdown_timeout=HANDSHAKE_S,
+    )
     try:
-        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=_serving(certificates))
-        await site.start()
-        hook.port = runner.addresses[0][1]
+        hook.port = listening.sockets[0].getsockname()[1]
         yield hook
     finally:
+        listening.close()
+        for connection in accepted:
+            if connection.transport is not None:
+                connection.transport.abort()
         await runner.cleanup()
 
 
-async def configure(world: World, hook: Webhook, *webhooks: Object, name: str = "webhooks") -> None:
+async def configure(
+    world: World,
+    hook: Webhook,
+    *webhooks: Object,
+    name: str = "webhooks",
+    resource: Resource[Object] = MUTATING_WEBHOOKS,
+) -> None:
     """Makes a configuration for the scenario's own namespace, and waits until the server heeds it."""
     here = {"matchLabels": {"kubernetes.io/metadata.name": world.namespace}}
     common = {
@@ -96,7 +137,7 @@ async def configure(world: World, hook: Webhook, *webhooks: Object, name: str = 
         "metadata": {"name": world.unique(name)},
         "webhooks": [{**common, **each} for each in (*webhooks, probe)],
     }
-    await world.create(MUTATING_WEBHOOKS, item)
+    await world.create(resource, item)
     while not any(path == f"/probe-{name}" for path, _ in hook.asked):
         probing = world.placed(CONFIG_MAPS, config_map(_PROBE, labels={"probe": _PROBE}))
         await world.client.create(CONFIG_MAPS, probing, dry_run=True)

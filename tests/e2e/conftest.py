@@ -13,15 +13,12 @@ from rescheduler.kube.cluster_config import load
 from rescheduler.kube.network import Network
 from rescheduler.kube.resources import NAMESPACES
 from rescheduler.simulator.behaviour import load_behaviour
-from tests.testbed import ControlPlane, Options, Part, leftovers
+from tests.testbed import ControlPlane, leftovers
 from tests.testbed.fake_kubelet import FakeKubelet, node_shapes
+from tests.testbed.options import QUICK
 
 collect_ignore = ["full"]  # unless asked for by name: make e2e-full
 BEAT_EVERY_S = 3.0
-# A lost node is noticed within a quarter of a minute, not a whole one.
-OPTIONS = Options(
-    flags={Part.CONTROLLER_MANAGER: ("--node-monitor-period=1s", "--node-monitor-grace-period=15s")}
-)
 _numbers = itertools.count(1)
 
 Begin = Callable[..., Awaitable[FakeKubelet]]
@@ -37,7 +34,7 @@ def nothing_is_left_running() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    with ControlPlane(tmp_path_factory.mktemp("control-plane"), OPTIONS) as started:
+    with ControlPlane(tmp_path_factory.mktemp("control-plane"), QUICK) as started:
         yield started
 
 

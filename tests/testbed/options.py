@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from tests.testbed.parts import Part
 
-__all__ = ["Extender", "Options"]
+__all__ = ["QUICK", "Extender", "Options"]
 
 
 @dataclass(frozen=True)
@@ -71,3 +71,22 @@ class Options:
         if not self.scheduler:
             unwanted.add(Part.SCHEDULER)
         return [part for part in Part if part not in unwanted]
+
+
+QUICK = Options(
+    flags={
+        Part.CONTROLLER_MANAGER: (
+            # A lost node is noticed within a quarter of a minute, not a whole one.
+            "--node-monitor-period=1s",
+            "--node-monitor-grace-period=15s",
+            # Each test leaves a namespace to be emptied; who waits for one must not wait for all.
+            "--kube-api-qps=500",
+            "--kube-api-burst=1000",
+            # Autoscalers look every second, and believe in a pod's usage from its first moment on.
+            "--horizontal-pod-autoscaler-sync-period=1s",
+            "--horizontal-pod-autoscaler-cpu-initialization-period=0s",
+            "--horizontal-pod-autoscaler-initial-readiness-delay=0s",
+        )
+    }
+)
+"""A whole control plane whose controllers lose no time: for tests."""

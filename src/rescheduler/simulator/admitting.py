@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from rescheduler.simulator.admission import defaults, strictness, validation
-from rescheduler.simulator.admission.webhooks import Attempt, Caller, Endpoint, NoReview, mutate
+from rescheduler.simulator.admission import defaults, limit_ranges, strictness, validation
+from rescheduler.simulator.admission.defaults.priority import default_class
 from rescheduler.simulator.clock import Clock
 from rescheduler.simulator.custom import definitions
 from rescheduler.simulator.custom.merging import merge_schema
@@ -14,6 +14,7 @@ from rescheduler.simulator.kinds import Kind, Kinds
 from rescheduler.simulator.metadata import Naming
 from rescheduler.simulator.options import WriteOptions
 from rescheduler.simulator.patches.schema import Node, schema_of
+from rescheduler.simulator.reviewing import Reviewing
 from rescheduler.simulator.store import Store
 
 __all__ = ["AdmissionChain", "LastCheck"]
@@ -22,22 +23,14 @@ LastCheck = Callable[[Kind, Object, Object | None, str, WriteOptions], object]
 """Kind, new and old object, subresource, options. Raises `Failure` if it refuses."""
 
 
-class _Unreachable:
-    """Without a shell that can call them, webhooks are like webhooks that are down."""
-
-    async def call(self, endpoint: Endpoint, body: bytes, timeout_s: float) -> bytes:  # noqa: ARG002
-        raise NoReview(f'Post "{endpoint.url}": no way to call webhooks was given to the simulated server')
-
-
 class AdmissionChain:
     def __init__(self, store: Store, kinds: Kinds, clock: Clock, naming: Naming) -> None:
-        self.webhook_caller: Caller = _Unreachable()
+        self.webhooks = Reviewing(store, kinds, naming)
         self.last_checks: list[LastCheck] = []
         """Asked when everything else has said yes: quotas, which count what is about to be stored."""
         self._store = store
         self._kinds = kinds
         self._clock = clock
-        self._naming = naming
 
     async def admit(
         self, kind: Kind, new: Object, old: Object | None, *, subresource: str, options: WriteOptions
@@ -45,16 +38,43 @@ class AdmissionChain:
         if old is None and kind.custom and definitions.is_terminating(kind, self.lookup):
             why = "create not allowed while custom resource definition is terminating"
             raise forbidden(kind, new["metadata"]["name"], why)
+        is_new_pod = (kind.group, kind.name) == ("", "Pod") and old is None and not subresource
+        if is_new_pod:
+            new = self._with_priority_class(new)
         new = self._with_defaults(kind, new, old, subresource)
+        if is_new_pod and limit_ranges.fill_limits(new, self._limit_ranges(new)):
+            new = self._with_defaults(kind, new, old, subresource)
         if old is not None:  # loaded objects may lack defaults; a real server fills them in on every read
             old = self._with_defaults(kind, old, old, subresource)
         new = await self._mutated(kind, new, old, subresource, options)
         faults = validation.check(kind, new, old, lookup=self.lookup, subresource=subresource)
         if faults:
             raise invalid(kind, new["metadata"]["name"], faults)
+        if is_new_pod and (why := limit_ranges.objections(new, self._limit_ranges(new))):
+            raise forbidden(kind, new["metadata"]["name"], why)
+        await self.webhooks.validate(kind, new, old, subresource, options)
+        if (kind.group, kind.name) == ("scheduling.k8s.io", "PriorityClass") and new.get("globalDefault"):
+            self._expect_no_other_default(kind, new)
         for check in self.last_checks:
             check(kind, new, old, subresource, options)
         return new
+
+    def _with_priority_class(self, pod: Object) -> Object:
+        """A pod that names no class is of the one for all others, if there is one."""
+        spec = pod.get("spec")
+        if not isinstance(spec, dict) or spec.get("priorityClassName"):
+            return pod
+        name = default_class(self._all("scheduling.k8s.io/v1", "PriorityClass"))
+        return {**pod, "spec": {**spec, "priorityClassName": name}} if name else pod
+
+    def _expect_no_other_default(self, kind: Kind, new: Object) -> None:
+        name, known = new["metadata"]["name"], default_class(self._all(kind.api_version, kind.name))
+        if known and known != name:
+            why = f"PriorityClass {known} is already marked as default. Only one default can exist"
+            raise forbidden(kind, name, why)
+
+    def _limit_ranges(self, pod: Object) -> list[Object]:
+        return self._all("v1", "LimitRange", pod["metadata"]["namespace"])
 
     def _with_defaults(self, kind: Kind, new: Object, old: Object | None, subresource: str) -> Object:
         operation: defaults.Operation = "CREATE" if old is None else "UPDATE"
@@ -65,29 +85,7 @@ class AdmissionChain:
     async def _mutated(
         self, kind: Kind, new: Object, old: Object | None, subresource: str, options: WriteOptions
     ) -> Object:
-        known = self._kinds.named("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration")
-        assert known is not None
-        configurations = [record.object for record in self._store.collection(known).ordered()]
-        if not configurations:
-            return new
-        metadata = new["metadata"]
-        namespace = self.lookup("v1", "Namespace", "", metadata.get("namespace", "")) or {"metadata": {}}
-        attempt = Attempt(
-            kind=kind,
-            operation="CREATE" if old is None else "UPDATE",
-            object=new,
-            old=old,
-            name=metadata["name"],
-            namespace=metadata.get("namespace", ""),
-            subresource=subresource,
-            namespace_labels=namespace["metadata"].get("labels") or {},
-            dry_run=options.dry_run,
-            field_manager=options.named_manager,
-            user=options.user,
-            groups=options.groups,
-        )
-        mutated = await mutate(configurations, attempt, self.webhook_caller, self._naming.uid)
-        options.warnings.extend(mutated.warnings)
+        mutated = await self.webhooks.mutate(kind, new, old, subresource, options)
         if not mutated.changed or mutated.object is None:
             return new
         return self._with_defaults(kind, mutated.object, old, subresource)
@@ -112,6 +110,11 @@ class AdmissionChain:
     def scale_paths(self, kind: Kind) -> ScalePaths:
         found = definitions.scale_paths(kind, self.lookup) if kind.custom else None
         return found or ScalePaths(".spec.replicas", ".status.replicas")
+
+    def _all(self, api_version: str, kind_name: str, namespace: str = "") -> list[Object]:
+        kind = self._kinds.named(api_version, kind_name)
+        assert kind is not None, f"no kind {kind_name} in {api_version}"
+        return [record.object for record in self._store.collection(kind).ordered(namespace)]
 
     def lookup(self, api_version: str, kind_name: str, namespace: str, name: str) -> Object | None:
         kind = self._kinds.named(api_version, kind_name)

@@ -143,4 +143,5 @@ def too_many_requests(message: str, *, retry_after_s: int | None = None) -> Fail
 
 
 def internal_error(message: str) -> Failure:
-    return Failure(500, "InternalError", f"Internal error occurred: {message}")
+    details = {"causes": [{"message": message}]}
+    return Failure(500, "InternalError", f"Internal error occurred: {message}", details=details)

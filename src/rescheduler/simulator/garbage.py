@@ -96,12 +96,15 @@ class GarbageCollector:
             self._store.put(kind, content)
 
     def _delete_dependents(self, kind: Kind, owner: Record) -> None:
-        blocked = False
+        """All of them, also those that do not hold it up: they must be judged while it still waits."""
         for _, dependent in self._store.dependents(owner.uid):
-            references = dependent.object["metadata"]["ownerReferences"]
-            blocked |= any(r["uid"] == owner.uid and r.get("blockOwnerDeletion") for r in references)
             if not dependent.deleting:
-                self._queue.add(dependent.uid)
+                self._look_at(dependent.uid)
+        blocked = any(
+            reference["uid"] == owner.uid and reference.get("blockOwnerDeletion")
+            for _, dependent in self._store.dependents(owner.uid)
+            for reference in dependent.object["metadata"]["ownerReferences"]
+        )
         if not blocked:
             self._finish(kind, owner, FOREGROUND)
 

@@ -43,14 +43,18 @@ class Kubelets:
     def behaviour(self) -> Behaviour:
         return self._behaviour
 
+    def behave(self, behaviour: Behaviour) -> None:
+        """From now on like this. Outages are counted from the beginning, as before."""
+        self._behaviour = behaviour
+        for node in self._placed:
+            self._notice_pods_of(node)
+
     def obey_first(self, rules: Behaviour) -> None:
         """From now on these rules come before all that were given so far."""
         before = self._behaviour
-        self._behaviour = Behaviour(
-            pods=rules.pods + before.pods, nodes=rules.nodes + before.nodes, seed=before.seed
+        self.behave(
+            Behaviour(pods=rules.pods + before.pods, nodes=rules.nodes + before.nodes, seed=before.seed)
         )
-        for node in self._placed:
-            self._notice_pods_of(node)
 
     def kill(self, node: str) -> None:
         """No work for its pods, until `revive`."""

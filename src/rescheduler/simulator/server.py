@@ -49,7 +49,7 @@ class ApiServer:
         """
         self.cluster = Cluster(clock or LoopClock(), seed=seed, history_limit=history_limit)
         if webhook_caller is not None:
-            self.cluster.admission.webhook_caller = webhook_caller
+            self.cluster.admission.webhooks.caller = webhook_caller
         self.watches = Watches(self.cluster.store, self.cluster.clock)
         self.faults = Faults(seed)
         self._admin = Admin(self.cluster, self.watches, self.faults)

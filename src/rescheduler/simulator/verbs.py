@@ -159,6 +159,7 @@ class Verbs:
     async def delete(self, question: Question, route: Route) -> Answer:
         shown = self.presentation(question, route.kind)
         options = _delete_options(question)
+        await self._review_deletion(question, route.kind, route.namespace, route.name)
         deleted = self._cluster.deletion.delete(route.kind, route.namespace, route.name, options)
         if deleted.gone and route.kind.name not in _RETURNED_WHEN_DELETED:
             return answer_object(200, _success(route.kind, deleted))
@@ -171,8 +172,17 @@ class Verbs:
         options = _delete_options(question)
         selection = Selection.parse(route, question.query)
         page = list_page(self._cluster.store, route.kind, selection, question.query)
+        for record in page.records:
+            await self._review_deletion(question, route.kind, record.namespace, record.name)
         self._cluster.deletion.delete_all(route.kind, page.records, options)
         return answer_bytes(200, shown.many(page.records, page.metadata), shown.content_type)
+
+    async def _review_deletion(self, question: Question, kind: Kind, namespace: str, name: str) -> None:
+        """Of an object that is not there nobody is asked; that it is not is said elsewhere."""
+        record = self._cluster.store.find(kind, namespace, name)
+        if record is not None:
+            options = WriteOptions.parse(question, kind="DeleteOptions")
+            await self._cluster.admission.webhooks.review_deletion(kind, record, options)
 
 
 def _warning(told: Sequence[str]) -> dict[str, str]:

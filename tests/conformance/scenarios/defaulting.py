@@ -24,10 +24,13 @@ from rescheduler.kube.resources import (
     STORAGE_CLASSES,
     Object,
     Resource,
+    custom,
 )
 from tests.conformance.objects import budget, deployment, node, pod, replica_set, template
 from tests.conformance.scenario import scenario
 from tests.conformance.world import WHOLE, World
+
+STORAGE_CAPACITIES = custom("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity")
 
 
 async def _whole(world: World, resource: Resource[Any], *items: Object) -> None:
@@ -193,6 +196,24 @@ async def cluster_wide(world: World) -> None:
     item = {"metadata": {"name": "claim"}, "spec": claim}
     await world.created("a claim", PERSISTENT_VOLUME_CLAIMS, item, "spec", "status")
     await world.client.patch(PERSISTENT_VOLUME_CLAIMS, world.key("claim"), forget)
+
+
+@scenario("what storage has left is told per class and topology, which stay as they are")
+async def storage_capacities(world: World) -> None:
+    everywhere = {"matchLabels": {"topology.kubernetes.io/zone": "a"}}
+    left: Object = {"storageClassName": "fast", "nodeTopology": everywhere, "capacity": "10Gi"}
+    await _whole(world, STORAGE_CAPACITIES, {"metadata": {"name": "left"}, **left})
+    less = merge_patch({"capacity": "1Gi", "maximumVolumeSize": "512Mi"})
+    await world.patched("less is left", STORAGE_CAPACITIES, "left", less, WHOLE)
+    for field, value in (("storageClassName", "slow"), ("nodeTopology", {})):
+        await world.patched(f"another {field}", STORAGE_CAPACITIES, "left", merge_patch({field: value}))
+    path = STORAGE_CAPACITIES.path(world.namespace, "left")
+    shown = await world.asked("", "GET", path, accept="application/json;as=Table;v=v1;g=meta.k8s.io")
+    columns = [column["name"] for column in shown.json["columnDefinitions"]]
+    world.saw("as kubectl shows it", [columns, shown.json["rows"][0]["cells"]])
+    await world.created("without a class", STORAGE_CAPACITIES, {"metadata": {"name": "none"}})
+    negative = {"metadata": {"name": "negative"}, **left, "capacity": "-1"}
+    await world.created("less than nothing", STORAGE_CAPACITIES, negative)
 
 
 @scenario("definitions and webhooks get what they do not say")

@@ -8,7 +8,8 @@
     test_workloads      what Deployments make of attempts to steer their pods
     test_eviction       the answers of the Eviction API, to the letter
     test_scheduling     extenders, topology labels, new nodes, resize in place
+    test_autoscaling    an autoscaler counts the copy
 
-Not seen here: that an HPA counts the copy (its controller looks every 15 seconds and mistrusts the first
-half minute of a pod), and the time that large clusters take to read (a benchmark).
+Not seen here: the time that large clusters take to read (a benchmark). All but those that need admission
+policies or PodSecurity are seen again on the simulator: `tests/unit/simulator/facts`.
 """

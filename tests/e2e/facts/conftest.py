@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from rescheduler.kube.client import Client
 from tests.e2e.facts.podmigrations import definitions
 from tests.e2e.facts.stage import AT_ONCE, SetStage, Stage, until_usable
 from tests.testbed import ControlPlane, Part
+from tests.testbed.fake_kubelet import FakeKubelet
+from tests.testbed.usage import UsageApi
 
 
 @pytest.fixture(scope="session")
@@ -34,3 +37,9 @@ def set_stage(
         return Stage(client, namespace, kubelet, await until_usable(client, kubelet, nodes))
 
     return set_it
+
+
+@pytest.fixture
+def tell_usage(client: Client) -> Callable[[FakeKubelet], AbstractAsyncContextManager[UsageApi]]:
+    """async with tell_usage(kubelet): the metrics API tells what its pods use."""
+    return lambda kubelet: UsageApi(client, kubelet).running()

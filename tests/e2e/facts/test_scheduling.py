@@ -1,6 +1,7 @@
 """What the scheduler, the kubelets' nodes and the API server do with pods by themselves."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 
@@ -49,7 +50,11 @@ async def test_while_an_extender_that_filters_fails_nothing_is_scheduled(
     )
     (condition,) = waiting["status"]["conditions"]
     assert (condition["type"], condition["status"]) == ("PodScheduled", "False")
-    assert "connection refused" in condition["message"]
+    assert condition["reason"] == "SchedulerError"
+    assert re.fullmatch(
+        r'Post "http://127\.0\.0\.1:\d+/filter": dial tcp 127\.0\.0\.1:\d+: connect: connection refused',
+        condition["message"],
+    )
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,9 @@ class FakeKubelet:
         name: str = "fake",
         beat_every_s: float | None = None,
         workers: int = 16,
+        namespace: str = "",
     ) -> None:
+        """`namespace`: it cares for pods of this one only, and hears of no others."""
         self.name = name
         self.behaviour = behaviour or Behaviour()
         self.done: Counter[str] = Counter()
@@ -77,7 +79,7 @@ class FakeKubelet:
         self.pods = Informer(
             client,
             HELD_PODS,
-            Selection(fields="spec.nodeName!="),
+            Selection(namespace=namespace, fields="spec.nodeName!="),
             indices={"node": lambda pod: [pod.node]},
         )
         self._client = client

@@ -120,6 +120,20 @@ class TestOwners:
         clock.advance(1)
         assert await api.names(MAPS) == []
 
+    async def test_foreground_also_what_does_not_hold_them_up_goes_although_they_stay(self, api, clock):
+        owner = await make(api, "owner", finalizers=["x.io/busy"])
+        reference = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "name": "owner",
+            "uid": owner["metadata"]["uid"],
+        }
+        await make(api, "child", ownerReferences=[reference])
+        await api.delete(MAPS + "/owner", {"propagationPolicy": "Foreground"})
+        clock.advance(1)
+        assert await api.names(MAPS) == ["owner"]
+        assert (await api.get(MAPS + "/owner")).body["metadata"]["finalizers"] == ["x.io/busy"]
+
     async def test_orphans_stay_without_them(self, api, clock):
         owner = await make(api, "owner")
         await make(api, "child", owner)

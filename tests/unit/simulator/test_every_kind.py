@@ -25,6 +25,7 @@ def sample(kind):
 EXTRA = {
     "Secret": {"data": {"a": "MQ=="}},
     "CSIDriver": {"spec": {}},
+    "CSIStorageCapacity": {"storageClassName": "fast"},
     "ControllerRevision": {"revision": 1},
     "VolumeAttachment": {
         "spec": {"attacher": "csi.example.com", "nodeName": "n", "source": {"persistentVolumeName": "v"}}

@@ -110,6 +110,15 @@ async def test_an_outage_of_the_scenario_begins_and_ends_by_itself(api, clock):
     assert await phase(api) == "Running"
 
 
+async def test_from_now_on_they_behave_otherwise_also_towards_pods_that_run(api, clock, kubelets):
+    await create(api, nodeName="n")
+    clock.advance(10)
+    kubelets.behave(load_behaviour({"pods": [{"readiness": "never"}]}))
+    clock.advance(1)
+    status = (await api.get(PODS + "/p")).body["status"]
+    assert {c["type"]: c["status"] for c in status["conditions"]}["Ready"] == "False"
+
+
 async def test_pods_that_were_there_before_are_cared_for(api, clock):
     pod = {
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "old", "namespace": "default"},

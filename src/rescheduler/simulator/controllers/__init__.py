@@ -66,6 +66,16 @@ class Controllers:
         cluster.store.observers.append(self._changed)
         self.look_at_everything()
 
+    def stop(self) -> None:
+        """As when their process ends: nobody does anything, until `start`."""
+        for controller in self._controllers:
+            controller.queue.stop()
+
+    def start(self) -> None:
+        for controller in self._controllers:
+            controller.queue.start()
+        self.look_at_everything()
+
     def look_at_everything(self) -> None:
         for controller in self._controllers:
             for kind, notice in controller.watches().items():

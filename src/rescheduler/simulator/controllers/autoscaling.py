@@ -1,12 +1,13 @@
 """The horizontal autoscaler in its simplest form: as many replicas as keep usage at its target.
 
 It knows cpu and memory as a share of what pods request, looks every 15 seconds, and scales down only to the
-most that it wanted within the last five minutes.
+most that it wanted lately: within the last five minutes, or as long as its `behavior` says.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from rescheduler.model.quantity import quantity_of
@@ -22,7 +23,22 @@ __all__ = ["Autoscaling"]
 
 _EVERY_S = 15.0
 _TOLERANCE = 0.1
-_STEADY = timedelta(minutes=5)
+_STEADY_S = 300
+_GOT_SCALE = "the HPA controller was able to get the target's current scale"
+_READY = "recommended size matches current size"
+_STABILIZED = (
+    "recent recommendations were higher than current one, applying the highest recent recommendation"
+)
+_RESCALED = "the HPA controller was able to update the target scale to"
+_NOT_TO_ZERO = "the HPA controller did not scale the workload to zero"
+_DISABLED = "scaling is disabled since the replica count of the target is zero"
+_NO_METRICS = "the HPA was unable to compute the replica count: no metrics known for pods"
+_CALCULATED = "the HPA was able to successfully calculate a replica count from"
+_LIMITED = {
+    "TooManyReplicas": "the desired replica count is more than the maximum replica count",
+    "TooFewReplicas": "the desired replica count is less than the minimum replica count",
+    "DesiredWithinRange": "the desired count is within the acceptable range",
+}
 
 
 class Autoscaling(Controller):
@@ -46,6 +62,7 @@ class Autoscaling(Controller):
             k: v for k, v in autoscaler.get("status", {}).items() if k in {"conditions", "lastScaleTime"}
         }
         status["conditions"] = [dict(item) for item in status.get("conditions") or ()]
+        status["observedGeneration"] = autoscaler["metadata"].get("generation", 0)
         target = self._target(autoscaler)
         if target is None:
             reference = autoscaler["spec"]["scaleTargetRef"]
@@ -69,30 +86,56 @@ class Autoscaling(Controller):
     ) -> None:
         kind, content = target
         spec, current = autoscaler["spec"], content["spec"].get("replicas", 1)
-        pods = self._pods(content)
-        metrics = [metric for metric in spec.get("metrics") or () if metric["type"] == "Resource"]
-        shares = [self._share(metric["resource"], pods) for metric in metrics]
         status |= {"currentReplicas": current, "desiredReplicas": current}
-        set_condition(status, "AbleToScale", "True", now=now, reason="ReadyForNewScale")
-        if current == 0 or None in shares or not shares:
-            reason = "ScalingDisabled" if current == 0 else "FailedGetResourceMetric"
-            set_condition(status, "ScalingActive", "False", now=now, reason=reason)
+        say = partial(set_condition, status, now=now)
+        say("AbleToScale", "True", reason="SucceededGetScale", message=_GOT_SCALE)
+        wanted = self._wanted_by_metrics(autoscaler, content, status, say)
+        if wanted is None:
             return
-        set_condition(status, "ScalingActive", "True", now=now, reason="ValidMetricFound")
+        steadied = self._steadied(key, spec, current, wanted, now)
+        if steadied != wanted:
+            say("AbleToScale", "True", reason="ScaleDownStabilized", message=_STABILIZED)
+        else:
+            say("AbleToScale", "True", reason="ReadyForNewScale", message=_READY)
+        size = max(spec.get("minReplicas", 1), min(spec["maxReplicas"], steadied))
+        limited = _limited(steadied, size)
+        within = "False" if size == steadied else "True"
+        say("ScalingLimited", within, reason=limited, message=_LIMITED[limited])
+        status["desiredReplicas"] = size
+        if size != current:
+            await self._resize(kind, content, size)
+            status["lastScaleTime"] = timestamp(now)
+            say("AbleToScale", "True", reason="SucceededRescale", message=f"{_RESCALED} {size}")
+            say("ScaledToZero", "False", reason="NotScaledToZero", message=_NOT_TO_ZERO)
+
+    def _wanted_by_metrics(
+        self, autoscaler: Object, content: Object, status: Object, say: Callable[..., None]
+    ) -> int | None:
+        """None if it is switched off, or nobody tells what pods use."""
+        current = status["currentReplicas"]
+        if current == 0:
+            say("ScalingActive", "False", reason="ScalingDisabled", message=_DISABLED)
+            return None
+        pods = self._pods(content)
+        metrics = [each for each in autoscaler["spec"].get("metrics") or () if each["type"] == "Resource"]
+        shares = [self._share(metric["resource"], pods) for metric in metrics]
+        if None in shares or not shares:
+            say("ScalingActive", "False", reason="FailedGetResourceMetric", message=_NO_METRICS)
+            return None
         status["currentMetrics"] = [
             _shown(metric, share) for metric, share in zip(metrics, shares, strict=True)
         ]
-        wanted = max(
-            _proposal(current, len(pods), share, metric["resource"]["target"]["averageUtilization"])
+        proposals = [
+            (
+                _proposal(current, len(pods), share, metric["resource"]["target"]["averageUtilization"]),
+                metric["resource"]["name"],
+            )
             for metric, share in zip(metrics, shares, strict=True)
-            if share is not None
-        )
-        wanted = self._steadied(key, current, wanted, now)
-        wanted = max(spec.get("minReplicas", 1), min(spec["maxReplicas"], wanted))
-        status["desiredReplicas"] = wanted
-        if wanted != current:
-            await self._resize(kind, content, wanted)
-            status["lastScaleTime"] = timestamp(now)
+        ]
+        wanted, name = max(proposals, key=lambda each: each[0])
+        told = f"{_CALCULATED} {name} resource utilization (percentage of request)"
+        say("ScalingActive", "True", reason="ValidMetricFound", message=told)
+        return wanted
 
     def _pods(self, content: Object) -> list[Pod]:
         try:
@@ -117,8 +160,10 @@ class Autoscaling(Controller):
             used += sum(quantity_of(item["usage"][resource["name"]]).nanos for item in metrics["containers"])
         return used * 100 // asked if asked else None
 
-    def _steadied(self, key: str, current: int, wanted: int, now: datetime) -> int:
-        lately = [each for each in self._wanted.get(key, [(now, current)]) if now - each[0] < _STEADY]
+    def _steadied(self, key: str, spec: Object, current: int, wanted: int, now: datetime) -> int:
+        down = (spec.get("behavior") or {}).get("scaleDown") or {}
+        steady = timedelta(seconds=down.get("stabilizationWindowSeconds", _STEADY_S))
+        lately = [each for each in self._wanted.get(key, [(now, current)]) if now - each[0] < steady]
         self._wanted[key] = [*lately, (now, wanted)]
         return max(wanted, *(count for _, count in lately)) if wanted < current and lately else wanted
 
@@ -127,6 +172,12 @@ class Autoscaling(Controller):
             live["spec"]["replicas"] = replicas
 
         await self.writes.patch(kind, content, edit)
+
+
+def _limited(wanted: int, allowed: int) -> str:
+    if wanted == allowed:
+        return "DesiredWithinRange"
+    return "TooManyReplicas" if wanted > allowed else "TooFewReplicas"
 
 
 def _requested(container: Object, resource: str) -> int | None:

@@ -17,7 +17,10 @@ _NANOS = 1_000_000_000
 
 
 def first_to_go(pods: Iterable[Pod], related: Iterable[Pod], count: int, now: datetime) -> list[Pod]:
-    """`related` are the active pods of the same workload, other ReplicaSets' included."""
+    """`related` are the active pods of the same workload, other ReplicaSets' included.
+
+    Those on nodes with many of them go first; without any, nodes do not matter.
+    """
     on_node: dict[str, int] = {}
     for pod in related:
         on_node[pod.node] = on_node.get(pod.node, 0) + 1

@@ -105,8 +105,10 @@ class EndpointSlices(Controller):
         return endpoint
 
     def _ports(self, spec: Object, pods: list[Pod]) -> list[Object]:
-        """By number; a name stands for whatever the first pod calls so."""
-        ports = []
+        """By number; a name stands for whatever the first pod calls so. Ports of pods: without any, none."""
+        ports: list[Object] = []
+        if not pods:
+            return ports
         for port in spec.get("ports") or ():
             target: Any = port.get("targetPort", port["port"])
             number = target if isinstance(target, int) else self._named_port(target, pods)

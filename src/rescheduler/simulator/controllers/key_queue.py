@@ -28,8 +28,11 @@ class KeyQueue:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._failures: dict[str, int] = {}
         self._alarms: dict[str, Timer] = {}
+        self._stopped = False
 
     def add(self, key: str) -> None:
+        if self._stopped:
+            return
         self._waiting[key] = None
         if not self._scheduled:
             self._scheduled = True
@@ -37,9 +40,25 @@ class KeyQueue:
 
     def add_after(self, key: str, delay_s: float) -> None:
         """Replaces an alarm that was set for this key before."""
+        if self._stopped:
+            return
         if (alarm := self._alarms.pop(key, None)) is not None:
             alarm.cancel()
         self._alarms[key] = self._clock.call_later(delay_s, lambda: self._ring(key))
+
+    def stop(self) -> None:
+        """Forgets all that waits, hears of nothing new, and leaves half done what it has begun."""
+        self._stopped = True
+        self._waiting.clear()
+        self._failures.clear()
+        for alarm in self._alarms.values():
+            alarm.cancel()
+        self._alarms.clear()
+        for task in self._running.values():
+            task.cancel()
+
+    def start(self) -> None:
+        self._stopped = False
 
     def _ring(self, key: str) -> None:
         self._alarms.pop(key, None)

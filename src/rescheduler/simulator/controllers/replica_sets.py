@@ -70,16 +70,28 @@ class ReplicaSets(PodOwner):
                 raise
 
     def _related(self, replica_set: Object) -> list[Pod]:
-        """Active pods of all ReplicaSets with the same controller: where the workload is doubled up."""
-        store = self.world.store
-        owner = next(
-            (ref for ref in replica_set["metadata"].get("ownerReferences") or () if ref.get("controller")),
-            None,
-        )
-        uids = [replica_set["metadata"]["uid"]]
-        if owner is not None:
-            uids = [record.uid for kind, record in store.dependents(owner["uid"]) if kind == self.owner_kind]
-        return [pod for uid in uids for pod in self.world.pods.controlled_by(uid) if pod.active]
+        """Active pods that any ReplicaSet of the same controller selects: where the workload is doubled up.
+
+        Selected, not owned, so a copy that somebody else holds counts; and none for a ReplicaSet of
+        nobody's, which therefore does not look at nodes at all.
+        """
+        owners = replica_set["metadata"].get("ownerReferences") or ()
+        owner = next((each for each in owners if each.get("controller")), None)
+        if owner is None:
+            return []
+        siblings = [
+            record.object
+            for kind, record in self.world.store.dependents(owner["uid"])
+            if kind == self.owner_kind
+        ]
+        found = {
+            pod.uid: pod
+            for each in siblings
+            for pod in self.world.pods.selected(
+                each["metadata"]["namespace"], read_selector(each["spec"].get("selector"))
+            )
+        }
+        return [pod for pod in found.values() if pod.active]
 
     def _status(
         self, replica_set: Object, active: list[Pod], terminating: int, failure: Failure | None

@@ -85,6 +85,9 @@ class Writes:
         """Whether there was something to delete: what is gone already is no failure."""
         await self._travel()
         options = DeleteOptions(grace_s=grace_s, policy=policy, preconditions=Preconditions(uid=uid))
+        record = self._cluster.store.find(kind, namespace, name)
+        if record is not None and record.uid == uid:
+            await self._cluster.admission.webhooks.review_deletion(kind, record, self._options)
         try:
             self._cluster.deletion.delete(kind, namespace, name, options)
         except Failure as failure:

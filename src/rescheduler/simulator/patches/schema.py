@@ -144,6 +144,7 @@ _KINDS: dict[tuple[str, str], dict[str, Node]] = {
     ("autoscaling", "HorizontalPodAutoscaler"): {"status": _map(conditions=_CONDITIONS)},
     ("storage.k8s.io", "CSINode"): {"spec": _map(drivers=_by("name"))},
     ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): {"webhooks": _WEBHOOKS},
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): {"webhooks": _WEBHOOKS},
     ("apiextensions.k8s.io", "CustomResourceDefinition"): {
         "status": _map(conditions=Node(keys=("type",))),
     },

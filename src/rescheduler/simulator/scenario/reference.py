@@ -19,7 +19,7 @@ from pydantic.fields import FieldInfo
 from rescheduler.generated_part import GeneratedPart
 from rescheduler.model.duration import short_duration
 from rescheduler.simulator.behaviour import vocabulary
-from rescheduler.simulator.scenario import events, faults, machines, workloads
+from rescheduler.simulator.scenario import events, extenders, faults, machines, workloads
 from rescheduler.simulator.scenario.shape import Scenario
 
 __all__ = ["main", "reference", "with_reference"]
@@ -39,6 +39,7 @@ _TABLES: tuple[tuple[str, type[BaseModel]], ...] = (
     ("`scale`", events.Scaling),
     ("`rollOut`", events.RollOut),
     ("`delete`, `evict`", events.Choice),
+    ("Entries of `extenders`", extenders.ExtenderAt),
     ("Entries of `faults`; `fault` of an event has no `at`", faults.TroubleAt),
     ("`behaviour`", vocabulary.Behaviour),
     ("Entries of `behaviour.pods`", vocabulary.PodRule),

@@ -7,6 +7,7 @@ from pydantic import Field
 from rescheduler.simulator.behaviour import Behaviour
 from rescheduler.simulator.behaviour.values import Duration
 from rescheduler.simulator.scenario.events import Event
+from rescheduler.simulator.scenario.extenders import ExtenderAt
 from rescheduler.simulator.scenario.faults import TroubleAt
 from rescheduler.simulator.scenario.machines import Machine, Pool
 from rescheduler.simulator.scenario.words import Part, RawObject
@@ -30,6 +31,8 @@ class Scenario(Part):
     """Any other objects; they are created before the workloads."""
     behaviour: Behaviour = Behaviour()
     """How nodes and pods behave: start-up, failures, usage, outages. Times count from when time starts."""
+    extenders: tuple[ExtenderAt, ...] = ()
+    """Whom the scheduler asks, over HTTP; only where time is real."""
     faults: tuple[TroubleAt, ...] = ()
     """Bad days of the API server."""
     events: tuple[Event, ...] = ()

@@ -12,7 +12,7 @@ from rescheduler.simulator.scheduler.nodes import NodeView
 from rescheduler.simulator.scheduler.pods import PodView
 from rescheduler.simulator.scheduler.refusals import Refusal
 
-__all__ = ["BY_EXTENDER", "Extender", "ExtenderError", "Opinion", "consult"]
+__all__ = ["BY_EXTENDER", "Carrier", "Extender", "ExtenderError", "Opinion", "consult"]
 
 BY_EXTENDER = "an extender"
 """Instead of a filter's name, in a refusal of an extender's."""
@@ -83,7 +83,7 @@ async def _filtered(
     except Exception as error:
         if extender.ignorable:
             return nodes, {}
-        raise ExtenderError(f"{extender.name}: {error}") from error
+        raise ExtenderError(str(error) or type(error).__name__) from error
 
 
 async def _scored(extender: Extender, pod: PodView, nodes: list[NodeView]) -> dict[str, float]:
@@ -111,7 +111,8 @@ def _kept(extender: Extender, answer: Object, nodes: Sequence[NodeView]) -> list
         names = [item["metadata"]["name"] for item in (answer.get("nodes") or {}).get("items") or ()]
     for name in names:
         if name not in known:
-            raise ExtenderError(f'claims a filtered node "{name}" which is not found in the input node list')
+            claims = f'extender "{extender.name}" claims a filtered node "{name}"'
+            raise ExtenderError(f"{claims} which is not found in the input node list")
     return [known[name] for name in names]
 
 

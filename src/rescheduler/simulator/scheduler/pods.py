@@ -43,8 +43,8 @@ class PodView:
     def counts_like(self, other: "PodView") -> bool:
         """Nothing differs that is counted on the node it is on: only its status moved on."""
         return (
-            (self.uid, self.node, self.terminating, self.finished)
-            == (other.uid, other.node, other.terminating, other.finished)
+            (self.uid, self.owner_uid, self.node, self.terminating, self.finished)
+            == (other.uid, other.owner_uid, other.node, other.terminating, other.finished)
             and self.labels == other.labels
             and self.spec == other.spec
             and self.held == other.held

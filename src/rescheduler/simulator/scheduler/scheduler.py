@@ -36,8 +36,9 @@ class Scheduler:
         self, cluster: Cluster, *, name: str = DEFAULT_NAME, extenders: Sequence[Extender] = ()
     ) -> None:
         """Places the pods that ask for it by `name`. Extenders need a running event loop."""
+        self.extenders = tuple(extenders)
+        """Who is asked; others may be named at any time."""
         self._clock = cluster.clock
-        self._extenders = tuple(extenders)
         self._seen = Following(cluster, name)
         self._writes = Writes(cluster, name)
         self._busy = False
@@ -82,7 +83,7 @@ class Scheduler:
             return
         self._busy = True
         found = self._find(pod)
-        if found.nodes and any(extender.is_interested_in(pod) for extender in self._extenders):
+        if found.nodes and any(extender.is_interested_in(pod) for extender in self.extenders):
             self._asking = asyncio.get_running_loop().create_task(self._ask(pod, found))
         else:
             self._settle(pod, found, {})
@@ -95,10 +96,10 @@ class Scheduler:
     async def _ask(self, pod: PodView, found: Fitting) -> None:
         self._happened_meanwhile = False
         try:
-            opinion = await consult(self._extenders, pod, found.nodes)
+            opinion = await consult(self.extenders, pod, found.nodes)
             if not opinion.nodes and pod.nominated_node:  # the promised node alone was asked about
                 found = self._find_anywhere(pod)
-                opinion = await consult(self._extenders, pod, found.nodes)
+                opinion = await consult(self.extenders, pod, found.nodes)
             missed = self._happened_meanwhile
             self._settle(pod, self._still_fitting(pod, _narrowed(found, opinion)), opinion.scores)
             if missed and self._seen.waiting.get(pod.key) is not None:

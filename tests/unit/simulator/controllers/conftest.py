@@ -38,6 +38,8 @@ CLUSTER_WIDE = {
     "customresourcedefinitions": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
     "mutatingwebhookconfigurations":
         "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
+    "validatingwebhookconfigurations":
+        "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
 }  # fmt: skip
 
 

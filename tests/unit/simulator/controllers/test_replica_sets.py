@@ -219,19 +219,30 @@ class TestWhoGoesFirst:
         await sim.patch("pods", cheap, {"metadata": {"annotations": cost}})
         assert await self.scale_down(sim, 2) == {cheap}
 
-    async def test_a_pod_that_shares_its_node_with_another_of_the_workload_although_it_is_older(self, sim):
+    async def crowded(self, sim, plural):
+        """Names of two old pods on one node; a young one is alone on another."""
         for node in ("n2", "n3"):
             await sim.patch("nodes", node, {"spec": {"unschedulable": True}})
         await asyncio.sleep(0.1)
-        await make(sim, 2)
-        crowded = set(names(await sim.pods()))
+        await sim.create(plural, workload("web", 2))
+        old = set(names(await sim.until_ready(2)))
         await asyncio.sleep(3600)
         for node, closed in (("n1", True), ("n2", None)):
             await sim.patch("nodes", node, {"spec": {"unschedulable": closed}})
         await asyncio.sleep(0.1)
-        await sim.patch("replicasets", "web/scale", {"spec": {"replicas": 3}})
+        await sim.patch(plural, "web/scale", {"spec": {"replicas": 3}})
         await sim.until_ready(3)
-        assert await self.scale_down(sim, 2) < crowded
+        return old
+
+    async def test_a_deployments_pod_that_shares_its_node_with_another_although_it_is_older(self, sim):
+        crowded = await self.crowded(sim, "deployments")
+        await sim.patch("deployments", "web/scale", {"spec": {"replicas": 2}})
+        left = set(names(await sim.until_ready(2)))
+        assert len(left & crowded) == 1
+
+    async def test_a_replica_set_of_nobodys_does_not_look_at_nodes(self, sim):
+        crowded = await self.crowded(sim, "replicasets")
+        assert not await self.scale_down(sim, 2) & crowded
 
     async def test_the_one_that_was_made_much_later(self, sim):
         await make(sim, 2)
@@ -268,7 +279,7 @@ class TestWebhooks:
                 }
                 return json.dumps(review).encode()
 
-        sim.server.cluster.admission.webhook_caller = Caller()
+        sim.server.cluster.admission.webhooks.caller = Caller()
         rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}
         webhook = {
             "name": "label.example.com",
@@ -296,6 +307,38 @@ class TestWebhooks:
             await sim.patch("replicasets", "web", {"metadata": {"labels": {"touched": str(number)}}})
         await sim.until_ready(5)
         assert len(reviews) == 5
+
+    async def test_can_keep_it_from_deleting_pods_and_it_says_so(self, sim):
+        await make(sim, 2)
+
+        class Caller:
+            async def call(self, endpoint, body, timeout_s):
+                response = {"uid": json.loads(body)["request"]["uid"], "allowed": False}
+                review = {
+                    "apiVersion": "admission.k8s.io/v1",
+                    "kind": "AdmissionReview",
+                    "response": response,
+                }
+                return json.dumps(review).encode()
+
+        sim.server.cluster.admission.webhooks.caller = Caller()
+        rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["DELETE"]}
+        webhook = {
+            "name": "keep.example.com",
+            "clientConfig": {"url": "https://127.0.0.1:1/keep"},
+            "rules": [rule],
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+        }
+        await sim.create(
+            "validatingwebhookconfigurations", {"metadata": {"name": "keep"}, "webhooks": [webhook]}
+        )
+        await sim.patch("replicasets", "web/scale", {"spec": {"replicas": 1}})
+        await asyncio.sleep(1)
+        assert len(await sim.pods()) == 2
+        (failure,) = (await sim.get("replicasets", "web"))["status"]["conditions"]
+        assert failure["reason"] == "FailedDelete"
+        assert "keep.example.com" in failure["message"]
 
 
 class TestWhenPodsAreRefused:

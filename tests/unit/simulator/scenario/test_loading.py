@@ -60,6 +60,8 @@ def test_all_mistakes_are_told_at_once_with_their_paths():
         ("pools: {name: a}", "pools: {'name': 'a'}: must be a list"),
         ("events: [{until: 5m, kill: x}]", "`until` needs `every`"),
         ("faults: [{kind: slow, probability: 2}]", "faults[0].probability: 2: must be less than or equal"),
+        ("extenders: [{url: here, filter: f}]", "extenders[0].url: 'here': must be a URL such as http://"),
+        ("extenders: [{url: 'http://x'}]", "must have `filter` or `prioritize`: it would never be asked"),
         ("[]", "the file: []: must be a mapping"),
     ],
 )  # fmt: skip

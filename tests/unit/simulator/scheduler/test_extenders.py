@@ -107,7 +107,7 @@ def test_one_that_fails_stops_the_pod_unless_it_is_ignorable() -> None:
     found = placed(Extender("e", Asked(broken), filter_verb="filter"))
     assert "nodeName" not in found["spec"]
     assert found["status"]["conditions"][0]["reason"] == "SchedulerError"
-    assert message(found) == "e: nobody answers"
+    assert message(found) == "nobody answers"
     assert placed(Extender("e", Asked(broken), filter_verb="filter", ignorable=True))["spec"]["nodeName"]
 
 

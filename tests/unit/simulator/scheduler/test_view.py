@@ -48,6 +48,9 @@ def residents(draw: st.DrawFn) -> Object:
     if draw(st.booleans()):
         made["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
     if draw(st.booleans()):
+        owner = {"uid": draw(st.sampled_from(("one", "other"))), "controller": draw(st.booleans())}
+        made["metadata"]["ownerReferences"] = [owner]
+    if draw(st.booleans()):
         made["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     if draw(st.booleans()):
         made["status"] = {"phase": "Succeeded"}

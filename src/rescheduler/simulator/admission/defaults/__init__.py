@@ -55,6 +55,7 @@ _DEFAULTS: dict[str, Callable[[Object, Circumstances], None]] = {
     "HorizontalPodAutoscaler.autoscaling": cluster.fill_autoscaler,
     "CustomResourceDefinition.apiextensions.k8s.io": cluster.fill_definition,
     "MutatingWebhookConfiguration.admissionregistration.k8s.io": webhooks.fill_webhook_configuration,
+    "ValidatingWebhookConfiguration.admissionregistration.k8s.io": webhooks.fill_webhook_configuration,
 }
 
 

@@ -71,8 +71,10 @@ def _draw(service: Object, salt: str = "") -> int:
 
 
 def fill_endpoint_slice(endpoint_slice: Object, _: Circumstances) -> None:
-    for endpoint in endpoint_slice.setdefault("endpoints", []):
+    for field in ("endpoints", "ports"):
+        endpoint_slice[field] = endpoint_slice.get(field) or None  # an empty list is stored as none at all
+    for endpoint in endpoint_slice["endpoints"] or ():
         fill(endpoint, conditions={})
-    for port in endpoint_slice.setdefault("ports", []):
+    for port in endpoint_slice["ports"] or ():
         port.setdefault("name", "")
         fill(port, protocol="TCP")

@@ -66,7 +66,8 @@ def _tolerate_node_troubles(spec: Object) -> None:
 
 def _fill_status(pod: Object, about: Circumstances) -> None:
     status = inner(pod, "status")
-    fill(status, phase="Pending", qosClass=quality_of_service(pod["spec"]))
+    fill(status, phase="Pending")
+    status["qosClass"] = quality_of_service(pod["spec"])  # anew: admission may have changed what it asks for
     conditions = status.get("conditions", [])
     if pod["spec"].get("schedulingGates") and not any(c.get("type") == "PodScheduled" for c in conditions):
         blocked = {

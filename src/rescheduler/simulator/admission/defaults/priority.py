@@ -3,11 +3,13 @@
 A class that does not exist is refused: the pod would otherwise get a priority that nobody chose.
 """
 
+from collections.abc import Iterable
+
 from rescheduler.simulator.admission.defaults.filling import Circumstances
 from rescheduler.simulator.exchange import Object
 from rescheduler.simulator.failures import forbidden
 
-__all__ = ["SYSTEM_CLASSES", "fill_priority"]
+__all__ = ["SYSTEM_CLASSES", "default_class", "fill_priority"]
 
 SYSTEM_CLASSES: dict[str, int] = {
     "system-cluster-critical": 2_000_000_000,
@@ -16,6 +18,13 @@ SYSTEM_CLASSES: dict[str, int] = {
 """The real server creates these two when it starts."""
 
 _PREEMPTING = "PreemptLowerPriority"
+
+
+def default_class(classes: Iterable[Object]) -> str:
+    """The name of the class for pods that name none; empty if there is no such class."""
+    defaults = [each for each in classes if each.get("globalDefault")]
+    least = min(defaults, key=lambda each: each.get("value", 0), default=None)
+    return least["metadata"]["name"] if least is not None else ""
 
 
 def fill_priority(pod: Object, about: Circumstances) -> None:

@@ -6,8 +6,10 @@ from rescheduler.simulator.exchange import Object
 __all__ = ["fill_webhook_configuration"]
 
 
-def fill_webhook_configuration(configuration: Object, _: Circumstances) -> None:
+def fill_webhook_configuration(configuration: Object, about: Circumstances) -> None:
     for webhook in configuration.get("webhooks", ()):
+        if about.kind.name == "MutatingWebhookConfiguration":
+            fill(webhook, reinvocationPolicy="Never")
         fill(
             webhook,
             failurePolicy="Fail",
@@ -15,7 +17,6 @@ def fill_webhook_configuration(configuration: Object, _: Circumstances) -> None:
             namespaceSelector={},
             objectSelector={},
             timeoutSeconds=10,
-            reinvocationPolicy="Never",
         )
         for rule in webhook.get("rules", ()):
             fill(rule, scope="*")

@@ -12,6 +12,8 @@ __all__ = [
     "fill_stateful_set",
 ]
 
+_TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
+
 
 def fill_deployment(deployment: Object, _: Circumstances) -> None:
     spec = inner(deployment, "spec")
@@ -74,4 +76,16 @@ def fill_daemon_set(daemon_set: Object, about: Circumstances) -> None:
         fill(inner(strategy, "rollingUpdate"), maxUnavailable=1, maxSurge=0)
     fill_template(spec)
     if about.creating:
-        fill(inner(daemon_set["metadata"], "annotations"), {"deprecated.daemonset.template.generation": "1"})
+        fill(inner(daemon_set["metadata"], "annotations"), {_TEMPLATE_GENERATION: "1"})
+    elif (stored := about.stored(daemon_set)) is not None:
+        _count_templates(daemon_set, stored)
+
+
+def _count_templates(daemon_set: Object, before: Object) -> None:
+    """Each new template has the next number, which nobody else can set."""
+    known = (before["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION)
+    if known is None:
+        return
+    fill_template(before["spec"])
+    changed = daemon_set["spec"]["template"] != before["spec"]["template"]
+    inner(daemon_set["metadata"], "annotations")[_TEMPLATE_GENERATION] = str(int(known) + changed)

@@ -43,6 +43,7 @@ _RULES: dict[str, Callable[[Object, Object | None], Iterator[Cause]]] = {
     "PersistentVolume": storage.check_volume,
     "PersistentVolumeClaim": storage.check_claim,
     "StorageClass.storage.k8s.io": storage.check_storage_class,
+    "CSIStorageCapacity.storage.k8s.io": storage.check_capacity,
     "Node": cluster.check_node,
     "PodDisruptionBudget.policy": cluster.check_budget,
     "PriorityClass.scheduling.k8s.io": cluster.check_priority_class,
@@ -54,6 +55,7 @@ _RULES: dict[str, Callable[[Object, Object | None], Iterator[Cause]]] = {
     "RoleBinding.rbac.authorization.k8s.io": cluster.check_role_binding,
     "ClusterRoleBinding.rbac.authorization.k8s.io": cluster.check_role_binding,
     "MutatingWebhookConfiguration.admissionregistration.k8s.io": webhooks.check_webhook_configuration,
+    "ValidatingWebhookConfiguration.admissionregistration.k8s.io": webhooks.check_webhook_configuration,
     "CustomResourceDefinition.apiextensions.k8s.io": structural.check_definition,
 }
 

@@ -86,9 +86,9 @@ def check_endpoint_slice(new: Object, old: Object | None) -> Iterator[Cause]:
         yield causes.not_supported("addressType", address_type, _ADDRESS_TYPES)
     if old is not None and address_type != old.get("addressType"):
         yield causes.immutable("addressType", address_type)
-    for index, endpoint in enumerate(new.get("endpoints", ())):
+    for index, endpoint in enumerate(new.get("endpoints") or ()):
         if not endpoint.get("addresses"):
             yield causes.required(f"endpoints[{index}].addresses", "must contain at least 1 address")
-    for index, port in enumerate(new.get("ports", ())):
+    for index, port in enumerate(new.get("ports") or ()):
         if port.get("protocol") not in _PROTOCOLS:
             yield causes.not_supported(f"ports[{index}].protocol", port.get("protocol", ""), _PROTOCOLS)

@@ -1,4 +1,4 @@
-"""Rules for volumes, claims and storage classes."""
+"""Rules for volumes, claims, storage classes and what is left of them."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from rescheduler.simulator.admission.validation.pod_updates import without_empty
 from rescheduler.simulator.exchange import Object
 from rescheduler.simulator.failures import Cause
 
-__all__ = ["check_claim", "check_claim_spec", "check_storage_class", "check_volume"]
+__all__ = ["check_capacity", "check_claim", "check_claim_spec", "check_storage_class", "check_volume"]
 
 _ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _VOLUME_MODES = ("Block", "Filesystem")
@@ -125,3 +125,19 @@ def check_storage_class(new: Object, old: Object | None) -> Iterator[Cause]:
     for field in _FIXED if old is not None else ():
         if new.get(field) != (old or {}).get(field):
             yield causes.forbidden(field, f"updates to {field} are forbidden.")
+
+
+def check_capacity(new: Object, old: Object | None) -> Iterator[Cause]:
+    """What a driver has left of a class."""
+    class_name = new.get("storageClassName", "")
+    yield from check_selector(new.get("nodeTopology", {}), "nodeTopology")
+    for complaint in names.dns_subdomain(class_name):
+        yield causes.invalid("storageClassName", class_name, complaint)
+    if parse_quantity(str(new.get("capacity", "0"))).nanos < 0:
+        yield causes.invalid("capacity", new["capacity"], "must be greater than or equal to 0")
+    if old is None:
+        return
+    if new.get("nodeTopology") != old.get("nodeTopology"):
+        yield causes.immutable("nodeTopology", new.get("nodeTopology"))
+    if class_name != old.get("storageClassName", ""):
+        yield causes.immutable("storageClassName", class_name)

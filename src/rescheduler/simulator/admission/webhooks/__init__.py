@@ -1,11 +1,13 @@
-"""Mutating webhooks: others may look at an object before it is stored, and change it.
+"""Webhooks: others may look at an object before it is stored, and change it or say no.
 
-Webhooks are called one after the other, in the order of their configurations' names. One that can't be
+Those that may change it are called one after the other, in the order of their configurations' names;
+those that only judge it are called all at once, when it is as it will be stored. One that can't be
 reached, answers too late or answers nonsense is passed over or stops the request, as its
 `failurePolicy` says. No socket here: the call itself is made by what is given as `caller`, such as
 `shells.webhook_caller`.
 """
 
+import asyncio
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -26,7 +28,7 @@ from rescheduler.simulator.exchange import Object, encode
 from rescheduler.simulator.failures import Failure, bad_request, internal_error
 from rescheduler.simulator.patches.json_patch import BadPatch, PatchFailed, json_patch
 
-__all__ = ["Attempt", "Caller", "Endpoint", "Mutated", "NoReview", "mutate"]
+__all__ = ["Attempt", "Caller", "Endpoint", "Mutated", "NoReview", "mutate", "validate"]
 
 _DRY_RUN_SAFE = ("None", "NoneOnDryRun")
 
@@ -86,6 +88,26 @@ async def mutate(
     return Mutated(attempt.object, attempt.object != original, tuple(warnings))
 
 
+async def validate(
+    configurations: Iterable[Object], attempt: Attempt, caller: Caller, new_uid: Callable[[], str]
+) -> tuple[str, ...]:
+    """The warnings of webhooks that have nothing against it; raises `Failure` if one has.
+
+    If several have, the first counts: whose answer comes first in a real server is chance.
+    """
+    asked = [
+        _verdict(webhook, attempt, caller, new_uid(), may_change=False)
+        for webhook in _in_order(configurations)
+        if _wants(webhook, attempt)
+    ]
+    warnings: list[str] = []
+    for found in await asyncio.gather(*asked, return_exceptions=True):
+        if isinstance(found, BaseException):
+            raise found
+        warnings.extend(found.warnings if found is not None else ())
+    return tuple(warnings)
+
+
 def _in_order(configurations: Iterable[Object]) -> Iterator[Object]:
     for configuration in sorted(configurations, key=lambda c: str(c["metadata"]["name"])):
         yield from configuration.get("webhooks", ())
@@ -105,6 +127,17 @@ def _wants(webhook: Object, attempt: Attempt) -> bool:
 
 
 async def _ask(webhook: Object, attempt: Attempt, caller: Caller, uid: str, warnings: list[str]) -> Attempt:
+    verdict = await _verdict(webhook, attempt, caller, uid)
+    if verdict is None:
+        return attempt
+    warnings.extend(verdict.warnings)
+    return replace(attempt, object=_patched(webhook, attempt, verdict))
+
+
+async def _verdict(
+    webhook: Object, attempt: Attempt, caller: Caller, uid: str, *, may_change: bool = True
+) -> Verdict | None:
+    """None if it gave no answer and need not; raises `Failure` if it says no."""
     name = webhook["name"]
     if attempt.dry_run and webhook.get("sideEffects") not in _DRY_RUN_SAFE:
         raise bad_request(f'admission webhook "{name}" does not support dry run')
@@ -112,15 +145,14 @@ async def _ask(webhook: Object, attempt: Attempt, caller: Caller, uid: str, warn
     try:
         endpoint = Endpoint.of(webhook["clientConfig"])
         answer = await caller.call(endpoint, encode(review), float(webhook.get("timeoutSeconds", 10)))
-        verdict = read_verdict(answer, uid)
+        verdict = read_verdict(answer, uid, may_change=may_change)
     except NoReview as no_review:
         if _fails_open(webhook):
-            return attempt
+            return None
         raise _failed(webhook, str(no_review)) from no_review
-    warnings.extend(verdict.warnings)
     if not verdict.allowed:
         raise denial(name, verdict.status)
-    return replace(attempt, object=_patched(webhook, attempt, verdict))
+    return verdict
 
 
 def _patched(webhook: Object, attempt: Attempt, verdict: Verdict) -> Object | None:

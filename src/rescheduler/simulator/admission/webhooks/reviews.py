@@ -42,7 +42,7 @@ class _Review(msgspec.Struct, rename="camel"):
     response: _Response | None = None
 
 
-def read_verdict(body: bytes, uid: str) -> Verdict:
+def read_verdict(body: bytes, uid: str, *, may_change: bool = True) -> Verdict:
     """Raises `NoReview`."""
     try:
         review = msgspec.json.decode(body, type=_Review)
@@ -58,6 +58,9 @@ def read_verdict(body: bytes, uid: str) -> Verdict:
         raise _invalid(
             f"expected webhook response of {expected}, got {review.api_version}, Kind={review.kind}"
         )
+    for field, said in (("patch", response.patch), ("patchType", response.patch_type)):
+        if said and not may_change:
+            raise _invalid(f"validating webhook may not return response.{field}")
     return Verdict(
         allowed=response.allowed,
         operations=_operations(response),

@@ -1,8 +1,10 @@
 """Jobs: pods that end, until enough of them have ended well."""
 
 import asyncio
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from rescheduler.model.selectors import selector_from_labels
 from rescheduler.simulator.clock import timestamp
 from rescheduler.simulator.controllers.frame import World, split_key
 from rescheduler.simulator.controllers.jobs.tally import INDEX, TRACKING, Tally, index_of, take
@@ -24,6 +26,7 @@ from rescheduler.simulator.exchange import Object
 __all__ = ["Jobs"]
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 10.0, 600.0
+_JOB_NAME = "batch.kubernetes.io/job-name"
 _INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 
 
@@ -39,6 +42,7 @@ class Jobs(PodOwner):
     async def reconcile(self, key: str) -> float | None:
         job = self.world.read(self.owner_kind, *split_key(key))
         if job is None or is_deleting(job):
+            await self._stop_tracking(self._pods_named_after(*split_key(key)))
             return None
         now = self.world.now()
         selector = read_selector(job["spec"].get("selector"))
@@ -49,8 +53,10 @@ class Jobs(PodOwner):
         tally = take(job, pods)
         verdict = judge(job, tally, now)
         wait_s: float | None = None
-        if verdict is not None or job["spec"].get("suspend"):
+        if verdict is not None:
             await asyncio.gather(*map(self.delete_pod, tally.active))
+        elif job["spec"].get("suspend"):
+            await self._dismiss(tally.active)
         else:
             wait_s = await self._manage(job, tally, now)
         await self.writes.set_status(self.owner_kind, job, _status(job, tally, verdict, now))
@@ -65,7 +71,7 @@ class Jobs(PodOwner):
         surplus = len(tally.active) - _wanted(job, tally)
         if surplus > 0:
             going = sorted(tally.active, key=lambda pod: (pod.ready, pod.phase == "Running", pod.name))
-            await asyncio.gather(*map(self.delete_pod, going[:surplus]))
+            await self._dismiss(going[:surplus])
         elif surplus < 0:
             if (pause_s := self._pause(job, tally, now)) > 0:
                 return pause_s
@@ -99,8 +105,13 @@ class Jobs(PodOwner):
                     pod["spec"][field] = [_told_its_index(container) for container in pod["spec"][field]]
         await self.writes.create(self.world.pod_kind, job["metadata"]["namespace"], pod)
 
-    async def _stop_tracking(self, pods: list[Pod]) -> None:
-        """Their end is noted: they may go."""
+    async def _dismiss(self, pods: Sequence[Pod]) -> None:
+        """Pods that are not needed now: however they end, it counts neither as success nor as failure."""
+        await self._stop_tracking(pods)
+        await asyncio.gather(*map(self.delete_pod, pods))
+
+    async def _stop_tracking(self, pods: Iterable[Pod]) -> None:
+        """They may go, and nobody asks how they ended."""
 
         def edit(live: Object) -> None:
             kept = [name for name in live["metadata"].get("finalizers") or () if name != TRACKING]
@@ -110,6 +121,10 @@ class Jobs(PodOwner):
             record = self.world.store.find(self.world.pod_kind, pod.namespace, pod.name)
             if record is not None and TRACKING in (pod.metadata.finalizers or ()):
                 await self.writes.patch(self.world.pod_kind, record.object, edit)
+
+    def _pods_named_after(self, namespace: str, job: str) -> list[Pod]:
+        """Of a Job that goes or has gone: nobody counts how they end, and they need not wait for that."""
+        return self.world.pods.selected(namespace, selector_from_labels({_JOB_NAME: job}))
 
     async def _expire(self, job: Object, now: datetime) -> float | None:
         """Finished Jobs with a time to live go when it is over."""
