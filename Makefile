@@ -64,6 +64,7 @@ check: $(READY) ## format, lint, strict types, import contracts, generated files
 	@$(BIN)/python -m tests.conformance report --check docs/conformance.md
 	@$(BIN)/python -m rescheduler.planner.reasons --check docs/reasons.md
 	@$(BIN)/python -m rescheduler.model.plan_schema --check docs/plan.schema.json
+	@$(BIN)/python -m rescheduler.migrations.diagram --check docs/migrations.md
 
 .PHONY: fix
 fix: $(READY) ## format and mend what the linter can mend
@@ -78,6 +79,7 @@ generate: $(READY) ## write generated files anew: wire schema, references, confo
 	@$(BIN)/python -m tests.conformance report --write docs/conformance.md
 	@$(BIN)/python -m rescheduler.planner.reasons --write docs/reasons.md
 	@$(BIN)/python -m rescheduler.model.plan_schema --write docs/plan.schema.json
+	@$(BIN)/python -m rescheduler.migrations.diagram --write docs/migrations.md
 	@$(BIN)/python scripts/demo_picture.py docs/images/demo.svg 2>/dev/null
 
 .PHONY: bench

@@ -1,27 +1,36 @@
 """One look: where is the migration, what does it see there, and what follows?
 
 sight = look(scene)
-Happened → `advanced(migration, sight, now)`: the next step, by the table, with its status
+Happened → `advanced(scene, sight)`: the next step, by the table, with its status
 Do       → an effect to perform; then look again
 Wait     → until something changes, or until a time
 """
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import msgspec
 
 from rescheduler.migrations import adopt, copy, evict
-from rescheduler.migrations.releasing import rolling_back
-from rescheduler.migrations.scene import Answer, Happened, Scene, Sight, Wait
+from rescheduler.migrations.effects import DeleteMigration, HoldMigration, LetGoMigration
+from rescheduler.migrations.releasing import remains, rolling_back
+from rescheduler.migrations.scene import Answer, Do, Happened, Report, Scene, Sight, Wait
 from rescheduler.migrations.steps import Event, Step, next_step, phase_of
-from rescheduler.model.migrations import Condition, ConditionType, Migration, MigrationStatus
+from rescheduler.model.migrations import (
+    FINALIZER,
+    Condition,
+    ConditionType,
+    Migration,
+    MigrationStatus,
+    OwnerReference,
+    Phase,
+)
 from rescheduler.model.plan import Handover
+from rescheduler.model.workloads import WorkloadRecord
 
-__all__ = ["advanced", "handover_of", "look", "step_of", "with_condition"]
+__all__ = ["advanced", "handover_of", "is_checkpoint", "look", "shown", "step_of", "with_reports"]
 
 
 def step_of(migration: Migration) -> Step:
@@ -58,6 +67,8 @@ def _checking(scene: Scene) -> Sight:
     verdict = scene.verdict
     assert verdict is not None, "the check is made with a verdict of the planner"
     match verdict.answer:
+        case Answer.APPROVED if FINALIZER not in scene.migration.finalizers:
+            return Do(HoldMigration())
         case Answer.APPROVED:
             return Happened(Event.APPROVED, verdict.message)
         case Answer.POSTPONED:
@@ -66,16 +77,28 @@ def _checking(scene: Scene) -> Sight:
             return Happened(Event.REFUSED, verdict.message, verdict.reason, final=True)
 
 
-def _nothing_more(_: Scene) -> Sight:
-    return Wait()
+def _finished(scene: Scene) -> Sight:
+    """History for a while, and the memory behind podCooldown."""
+    if scene.migration.status.phase is Phase.FAILED and handover_of(scene.migration) is not Handover.AUTO:
+        # A request of a process that has long ended may have arrived only now.
+        left = remains(scene)
+        if isinstance(left, Do):
+            return left
+    if FINALIZER in scene.migration.finalizers:
+        return Do(LetGoMigration())
+    finished_at = scene.migration.status.finished_at
+    if scene.migration.is_cancelled or finished_at is None:
+        return Wait()
+    forgotten_at = finished_at + scene.policy.migration_ttl
+    return Wait(forgotten_at) if scene.now < forgotten_at else Do(DeleteMigration())
 
 
 _EVERY: Final = {
     Step.QUEUED: _queued,
     Step.CHECKING: _checking,
     Step.ROLLING_BACK: rolling_back,
-    Step.COMPLETED: _nothing_more,
-    Step.FAILED: _nothing_more,
+    Step.COMPLETED: _finished,
+    Step.FAILED: _finished,
 }
 
 _LOOKS: Final[Mapping[Handover, Mapping[Step, Callable[[Scene], Sight]]]] = {
@@ -89,23 +112,15 @@ _LOOKS: Final[Mapping[Handover, Mapping[Step, Callable[[Scene], Sight]]]] = {
 # -- the status that follows
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """What an event means for a condition."""
-
-    kind: ConditionType
-    status: str
-    reason: str
-
-
-_TELLS: Final[Mapping[Event, _Told]] = {
-    Event.COPY_READY: _Told(ConditionType.COPY_READY, "True", "Ready"),
-    Event.COPY_UNREADY: _Told(ConditionType.COPY_READY, "False", "NotReady"),
-    Event.COPY_FAILING: _Told(ConditionType.COPY_READY, "False", "CopyFailing"),
-    Event.SOURCE_LEFT: _Told(ConditionType.HANDED_OVER, "True", "SourceEvicted"),
-    Event.RETRY: _Told(ConditionType.ROLLED_BACK, "True", "Undone"),
-    Event.GIVE_UP: _Told(ConditionType.ROLLED_BACK, "True", "Undone"),
+_TELLS: Final[Mapping[Event, Report]] = {
+    Event.COPY_READY: Report(ConditionType.COPY_READY, holds=True, reason="Ready"),
+    Event.COPY_UNREADY: Report(ConditionType.COPY_READY, holds=False, reason="NotReady"),
+    Event.COPY_FAILING: Report(ConditionType.COPY_READY, holds=False, reason="CopyFailing"),
+    Event.SOURCE_LEFT: Report(ConditionType.HANDED_OVER, holds=True, reason="SourceEvicted"),
+    Event.RETRY: Report(ConditionType.ROLLED_BACK, holds=True, reason="Undone"),
+    Event.GIVE_UP: Report(ConditionType.ROLLED_BACK, holds=True, reason="Undone"),
 }
+"""What an event means for a condition, whatever led to it."""
 
 
 def advanced(scene: Scene, happened: Happened) -> Migration:
@@ -122,17 +137,44 @@ def advanced(scene: Scene, happened: Happened) -> Migration:
     }
     if happened.failure:
         changes |= {"failure": happened.failure, "failure_is_final": happened.final}
-    changes |= _of_the_event(scene, happened, step)
+    changes |= _of_the_event(scene, happened)
     if phase_of(step).is_final:
         changes["finished_at"] = now
     status = msgspec.structs.replace(before, **changes)
     told = _TELLS.get(happened.event)
-    if told is not None:
-        status = with_condition(status, told.kind, told.status, told.reason, happened.message, now)
-    return msgspec.structs.replace(migration, status=status)
+    reports = happened.reports if told is None else (*happened.reports, told)
+    return msgspec.structs.replace(migration, status=with_reports(status, reports, happened.message, now))
 
 
-def _of_the_event(scene: Scene, happened: Happened, step: Step) -> dict[str, object]:
+def shown(scene: Scene, wait: Wait) -> Migration:
+    """The same step, with what it waits for: for people."""
+    status = msgspec.structs.replace(
+        scene.migration.status,
+        observed_generation=scene.migration.generation,
+        phase=phase_of(step_of(scene.migration)),
+        message=wait.message or scene.migration.status.message,
+    )
+    return msgspec.structs.replace(
+        scene.migration, status=with_reports(status, wait.reports, wait.message, scene.now)
+    )
+
+
+def is_checkpoint(before: Migration, after: Migration) -> bool:
+    """What must be on record before anything more is done; other steps are recognised from the cluster.
+
+    Before anything is touched: how, where to, and which attempt. Before the eviction: that it may be under
+    way. Before anything is undone: that there is no going on. And that somebody waits for the others.
+    """
+    step = step_of(after)
+    return (
+        step in {Step.MARKING, Step.EVICTING, Step.REPLACING, Step.ROLLING_BACK}
+        or phase_of(step).is_final
+        or (step is Step.QUEUED and step_of(before) is not Step.QUEUED)
+        or (step is Step.SETTLING and bool(after.spec.group))
+    )
+
+
+def _of_the_event(scene: Scene, happened: Happened) -> dict[str, object]:
     """What particular events leave behind in the status."""
     before = scene.migration.status
     match happened.event:
@@ -146,38 +188,61 @@ def _of_the_event(scene: Scene, happened: Happened, step: Step) -> dict[str, obj
                 "target_node": scene.verdict.target,
                 "target_pod": None,
                 "owner": scene.verdict.owner,
+                "workload": _reference(scene.deployment),
                 "failure": "",
                 "failure_is_final": False,
+                "conditions": (),
             }
         case Event.COPY_CREATED | Event.REPLACED:
             return {"target_pod": scene.target_reference}
         case Event.SOURCE_LEFT:
-            return {"handed_over_at": scene.now}
-        case Event.POSTPONED | Event.RETRY if step is Step.QUEUED:
-            return {"retry_at": scene.now + _until_next_try(scene)}
+            return {"handed_over_at": _left_at(scene)}
+        case Event.POSTPONED:
+            return {"retry_at": scene.now + _spread(scene, (scene.now - scene.migration.created) / 4)}
+        case Event.RETRY:
+            doublings = min(max(before.attempts - 1, 0), 10)
+            return {"retry_at": scene.now + _spread(scene, _FIRST_PAUSE * (1 << doublings))}
         case _:
             return {}
+
+
+def _reference(workload: WorkloadRecord | None) -> OwnerReference | None:
+    if workload is None:
+        return None
+    return OwnerReference(workload.api_version, workload.kind, workload.name, workload.uid)
+
+
+def _left_at(scene: Scene) -> datetime:
+    """When the source went: never later than it did, for its replacement is known by having come after."""
+    source = scene.source
+    if source is None:
+        return scene.migration.status.step_since or scene.now
+    if source.deleted_s is None:
+        return scene.now
+    return datetime.fromtimestamp(source.deleted_s - (source.deletion_grace_s or 0), UTC)
 
 
 _FIRST_PAUSE: Final = timedelta(seconds=10)
 _LONGEST_PAUSE: Final = timedelta(minutes=5)
 
 
-def _until_next_try(scene: Scene) -> timedelta:
-    """Twice as long with every attempt, and a little different for each migration, so that they spread."""
-    doublings = max(scene.migration.status.attempts - 1, 0)
-    pause = min(_FIRST_PAUSE * (1 << min(doublings, 10)), _LONGEST_PAUSE)
-    spread = int.from_bytes(hashlib.sha256(scene.migration.uid.encode()).digest()[:2]) / 0xFFFF
-    return pause * (1 + spread / 2)
+def _spread(scene: Scene, pause: timedelta) -> timedelta:
+    """Within bounds, and a little different for each migration, so that they don't come all at once."""
+    pause = min(max(pause, _FIRST_PAUSE), _LONGEST_PAUSE)
+    share = int.from_bytes(hashlib.sha256(scene.migration.uid.encode()).digest()[:2]) / 0xFFFF
+    return pause * (1 + share / 2)
 
 
-def with_condition(
-    status: MigrationStatus, kind: ConditionType, value: str, reason: str, message: str, now: datetime
+def with_reports(
+    status: MigrationStatus, reports: tuple[Report, ...], message: str, now: datetime
 ) -> MigrationStatus:
     """The time of a condition is that of its last change from true to false or back."""
-    before = status.condition(kind)
-    since = before.last_transition_time if before is not None and before.status == value else now
-    told = Condition(kind, value, since, reason, message, status.observed_generation)
-    others = [each for each in status.conditions if each.type != kind]
-    conditions = tuple(sorted((*others, told), key=lambda each: each.type))
-    return msgspec.structs.replace(status, conditions=conditions)
+    conditions = {each.type: each for each in status.conditions}
+    for report in reports:
+        value = "True" if report.holds else "False"
+        before = conditions.get(report.kind)
+        since = before.last_transition_time if before is not None and before.status == value else now
+        conditions[report.kind] = Condition(
+            report.kind, value, since, report.reason, message, status.observed_generation
+        )
+    return msgspec.structs.replace(status, conditions=tuple(conditions[kind] for kind in sorted(conditions)))

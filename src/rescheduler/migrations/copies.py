@@ -1,18 +1,23 @@
-"""Make before break: from the mark to a settled copy beside the source. Shared by Adopt and Copy."""
+"""Make before break: from the mark to a settled copy beside the source. Shared by Adopt and Copy.
+
+A look begins with how far things have come and only then asks what stands in the way: whoever takes over a
+migration passes through these steps again, and must arrive at the last one before it judges.
+"""
 
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from rescheduler.migrations.effects import CreateCopy, MarkSource, Nominate, OpenGate
-from rescheduler.migrations.interference import deadline, interrupted
-from rescheduler.migrations.marks import label_value, lock_of
+from rescheduler.migrations.groups import all_settled, partner_failed
+from rescheduler.migrations.interference import deadline, interrupted, workload_changed
+from rescheduler.migrations.marks import lock_of
 from rescheduler.migrations.naming import copy_name
 from rescheduler.migrations.scene import Do, Happened, Scene, Sight, Wait
-from rescheduler.migrations.steps import Event, Step
-from rescheduler.model.migrations import Phase, PodReference
+from rescheduler.migrations.steps import Event
+from rescheduler.model.migrations import PodReference
 from rescheduler.model.pods import PodRecord, Waiting
 
-__all__ = ["GATE", "creating", "is_settled", "marking", "placing", "settling", "starting"]
+__all__ = ["GATE", "creating", "marking", "placing", "settling", "starting"]
 
 GATE: Final = "rescheduler.dev/nominate"
 """The scheduling gate that holds a copy until its target is nominated."""
@@ -35,43 +40,42 @@ _CANT_RUN: Final = frozenset(
 
 
 def marking(scene: Scene) -> Sight:
+    if scene.source_is_ours or (scene.target is not None and not scene.source_stands):
+        return Happened(Event.MARKED)
     ended = interrupted(scene)
     if ended is not None:
         return ended
     source = scene.source
     assert source is not None
-    lock = lock_of(source)
-    if lock == label_value(scene.migration.name):
-        return Happened(Event.MARKED)
-    if lock:
+    if lock := lock_of(source):
         return Happened(Event.LOCKED, f"migration {lock} is moving the pod", "Locked", final=True)
     return Do(MarkSource(PodReference(source.name, source.uid), source.resource_version))
 
 
 def creating(scene: Scene) -> Sight:
-    ended = interrupted(scene)
-    if ended is not None:
-        return ended
-    if scene.target is not None:
+    name = "" if scene.source is None else copy_name(scene.migration, scene.source)
+    # One of an earlier attempt may still be on its way out, on a node that is lost.
+    if scene.target is not None and (scene.target_stands or scene.target.name == name):
         return Happened(Event.COPY_CREATED, f"copy {scene.target.name} created")
-    assert scene.source is not None
-    return Do(CreateCopy(copy_name(scene.migration, scene.source)))
+    return _ended(scene) or Do(CreateCopy(name))
 
 
 def placing(scene: Scene) -> Sight:
-    ended = interrupted(scene) or _copy_gone(scene)
+    copy, target = scene.target, scene.migration.target_node
+    if copy is not None and copy.node == target:
+        return Happened(Event.COPY_BOUND, f"copy {copy.name} bound to {target}")
+    ended = _ended(scene) or _copy_gone(scene)
     if ended is not None:
         return ended
-    copy, target = scene.target, scene.migration.target_node
     assert copy is not None
     if copy.node:
-        if copy.node == target:
-            return Happened(Event.COPY_BOUND, f"copy {copy.name} bound to {target}")
         return Happened(
             Event.COPY_MISPLACED,
             f"the scheduler put the copy on {copy.node}: {target} did not fit after all",
             "TargetDidNotFit",
         )
+    if scene.node_is_lost(target):
+        return Happened(Event.COPY_MISPLACED, f"the target {target} is gone or not ready", "TargetLost")
     if GATE in copy.shape.scheduling_gates:
         nominated = copy.nominated_node == target
         return Do(OpenGate(scene.target_reference) if nominated else Nominate(scene.target_reference, target))
@@ -91,21 +95,23 @@ def _until_bound(scene: Scene, copy: PodRecord) -> Sight:
 
 
 def starting(scene: Scene) -> Sight:
-    ended = interrupted(scene) or _copy_gone(scene)
+    copy = scene.target
+    if copy is not None and copy.is_ready and not copy.is_terminating:
+        return Happened(Event.COPY_READY, f"copy {copy.name} is ready")
+    ended = _ended(scene) or _copy_gone(scene)
     if ended is not None:
         return ended
-    copy = scene.target
     assert copy is not None
-    if copy.is_ready:
-        return Happened(Event.COPY_READY, f"copy {copy.name} is ready")
-    trouble = _trouble(copy)
+    trouble = _trouble(scene, copy)
     if trouble:
         return Happened(Event.COPY_FAILING, f"copy {copy.name} can't run: {trouble}", "CopyFailing")
     return Wait(scene.now + deadline(scene), f"waits for copy {copy.name} to become ready")
 
 
 def settling(scene: Scene) -> Sight:
-    ended = interrupted(scene) or _copy_gone(scene)
+    if _takes_its_place(scene):
+        return Happened(Event.SETTLED, "the source went by itself, and the copy takes its place")
+    ended = _ended(scene) or _copy_gone(scene)
     if ended is not None:
         return ended
     assert scene.target is not None
@@ -114,16 +120,24 @@ def settling(scene: Scene) -> Sight:
     settled_at = _settled_at(scene)
     if scene.now < settled_at:
         return Wait(settled_at, f"copy {scene.target.name} settles until {settled_at:%H:%M:%S}")
-    if not _group_is_settled(scene):
+    if not all_settled(scene):
         return Wait(
             scene.now + deadline(scene), f"waits for the others of group {scene.migration.spec.group}"
         )
-    return Happened(Event.SETTLED)
+    return Happened(Event.SETTLED, f"copy {scene.target.name} is ready since {settled_at:%H:%M:%S}")
 
 
-def is_settled(scene: Scene) -> bool:
-    """Asked again at the last moment, of what was read live."""
-    return scene.target is not None and scene.target.is_ready and scene.now >= _settled_at(scene)
+def _takes_its_place(scene: Scene) -> bool:
+    """A source that was taken away while its copy serves already: perhaps only because the copy is there did
+    the budget allow it. Its controller wants a pod in its place; a bare pod's owner wants none."""
+    return (
+        not scene.source_stands
+        and scene.target is not None
+        and scene.target.is_ready
+        and not scene.target.is_terminating
+        and scene.migration.status.owner is not None
+        and workload_changed(scene) is None
+    )
 
 
 def _settled_at(scene: Scene) -> datetime:
@@ -136,29 +150,22 @@ def _settled_at(scene: Scene) -> datetime:
     return since + max(timedelta(seconds=min_ready_s), scene.policy.settle_time)
 
 
-def _group_is_settled(scene: Scene) -> bool:
-    if not scene.migration.spec.group:
-        return True
-    others = [other for other in scene.group if other.key != scene.migration.key]
-    arrived = sum(_has_settled(other.status.step, other.status.phase) for other in others)
-    return 1 + arrived >= scene.migration.spec.group_size
-
-
-def _has_settled(step: str, phase: Phase) -> bool:
-    settled = {Step.SETTLING, Step.EVICTING, Step.ADOPTING, Step.RELEASING, Step.COMPLETED}
-    return phase is not Phase.FAILED and step in settled
+def _ended(scene: Scene) -> Happened | None:
+    return interrupted(scene) or partner_failed(scene)
 
 
 def _copy_gone(scene: Scene) -> Happened | None:
-    if scene.target is None or scene.target.is_terminating:
+    if not scene.target_stands:
         return Happened(Event.COPY_GONE, "somebody removed the copy", "CopyGone")
     return None
 
 
-def _trouble(copy: PodRecord) -> str:
+def _trouble(scene: Scene, copy: PodRecord) -> str:
     """Why it will hardly become ready here; empty while it may. Merely slow is no trouble."""
     if copy.is_finished:
         return f"{copy.phase} ({copy.reason or 'its containers ended'})"
+    if scene.node_is_lost(copy.node):
+        return f"its node {copy.node} is gone or not ready"
     for status in (*copy.init_container_statuses, *copy.container_statuses):
         if isinstance(status.state, Waiting) and status.state.reason in _CANT_RUN:
             return f"{status.name}: {status.state.reason} {status.state.message}".strip()

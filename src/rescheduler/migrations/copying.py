@@ -18,6 +18,9 @@ Object = dict[str, Any]
 _TOKENS: Final = "kube-api-access-"
 """Volumes that admission adds with a name of its own for every pod."""
 
+_TOPOLOGY: Final = "topology.kubernetes.io/"
+"""Labels that newer servers copy from the node onto a pod."""
+
 _OF_THE_PLACE: Final = frozenset({"nodeName", "schedulingGates", "ephemeralContainers"})
 """Of a live pod's spec: what belongs to where it ran and what was done to it there."""
 
@@ -40,10 +43,13 @@ def adoptable_copy(
 
 
 def bare_copy(source: Object, migration: Migration, name: str, now: datetime) -> Object:
-    """Of a pod that nobody controls: itself, without what belongs to its place."""
-    metadata = _marked(source["metadata"], source, migration, now) | {
-        "name": name,
-        "ownerReferences": [migration_reference(migration, controller=True)],
+    """Of a pod that nobody controls: itself, without what belongs to its place.
+
+    Nobody owns it either: an owner whose deletion came at the wrong moment would take the only pod with it.
+    """
+    metadata = _marked(source["metadata"], source, migration, now) | {"name": name}
+    metadata["labels"] = {
+        key: value for key, value in metadata["labels"].items() if not key.startswith(_TOPOLOGY)
     }
     spec = {key: value for key, value in source["spec"].items() if key not in _OF_THE_PLACE}
     return _gated(metadata, _without_tokens(spec))

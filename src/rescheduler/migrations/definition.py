@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import msgspec
 
-from rescheduler.model.migrations import GROUP, KIND, VERSION, MigrationSpec, MigrationStatus
+from rescheduler.model.migrations import GROUP, KIND, VERSION, MigrationSpec, MigrationStatus, Phase
 
 __all__ = ["NAME", "PLURAL", "definition"]
 
@@ -61,6 +61,8 @@ def definition() -> dict[str, Any]:
         "x-kubernetes-list-type": "map",
         "x-kubernetes-list-map-keys": ["type"],
     }
+    # Shown from the first moment, at the cost of no write.
+    status["default"] = {"phase": Phase.PENDING.value}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",

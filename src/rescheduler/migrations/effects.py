@@ -7,21 +7,25 @@ Every effect may be performed twice without harm, and each names what must still
 from dataclasses import dataclass
 from typing import ClassVar
 
-from rescheduler.model.migrations import PodReference
+from rescheduler.model.migrations import OwnerReference, PodReference
 
 __all__ = [
     "CreateBudget",
     "CreateCopy",
     "DeleteBudget",
     "DeleteCopy",
+    "DeleteMigration",
     "DeleteReplacement",
     "Effect",
     "EvictSource",
+    "HoldMigration",
+    "LetGoMigration",
     "MarkSource",
     "Nominate",
     "OfferCopy",
     "OpenGate",
     "ReleaseTarget",
+    "ReturnCopy",
     "UnmarkSource",
     "WithdrawSteering",
 ]
@@ -31,6 +35,21 @@ __all__ = [
 class Effect:
     irreversible: ClassVar[bool] = False
     """Preceded by a live read of all that it rests on."""
+
+
+@dataclass(frozen=True, slots=True)
+class HoldMigration(Effect):
+    """Our finalizer, on a migration that somebody made by hand: else its deletion would undo nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class LetGoMigration(Effect):
+    """All is done or undone: it may be deleted like any object."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteMigration(Effect):
+    """It was history long enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +105,14 @@ class OfferCopy(Effect):
 
 
 @dataclass(frozen=True, slots=True)
+class ReturnCopy(Effect):
+    """To an owner that is gone, and to nobody else: the garbage collector takes it like the others."""
+
+    pod: PodReference
+    owner: OwnerReference
+
+
+@dataclass(frozen=True, slots=True)
 class ReleaseTarget(Effect):
     """Ours no more: the owner reference goes, the marks say completed."""
 
@@ -94,9 +121,11 @@ class ReleaseTarget(Effect):
 
 @dataclass(frozen=True, slots=True)
 class DeleteCopy(Effect):
-    """Only ever before the source is gone, and only our own."""
+    """Only ever before the source is gone, and only our own. One that serves goes within its budget:
+    others may have been evicted because it was there."""
 
     pod: PodReference
+    within_budget: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from rescheduler.migrations.evicting import evicting
 from rescheduler.migrations.interference import interrupted
 from rescheduler.migrations.naming import budget_name
 from rescheduler.migrations.releasing import releasing, temporary_budget
-from rescheduler.migrations.scene import Do, Happened, Scene, Sight, Wait
+from rescheduler.migrations.scene import Do, Happened, Report, Scene, Sight, Wait
 from rescheduler.migrations.steps import Event, Step
 from rescheduler.model.migrations import ConditionType
 from rescheduler.model.pods import PodRecord
@@ -18,7 +18,7 @@ from rescheduler.model.steering import STEERED_BY
 __all__ = ["LOOKS"]
 
 _STEERING_LEAD: Final = timedelta(seconds=1)
-"""How long before the eviction every replica of the webhook is given to hear of the intent."""
+"""How long every replica of the webhook is given to hear of an intent, or of its end."""
 
 
 def protecting(scene: Scene) -> Sight:
@@ -26,15 +26,16 @@ def protecting(scene: Scene) -> Sight:
     if ended is not None:
         return ended
     budget = temporary_budget(scene)
-    if budget is None and _needs_budget(scene):
+    if _needs_budget(scene):
         assert scene.owner is not None
-        return Do(CreateBudget(budget_name((scene.deployment or scene.owner).name)))
+        workload = scene.deployment or scene.owner
+        return Do(CreateBudget(budget_name(workload.name)))
     if budget is not None and not budget.is_current:
         return Wait(message=f"waits until the disruption controller has seen {budget.name}")
-    known_since = scene.migration.status.step_since
+    known_since = scene.migration.status.started_at
     if scene.is_steered and known_since is not None and scene.now < known_since + _STEERING_LEAD:
         return Wait(known_since + _STEERING_LEAD, "lets the webhook hear of it")
-    return Happened(Event.PROTECTED)
+    return Happened(Event.PROTECTED, "protected by its budget" if scene.budgets else "")
 
 
 def _needs_budget(scene: Scene) -> bool:
@@ -49,37 +50,39 @@ def _needs_budget(scene: Scene) -> bool:
 
 def replacing(scene: Scene) -> Sight:
     replacement = scene.target
-    if scene.owner is None or scene.owner.deleted_s is not None:
+    if scene.owner_is_gone:
         return Happened(Event.ORPHANED, "the workload is gone: nobody makes a replacement")
-    if replacement is None or replacement.is_terminating:
-        return _until_it_comes(scene)
-    if replacement.is_ready:
-        return Happened(Event.REPLACED, f"{replacement.name} is ready on {replacement.node}")
-    unschedulable_since = _unschedulable_since(replacement)
-    if unschedulable_since is None:
-        return Wait(message=f"waits for {replacement.name} to become ready")
-    if _is_withdrawn(scene):
-        return _made_anew(scene, replacement)
-    withdrawn_at = unschedulable_since + scene.policy.steer_timeout
-    if scene.now < withdrawn_at:
-        return Wait(withdrawn_at, f"{replacement.name} finds no place as it is steered")
-    # First the intent goes, then the pod: its successor must not be steered again.
-    return Do(WithdrawSteering())
+    given_up_at = (scene.migration.status.handed_over_at or scene.now) + scene.policy.migration_timeout
+    if replacement is not None and not replacement.is_terminating:
+        if replacement.is_ready:
+            return _replaced(scene, replacement)
+        if (sight := _steered_in_vain(scene, replacement)) is not None:
+            return sight
+    if scene.now >= given_up_at:
+        return Happened(Event.UNREPLACED, "no replacement became ready in time")
+    return Wait(given_up_at, "waits for the replacement to become ready")
 
 
-def _made_anew(scene: Scene, replacement: PodRecord) -> Sight:
-    """Only one that was steered: what its controller makes after it is free to go anywhere."""
-    if STEERED_BY in replacement.marks:
+def _replaced(scene: Scene, replacement: PodRecord) -> Happened:
+    hit = replacement.node == scene.migration.target_node
+    report = Report(ConditionType.STEERED, holds=hit, reason="OnTarget" if hit else "Elsewhere")
+    return Happened(Event.REPLACED, f"{replacement.name} is ready on {replacement.node}", reports=(report,))
+
+
+def _steered_in_vain(scene: Scene, replacement: PodRecord) -> Sight | None:
+    """One that finds no place as it was steered: its controller makes another, which may go anywhere."""
+    since = _unschedulable_since(replacement)
+    if since is None or STEERED_BY not in replacement.marks:
+        return None
+    withdrawn_at = _withdrawn_at(scene)
+    if withdrawn_at is None:
+        # First the intent goes, then the pod: its successor must not be steered again.
+        over_at = since + scene.policy.steer_timeout
+        waits = Wait(over_at, f"{replacement.name} finds no place as it is steered")
+        return waits if scene.now < over_at else Do(WithdrawSteering())
+    if replacement.created_s <= (withdrawn_at + _STEERING_LEAD).timestamp():
         return Do(DeleteReplacement(scene.target_reference))
-    return Wait(message=f"{replacement.name} finds no place, though it may go anywhere")
-
-
-def _until_it_comes(scene: Scene) -> Sight:
-    handed_over_at = scene.migration.status.handed_over_at or scene.now
-    given_up_at = handed_over_at + scene.policy.migration_timeout
-    if scene.now < given_up_at:
-        return Wait(given_up_at, "waits for the replacement")
-    return Happened(Event.ORPHANED, "no replacement came", "NotReplaced")
+    return None
 
 
 def _unschedulable_since(pod: PodRecord) -> datetime | None:
@@ -89,9 +92,9 @@ def _unschedulable_since(pod: PodRecord) -> datetime | None:
     return datetime.fromtimestamp(scheduled.since_s, UTC)
 
 
-def _is_withdrawn(scene: Scene) -> bool:
+def _withdrawn_at(scene: Scene) -> datetime | None:
     steered = scene.migration.status.condition(ConditionType.STEERED)
-    return steered is not None and steered.status == "False"
+    return steered.last_transition_time if steered is not None and steered.status == "False" else None
 
 
 LOOKS = {

@@ -6,38 +6,76 @@ eviction names the version that it saw. Only when the source is seen unmarked an
 migration leave this step backwards.
 """
 
-from rescheduler.migrations.effects import EvictSource, UnmarkSource
-from rescheduler.migrations.interference import interrupted
-from rescheduler.migrations.scene import Do, Happened, Scene, Sight
-from rescheduler.migrations.steps import Event
-from rescheduler.model.migrations import PodReference
+from datetime import timedelta
 
-__all__ = ["evicting", "evicting_beside_copy"]
+from rescheduler.migrations.effects import EvictSource, UnmarkSource
+from rescheduler.migrations.interference import deadline, interrupted
+from rescheduler.migrations.releasing import temporary_budget
+from rescheduler.migrations.scene import Do, Happened, Report, Scene, Sight, Wait
+from rescheduler.migrations.steps import Event
+from rescheduler.model.budgets import BudgetRecord
+from rescheduler.model.migrations import ConditionType, PodReference
+
+__all__ = ["evicting", "evicting_beside_copy", "refused"]
 
 
 def evicting_beside_copy(scene: Scene) -> Sight:
     """Adopt and Copy: only as long as the copy serves."""
     if not scene.source_stands:
-        return Happened(Event.SOURCE_LEFT, "the source is evicted")
-    if scene.target is None or scene.target.is_terminating:
+        return _left()
+    if not scene.target_stands:
         return _called_off(scene, Happened(Event.COPY_GONE, "somebody removed the copy", "CopyGone"))
+    assert scene.target is not None
     if not scene.target.is_ready:
-        return Happened(Event.COPY_UNREADY, f"copy {scene.target.name} is not ready any more")
+        ended = interrupted(scene)
+        if ended is not None:
+            return _called_off(scene, ended)
+        return Wait(scene.now + deadline(scene), f"waits for copy {scene.target.name} to be ready again")
     return evicting(scene)
 
 
 def evicting(scene: Scene) -> Sight:
     if not scene.source_stands:
-        return Happened(Event.SOURCE_LEFT, "the source is evicted")
-    source = scene.source
-    assert source is not None
-    ended = interrupted(scene)
+        return _left()
+    ended = interrupted(scene) or _impossible(scene)
     if ended is None and not scene.source_is_ours:
         # Another process has begun to call it off, and ended before it could say why.
         ended = Happened(Event.TIMED_OUT, "called off", "CalledOff")
     if ended is not None:
         return _called_off(scene, ended)
+    if (spent := _spent(scene)) is not None:
+        return refused(scene, f"budget {spent.name} allows no disruption now", deadline(scene))
+    source = scene.source
+    assert source is not None
     return Do(EvictSource(PodReference(source.name, source.uid), source.resource_version))
+
+
+def _spent(scene: Scene) -> BudgetRecord | None:
+    """A budget that says itself that it allows nothing: its next change is the time to ask."""
+    if scene.source is None or not scene.source.is_ready:
+        return None  # Pods that are not ready may go even under a budget that is spent.
+    return next((each for each in scene.budgets if each.is_current and not each.disruptions_allowed), None)
+
+
+def refused(scene: Scene, why: str, pause: timedelta) -> Wait:
+    """Until the budget changes; and because what we know of it may be old, asked again after a pause."""
+    report = Report(ConditionType.BUDGET_ALLOWS, holds=False, reason="Refused")
+    return Wait(scene.now + min(pause, deadline(scene)), why, (report,))
+
+
+def _impossible(scene: Scene) -> Happened | None:
+    if len(scene.budgets) > 1:
+        names = ", ".join(sorted(each.name for each in scene.budgets))
+        why = f"several budgets cover the pod ({names}): Kubernetes evicts no such pod"
+        # With ours among them, a roll-back leaves one fewer.
+        final = temporary_budget(scene) is None
+        return Happened(Event.WORKLOAD_CHANGED, why, "SeveralBudgets", final)
+    return None
+
+
+def _left() -> Happened:
+    report = Report(ConditionType.BUDGET_ALLOWS, holds=True, reason="Evicted")
+    return Happened(Event.SOURCE_LEFT, "the source is evicted", reports=(report,))
 
 
 def _called_off(scene: Scene, why: Happened) -> Sight:

@@ -1,12 +1,16 @@
 """What others may do while a migration is under way, and what simply takes too long."""
 
+from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 from rescheduler.migrations.scene import Happened, Scene
 from rescheduler.migrations.steps import Event
-from rescheduler.model.workloads import is_rolling_out
+from rescheduler.model.workloads import WorkloadRecord, is_rolling_out
 
-__all__ = ["deadline", "interrupted", "workload_changed"]
+__all__ = ["deadline", "interrupted", "is_superseded", "workload_changed"]
+
+_TEMPLATE_HASH = "pod-template-hash"
 
 
 def interrupted(scene: Scene) -> Happened | None:
@@ -17,43 +21,70 @@ def interrupted(scene: Scene) -> Happened | None:
         return Happened(
             Event.SOURCE_GONE, f"pod {scene.migration.spec.pod.name} went by itself", "SourceGone", final=True
         )
-    if scene.source is not None and scene.source.node != scene.migration.spec.source_node:
-        return Happened(
-            Event.SOURCE_GONE,
-            f"the pod is on {scene.source.node or 'no node'}, not on {scene.migration.spec.source_node}",
-            "SourceGone",
-            final=True,
-        )
+    assert scene.source is not None
+    if scene.source.node != scene.migration.spec.source_node:
+        where = f"the pod is on {scene.source.node or 'no node'}, not on {scene.migration.spec.source_node}"
+        return _changed(where, "SourceElsewhere", final=True)
     return workload_changed(scene) or _late(scene)
 
 
 def workload_changed(scene: Scene) -> Happened | None:
-    """The copy was made for a workload as it was: with another template or size it no longer fits in."""
-    if scene.migration.status.owner is None:
-        return None
+    """The copy was made for a workload as it was: with another template it no longer fits in.
+
+    Another size is no reason: the workload counts its pods by itself, before and after.
+    """
     owner = scene.migration.status.owner
+    if owner is None:
+        return None
     name = f"{owner.kind} {owner.name}"
-    if scene.owner is None or scene.owner.deleted_s is not None:
-        return Happened(Event.WORKLOAD_CHANGED, f"{name} is gone", "WorkloadGone", final=True)
-    if scene.source is not None and (scene.source.owner is None or scene.source.owner.uid != owner.uid):
-        return Happened(
-            Event.WORKLOAD_CHANGED, f"{name} no longer controls the pod", "WorkloadGone", final=True
-        )
-    if scene.deployment is not None:
-        if scene.deployment.deleted_s is not None:
-            return Happened(
-                Event.WORKLOAD_CHANGED,
-                f"Deployment {scene.deployment.name} is gone",
-                "WorkloadGone",
-                final=True,
-            )
-        if is_rolling_out(scene.deployment) and not scene.deployment.paused:
-            return Happened(
-                Event.WORKLOAD_CHANGED, f"Deployment {scene.deployment.name} is rolling out", "RollingOut"
-            )
-    if scene.owner.kind == "ReplicaSet" and scene.owner.replicas == 0:
-        return Happened(Event.WORKLOAD_CHANGED, f"{name} was scaled to zero", "ScaledDown", final=True)
+    controller = scene.source.owner if scene.source is not None else None
+    if scene.source_stands and (controller is None or controller.uid != owner.uid):
+        return _changed(f"{name} no longer controls the pod", "WorkloadGone", final=True)
+    if scene.owner_is_gone:
+        return _changed(f"{name} is gone", "WorkloadGone", final=True)
+    if scene.owner is None:
+        return None
+    if scene.owner.replicas == 0:
+        return _changed(f"{name} was scaled to zero", "ScaledDown", final=True)
+    if _is_exchanging(scene.owner):
+        return _changed(f"{name} is rolling out", "RollingOut")
+    return _deployment_changed(scene)
+
+
+def _deployment_changed(scene: Scene) -> Happened | None:
+    deployment = scene.deployment
+    if scene.workload_is_gone:
+        return _changed("its Deployment is gone", "WorkloadGone", final=True)
+    if deployment is None:
+        return None
+    # A paused one does nothing about it yet: until it is resumed the pods are wanted as they are.
+    if scene.is_superseded and not deployment.paused:
+        return _changed(f"Deployment {deployment.name} is rolling out", "RollingOut")
     return None
+
+
+def _is_exchanging(owner: WorkloadRecord) -> bool:
+    """StatefulSets and DaemonSets exchange their pods themselves; ReplicaSets never do."""
+    return owner.kind != "ReplicaSet" and is_rolling_out(owner)
+
+
+def is_superseded(deployment: Mapping[str, Any], replica_set: Mapping[str, Any]) -> bool:
+    """Whether the Deployment wants other pods than this ReplicaSet makes.
+
+    By their templates, as its controller does: a change of size raises the generation too, and is none.
+    """
+    wanted, made = deployment["spec"]["template"], replica_set["spec"]["template"]
+    return bool(wanted["spec"] != made["spec"] or _metadata(wanted) != _metadata(made))
+
+
+def _metadata(template: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
+    metadata = template.get("metadata") or {}
+    labels = {key: value for key, value in (metadata.get("labels") or {}).items() if key != _TEMPLATE_HASH}
+    return labels, metadata.get("annotations") or {}
+
+
+def _changed(message: str, failure: str, *, final: bool = False) -> Happened:
+    return Happened(Event.WORKLOAD_CHANGED, message, failure, final)
 
 
 def deadline(scene: Scene) -> timedelta:

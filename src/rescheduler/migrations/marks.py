@@ -22,10 +22,13 @@ __all__ = [
     "TIME",
     "MarkStatus",
     "annotations",
+    "is_copy_of",
     "label_value",
     "labels",
     "lock_of",
     "original_name",
+    "source_annotations",
+    "superfluous",
 ]
 
 PREFIX: Final = "scheduler.alpha.kubernetes.io/"
@@ -74,10 +77,33 @@ def labels(migration: Migration, status: MarkStatus) -> dict[str, str]:
 
 def annotations(migration: Migration, original_name: str, now: datetime) -> dict[str, str]:
     return {
-        TIME: now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        TIME: _written(now),
         ORIGINAL_POD: migration.spec.pod.uid,
         ORIGINAL_POD_NAME: original_name,
     }
+
+
+def source_annotations(pod: PodRecord, now: datetime) -> dict[str, str]:
+    """A pod that was moved before keeps what it says of its origin."""
+    told = {TIME: _written(now)}
+    if ORIGINAL_POD not in pod.marks:
+        told |= {ORIGINAL_POD: pod.uid, ORIGINAL_POD_NAME: pod.name}
+    return told
+
+
+def superfluous(pod: PodRecord) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The labels and annotations that a roll-back takes off the source."""
+    moved_before = pod.marks.get(ORIGINAL_POD, pod.uid) != pod.uid
+    return LABELS, (TIME,) if moved_before else ANNOTATIONS
+
+
+def is_copy_of(pod: PodRecord, migration: Migration) -> bool:
+    """Whether this pod is the copy that the migration made; with Evict, the replacement that it marked."""
+    return (
+        pod.labels.get(ID) == label_value(migration.name)
+        and pod.marks.get(ORIGINAL_POD) == migration.spec.pod.uid
+        and pod.uid != migration.spec.pod.uid
+    )
 
 
 def lock_of(pod: PodRecord) -> str:
@@ -90,3 +116,7 @@ def lock_of(pod: PodRecord) -> str:
 def original_name(name: str, marks: Mapping[str, str]) -> str:
     """What the pod was called before it was ever moved."""
     return marks.get(ORIGINAL_POD_NAME, name)
+
+
+def _written(now: datetime) -> str:
+    return now.strftime("%Y-%m-%dT%H:%M:%SZ")

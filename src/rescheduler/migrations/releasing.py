@@ -7,8 +7,9 @@ from rescheduler.migrations.steps import Event
 from rescheduler.model.budgets import BudgetRecord
 from rescheduler.model.migrations import PodReference
 from rescheduler.model.plan import Handover
+from rescheduler.model.pods import PodRecord
 
-__all__ = ["releasing", "rolling_back", "temporary_budget"]
+__all__ = ["releasing", "remains", "rolling_back", "temporary_budget"]
 
 
 def releasing(scene: Scene) -> Sight:
@@ -21,15 +22,22 @@ def releasing(scene: Scene) -> Sight:
     budget = temporary_budget(scene)
     if budget is not None:
         return Do(DeleteBudget(budget.name, budget.uid))
+    if scene.source is not None and not scene.source.is_terminating and scene.source_is_ours:
+        # It ended by itself, and its record stays behind.
+        return Do(_unmark(scene.source))
     if scene.migration.status.handover is Handover.EVICT:
         return _where_it_ended(scene)
-    return Happened(Event.RELEASED)
+    if scene.owner_is_gone and not scene.target_stands:
+        return Happened(
+            Event.MISSED, "the workload was deleted, and the pod with it", "WorkloadGone", final=True
+        )
+    return Happened(Event.RELEASED, "moved" if target is not None else "")
 
 
 def _where_it_ended(scene: Scene) -> Happened:
     """An evicted pod's replacement is its controller's: it may end up where nobody wanted it, or not come."""
-    if scene.target is None:
-        return Happened(Event.MISSED, "no replacement came", "NotReplaced", final=True)
+    if scene.target is None or not scene.target.is_ready:
+        return Happened(Event.MISSED, "no replacement is ready", "NotReplaced", final=True)
     if scene.target.node == scene.migration.spec.source_node:
         return Happened(
             Event.MISSED, "the replacement is back on the source node", "BackOnSource", final=True
@@ -38,21 +46,41 @@ def _where_it_ended(scene: Scene) -> Happened:
 
 
 def rolling_back(scene: Scene) -> Sight:
-    """Before the watershed: exactly as before. The lock goes last, so that nobody else begins meanwhile."""
-    copy = scene.target
-    if copy is not None and any(owner.uid == scene.migration.uid for owner in copy.owners):
-        if copy.is_terminating:
-            return Wait(message=f"waits for copy {copy.name} to end")
-        return Do(DeleteCopy(scene.target_reference))
-    budget = temporary_budget(scene)
-    if budget is not None:
-        return Do(DeleteBudget(budget.name, budget.uid))
-    if scene.source is not None and scene.source_is_ours:
-        source = scene.source
-        return Do(UnmarkSource(PodReference(source.name, source.uid), source.resource_version))
+    """Before the watershed: exactly as before."""
+    left = remains(scene)
+    if left is not None:
+        return left
     if scene.migration.is_cancelled or not _may_retry(scene):
         return Happened(Event.GIVE_UP)
     return Happened(Event.RETRY)
+
+
+def remains(scene: Scene) -> Do | Wait | None:
+    """What of ours is still there, of a migration that comes to nothing; None if it is as it was before.
+
+    The lock goes last, so that nobody else begins meanwhile.
+    """
+    copy = scene.target if scene.migration.status.handover in {Handover.ADOPT, Handover.COPY} else None
+    if copy is not None and copy.is_terminating and not scene.node_is_lost(copy.node):
+        return Wait(message=f"waits for copy {copy.name} to end")
+    if copy is not None and not copy.is_terminating:
+        return Do(DeleteCopy(scene.target_reference, within_budget=copy.is_ready and not _overdue(scene)))
+    budget = temporary_budget(scene)
+    if budget is not None:
+        return Do(DeleteBudget(budget.name, budget.uid))
+    if scene.source is not None and not scene.source.is_terminating and scene.source_is_ours:
+        return Do(_unmark(scene.source))
+    return None
+
+
+def _overdue(scene: Scene) -> bool:
+    """A budget that does not recover must not hold the way back for ever."""
+    since = scene.migration.status.step_since
+    return since is not None and scene.now >= since + scene.policy.migration_timeout
+
+
+def _unmark(source: PodRecord) -> UnmarkSource:
+    return UnmarkSource(PodReference(source.name, source.uid), source.resource_version)
 
 
 def _may_retry(scene: Scene) -> bool:

@@ -10,13 +10,13 @@ from rescheduler.migrations.effects import Effect
 from rescheduler.migrations.marks import label_value, lock_of
 from rescheduler.migrations.steps import Event
 from rescheduler.model.budgets import BudgetRecord
-from rescheduler.model.migrations import Migration, OwnerReference, PodReference
+from rescheduler.model.migrations import ConditionType, Migration, OwnerReference, PodReference
 from rescheduler.model.nodes import NodeRecord
 from rescheduler.model.plan import Handover
 from rescheduler.model.pods import PodRecord
 from rescheduler.model.workloads import WorkloadRecord
 
-__all__ = ["Answer", "Do", "Happened", "Scene", "Sight", "Verdict", "Wait"]
+__all__ = ["Answer", "Do", "Happened", "Report", "Scene", "Sight", "Verdict", "Wait"]
 
 
 class Answer(Enum):
@@ -50,13 +50,20 @@ class Scene:
     target: PodRecord | None = None
     """Our copy, or the controller's replacement of an evicted pod."""
     owner: WorkloadRecord | None = None
-    """The controller of the source, as it is now; None if it is gone or was re-made."""
+    """The controller of the source, as it is now; None if it is gone, was re-made, or is of a kind that is
+    not followed."""
+    owner_is_followed: bool = True
+    """False for kinds that we don't know: then nothing follows from not seeing it."""
     deployment: WorkloadRecord | None = None
     """The one above a ReplicaSet."""
+    workload_is_gone: bool = False
+    """Whether there was a Deployment above, and is none any more."""
+    is_superseded: bool = False
+    """Whether the Deployment wants another template than that of the source's ReplicaSet."""
     budgets: tuple[BudgetRecord, ...] = ()
     """Those that cover the source, ours included."""
     nodes: Mapping[str, NodeRecord] = field(default_factory=dict)
-    """Source and target node."""
+    """Source and target node, as far as they are there."""
     group: tuple[Migration, ...] = ()
     """The other members of its group."""
     verdict: Verdict | None = None
@@ -75,9 +82,29 @@ class Scene:
         return self.source is not None and lock_of(self.source) == label_value(self.migration.name)
 
     @property
+    def target_stands(self) -> bool:
+        return self.target is not None and not self.target.is_terminating
+
+    @property
+    def owner_is_gone(self) -> bool:
+        return self.owner_is_followed and (self.owner is None or self.owner.deleted_s is not None)
+
+    @property
     def target_reference(self) -> PodReference:
         assert self.target is not None
         return PodReference(self.target.name, self.target.uid)
+
+    def node_is_lost(self, name: str) -> bool:
+        return name not in self.nodes or not self.nodes[name].is_ready
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A condition of the migration, as it is seen now."""
+
+    kind: ConditionType
+    holds: bool
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +117,7 @@ class Happened:
     """In one word, where it leads to a roll-back."""
     final: bool = False
     """Whether trying again would be in vain."""
+    reports: tuple[Report, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +133,7 @@ class Wait:
 
     until: datetime | None = None
     message: str = ""
+    reports: tuple[Report, ...] = ()
 
 
 Sight = Happened | Do | Wait

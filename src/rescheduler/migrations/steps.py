@@ -73,15 +73,17 @@ class Event(StrEnum):
     # What others do meanwhile, and what takes too long.
     SOURCE_GONE = "source gone by itself"
     WORKLOAD_CHANGED = "workload changed"
+    PARTNER_FAILED = "another of its group failed"
     TIMED_OUT = "took too long"
     CANCELLED = "cancelled"
     # After the watershed.
     SOURCE_LEFT = "source evicted"
     ADOPTED = "copy adopted"
-    ORPHANED = "nobody there to adopt"
+    ORPHANED = "its controller is gone"
     REPLACED = "replacement ready"
+    UNREPLACED = "no replacement in time"
     RELEASED = "all released"
-    MISSED = "ended up on the source again"
+    MISSED = "came to nothing"
     # The way back.
     RETRY = "undone, to be tried again"
     GIVE_UP = "undone for good"
@@ -114,6 +116,9 @@ _BEGIN: Final[Transitions] = {
     (Step.MARKING, Event.LOCKED): Step.FAILED,
 }
 
+_BESIDE: Final = (Step.CREATING, Step.PLACING, Step.STARTING, Step.SETTLING)
+"""While the copy comes up beside the source."""
+
 _COPY: Final[Transitions] = {
     (Step.MARKING, Event.MARKED): Step.CREATING,
     (Step.CREATING, Event.COPY_CREATED): Step.PLACING,
@@ -128,9 +133,9 @@ _COPY: Final[Transitions] = {
     (Step.SETTLING, Event.SETTLED): Step.EVICTING,
     (Step.SETTLING, Event.COPY_UNREADY): Step.STARTING,
     (Step.SETTLING, Event.COPY_GONE): Step.ROLLING_BACK,
-    (Step.EVICTING, Event.COPY_UNREADY): Step.STARTING,
     (Step.EVICTING, Event.COPY_GONE): Step.ROLLING_BACK,
-    **_undone_at(Step.MARKING, Step.CREATING, Step.PLACING, Step.STARTING, Step.SETTLING),
+    **{(step, Event.PARTNER_FAILED): Step.ROLLING_BACK for step in _BESIDE},
+    **_undone_at(Step.MARKING, *_BESIDE),
 }
 """Make before break: shared by Adopt and Copy."""
 
@@ -139,7 +144,9 @@ _EVICTING: Final[Transitions] = {
     (Step.EVICTING, Event.TIMED_OUT): Step.ROLLING_BACK,
     (Step.EVICTING, Event.CANCELLED): Step.ROLLING_BACK,
 }
-"""No SOURCE_GONE here: at this step a source that goes may have gone by our request. Then only forward."""
+"""No SOURCE_GONE here: at this step a source that goes may have gone by our request. Then only forward.
+Nor COPY_UNREADY: whoever is at this step may have asked for the eviction, so it is left backwards only by
+calling that off; until then it waits here for the copy to be ready again."""
 
 _END: Final[Transitions] = {
     (Step.RELEASING, Event.RELEASED): Step.COMPLETED,
@@ -175,6 +182,7 @@ NEXT: Final[Mapping[Handover, Transitions]] = {
         (Step.EVICTING, Event.SOURCE_LEFT): Step.REPLACING,
         (Step.REPLACING, Event.REPLACED): Step.RELEASING,
         (Step.REPLACING, Event.ORPHANED): Step.RELEASING,
+        (Step.REPLACING, Event.UNREPLACED): Step.RELEASING,
         **_END,
     },
     # Not chosen yet: only what can happen before it is.

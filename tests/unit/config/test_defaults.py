@@ -51,6 +51,7 @@ SPECIFIED = {
     "moveUnderZeroBudget": ZeroBudget.MAINTENANCE,
     "maintenanceIncludesSystem": False,
     "knownSchedulers": ("default-scheduler",),
+    "podGroupLabel": "scheduling.x-k8s.io/pod-group",
     "strategyNodeSelectors": {},
     "cost": Cost(),
     "maxConcurrentMigrations": 10,

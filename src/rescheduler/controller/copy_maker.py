@@ -1,0 +1,124 @@
+"""Makes the copy of a pod, and sees to it that what was admitted is the same pod."""
+
+import asyncio
+from datetime import timedelta
+from typing import Final
+
+from rescheduler.controller.followed import Followed
+from rescheduler.kube import errors
+from rescheduler.kube.client import Client
+from rescheduler.kube.resources import PODS, REPLICA_SETS, Object
+from rescheduler.migrations.copies import GATE
+from rescheduler.migrations.copying import admission_differences, adoptable_copy, bare_copy
+from rescheduler.migrations.marks import is_copy_of
+from rescheduler.migrations.scene import Happened, Scene, Wait
+from rescheduler.migrations.steps import Event
+from rescheduler.model.plan import Handover
+
+__all__ = ["CopyMaker"]
+
+_REFUSED: Final = (errors.Forbidden, errors.Invalid, errors.BadRequest)
+"""Quota, LimitRange, PodSecurity, policies and webhooks: to ask again the same way would be in vain."""
+
+_NEEDED: Final = "Adopt and Copy need Kubernetes 1.30 or newer"
+
+_SOON_KNOWN: Final = timedelta(seconds=5)
+"""What a live read has shown is told by an informer before that."""
+
+_REMEMBERED: Final = 10_000
+
+
+class CopyMaker:
+    def __init__(self, client: Client, seen: Followed) -> None:
+        self._client = client
+        self._seen = seen
+        self._compared: dict[str, None] = {}
+        """Copies that this process has compared, by uid. Whoever takes over compares again."""
+
+    async def create(self, scene: Scene, name: str) -> Happened | Wait | None:
+        """From what is there now, read live. None: look again."""
+        migration = scene.migration
+        live = await self._live(scene)
+        if not isinstance(live, tuple):
+            return live
+        source, replica_set = live
+        if replica_set is None:
+            wanted = bare_copy(source, migration, name, scene.now)
+        else:
+            wanted = adoptable_copy(replica_set, source, migration, name, scene.now)
+        key = f"{migration.namespace}/{name}"
+        try:
+            made = await self._client.create(PODS.as_json, wanted)
+        except errors.AlreadyExists:
+            await self._seen.read_pod(key, "")
+            there = self._seen.pods.get(key)
+            if there is None or is_copy_of(there, migration):
+                return None
+            return _refused("CopyRefused", f"another pod is called {name}")
+        except _REFUSED as refusal:
+            return _refused("CopyRefused", f"the copy was refused: {refusal.why}")
+        record = self._seen.learn_pod(made)
+        if GATE not in record.shape.scheduling_gates:
+            return _refused("GateMissing", f"the server did not keep the scheduling gate; {_NEEDED}")
+        return self._compare(source, made)
+
+    def ignored(self, scene: Scene, node: str) -> Happened | None:
+        """Asked after the nomination: without it nothing leads the copy to its target."""
+        assert scene.target is not None
+        copy = self._seen.pods.get(scene.target.key)
+        if copy is None or copy.uid != scene.target.uid or copy.node or copy.nominated_node == node:
+            return None
+        return _refused("NominationIgnored", f"the server did not keep status.nominatedNodeName; {_NEEDED}")
+
+    async def difference(self, scene: Scene) -> Happened | None:
+        """Asked before the copy may be scheduled: whoever made it may not have come to compare it."""
+        assert scene.target is not None
+        if scene.target.uid in self._compared:
+            return None
+        key = f"{scene.migration.namespace}/{scene.target.name}"
+        try:
+            source, copy = await asyncio.gather(
+                self._client.get(PODS.as_json, scene.migration.pod_key),
+                self._client.get(PODS.as_json, key),
+            )
+        except errors.NotFound:
+            await asyncio.gather(
+                self._seen.read_pod(scene.migration.pod_key, scene.migration.spec.pod.uid),
+                self._seen.read_pod(key, scene.target.uid),
+            )
+            return None
+        return self._compare(source, copy)
+
+    def _compare(self, source: Object, copy: Object) -> Happened | None:
+        differences = admission_differences(source, copy)
+        if differences:
+            return _refused("AdmissionDiffers", f"admission made another pod of it: {'; '.join(differences)}")
+        while len(self._compared) >= _REMEMBERED:
+            del self._compared[next(iter(self._compared))]
+        self._compared[copy["metadata"]["uid"]] = None
+        return None
+
+    async def _live(self, scene: Scene) -> tuple[Object, Object | None] | Wait | None:
+        """The source and its ReplicaSet; else what is to be done instead, because something has changed."""
+        migration, owner = scene.migration, scene.migration.status.owner
+        try:
+            source = await self._client.get(PODS.as_json, migration.pod_key)
+        except errors.NotFound:
+            self._seen.pods.learn_gone(migration.pod_key, migration.spec.pod.uid)
+            return None
+        assert scene.source is not None
+        if self._seen.learn_pod(source).resource_version != scene.source.resource_version:
+            return None
+        if migration.status.handover is Handover.COPY or owner is None:
+            return source, None
+        try:
+            replica_set = await self._client.get(REPLICA_SETS, f"{migration.namespace}/{owner.name}")
+        except errors.NotFound:
+            replica_set = None
+        if replica_set is None or replica_set["metadata"]["uid"] != owner.uid:
+            return Wait(scene.now + _SOON_KNOWN, f"{owner.kind} {owner.name} is gone")
+        return source, replica_set
+
+
+def _refused(failure: str, message: str) -> Happened:
+    return Happened(Event.COPY_REFUSED, message, failure, final=True)

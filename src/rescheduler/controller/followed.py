@@ -1,0 +1,146 @@
+"""The part of the cluster that executing follows: one informer per kind, with what they are asked for.
+
+Others that need to know the same objects subscribe to these informers, instead of reading all twice.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import msgspec
+
+from rescheduler.controller.freshest import Freshest
+from rescheduler.controller.records import Records
+from rescheduler.kube import errors
+from rescheduler.kube.client import Client
+from rescheduler.kube.informer import Informer
+from rescheduler.kube.resources import (
+    DEPLOYMENTS,
+    NODES,
+    POD_DISRUPTION_BUDGETS,
+    PODS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+    Object,
+    custom,
+)
+from rescheduler.migrations.definition import PLURAL
+from rescheduler.migrations.marks import ID, label_value
+from rescheduler.model.metadata import Owner
+from rescheduler.model.migrations import GROUP, KIND, VERSION, OwnerReference
+from rescheduler.model.pods import PodRecord
+
+__all__ = ["POD_MIGRATIONS", "Followed", "is_followed", "key_of_item", "said"]
+
+POD_MIGRATIONS: Final = custom(GROUP, VERSION, PLURAL, KIND)
+
+_WORKLOADS: Final = {"ReplicaSet": REPLICA_SETS, "StatefulSet": STATEFUL_SETS, "Deployment": DEPLOYMENTS}
+
+
+def is_followed(owner: OwnerReference | Owner) -> bool:
+    """Whether something follows from not seeing this owner."""
+    return owner.kind in _WORKLOADS and owner.api_version.startswith("apps/")
+
+
+def said(item: Object, *path: str) -> Any:
+    """A field of an object in which anything may be missing; None if it is."""
+    value: Any = item
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def key_of_item(item: Object) -> str:
+    return f"{item['metadata']['namespace']}/{item['metadata']['name']}"
+
+
+def _namespace(item: Object) -> str:
+    return str(item["metadata"]["namespace"])
+
+
+def _owner_uids(item: Object) -> list[str]:
+    return [str(each.get("uid")) for each in item["metadata"].get("ownerReferences") or ()]
+
+
+def _mark(pod: PodRecord) -> list[tuple[str, str]]:
+    return [(pod.namespace, pod.labels[ID])] if ID in pod.labels else []
+
+
+_OF_PODS: Final = {
+    "owner": lambda pod: [] if pod.owner is None else [pod.owner.uid],
+    "mark": _mark,
+}
+_OF_MIGRATIONS: Final = {
+    "pod": lambda item: [(_namespace(item), said(item, "spec", "pod", "name"))],
+    "owner": lambda item: [said(item, "status", "owner", "uid")],
+    "mark": lambda item: [(_namespace(item), label_value(item["metadata"]["name"]))],
+    "group": lambda item: [(_namespace(item), said(item, "spec", "group"))],
+    "namespace": lambda item: [_namespace(item)],
+    "unfinished": lambda item: [] if said(item, "status", "finishedAt") else [True],
+    "node": lambda item: [said(item, "spec", "sourceNode"), said(item, "status", "targetNode")],
+}
+_OF_BUDGETS: Final = {"namespace": lambda item: [_namespace(item)]}
+
+
+class Followed:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.pods = Freshest(Informer(client, PODS, indices=_OF_PODS), _OF_PODS)
+        self.migrations = Freshest(Informer(client, POD_MIGRATIONS, indices=_OF_MIGRATIONS), _OF_MIGRATIONS)
+        self.budgets = Freshest(Informer(client, POD_DISRUPTION_BUDGETS, indices=_OF_BUDGETS), _OF_BUDGETS)
+        self.nodes = Informer(client, NODES)
+        self.workloads = {
+            kind: Informer(client, resource, indices={"owner": _owner_uids})
+            for kind, resource in _WORKLOADS.items()
+        }
+        self.records = Records()
+
+    @property
+    def informers(self) -> tuple[Informer[Any], ...]:
+        return (
+            self.pods.informer,
+            self.migrations.informer,
+            self.budgets.informer,
+            self.nodes,
+            *self.workloads.values(),
+        )
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Follows the cluster while the body runs, which begins when everything is known once."""
+        async with contextlib.AsyncExitStack() as stack:
+            for informer in self.informers:
+                await stack.enter_async_context(informer.running())
+            await asyncio.gather(*(informer.synced() for informer in self.informers))
+            yield
+
+    @property
+    def is_fresh(self) -> bool:
+        """False while the API server is failing: then nothing new is begun."""
+        return all(informer.is_fresh for informer in self.informers)
+
+    def learn_pod(self, item: Object) -> PodRecord:
+        """A whole pod, as the server has answered."""
+        record = PODS.codec.decode_one("application/json", msgspec.json.encode(item))
+        self.pods.learn(record)
+        return record
+
+    # -- live reads, for what can't be undone
+
+    async def read_pod(self, key: str, uid: str) -> None:
+        """As it is now; `uid` is the pod that is gone if there is none of that name."""
+        try:
+            self.pods.learn(await self._client.get(PODS, key))
+        except errors.NotFound:
+            self.pods.learn_gone(key, uid)
+
+    async def read_migration(self, key: str, uid: str) -> None:
+        try:
+            self.migrations.learn(await self._client.get(POD_MIGRATIONS, key))
+        except errors.NotFound:
+            self.migrations.learn_gone(key, uid)
+
+    async def read_budgets(self, namespace: str) -> None:
+        for item in (await self._client.list(POD_DISRUPTION_BUDGETS, namespace=namespace)).items:
+            self.budgets.learn(item)

@@ -1,0 +1,189 @@
+"""The check before anything is touched: is the move still a good one, how is it made, and where does it go?
+
+Asked of the present cluster, with everything in it that is under way: a copy that is not bound yet counts
+where it will be. The planner's rules decide; what passes by itself postpones a move, what doesn't refuses it.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
+import numpy as np
+
+from rescheduler.config.policy import Policy
+from rescheduler.controller.followed import said
+from rescheduler.controller.known_cluster import KnownCluster
+from rescheduler.controller.observing import unfinished
+from rescheduler.migrations.marks import label_value
+from rescheduler.migrations.scene import Answer, Verdict
+from rescheduler.model.migrations import MANUAL, Migration, OwnerReference, Phase
+from rescheduler.model.plan import Handover, Move, Rejection
+from rescheduler.model.pods import PodRecord
+from rescheduler.planner.eligibility import Eligibility
+from rescheduler.planner.handover import Choice
+from rescheduler.planner.open_nodes import open_nodes
+from rescheduler.planner.outlook import percent
+from rescheduler.planner.reasons import Reason
+from rescheduler.planner.recheck import still_good
+from rescheduler.rules.board import Board
+from rescheduler.snapshot.snapshot import CPU, MEMORY, Snapshot
+
+__all__ = ["CONTINUES", "PASSING", "Judging", "as_wished"]
+
+CONTINUES: Final = "rescheduler.dev/continues"
+"""Annotation of a migration that takes a pod on from a stop: the name of the one that brought it there."""
+
+PASSING: Final = frozenset({Reason.BUDGET_SPENT, Reason.ROLLING_OUT})
+_FOR_ROOM: Final = frozenset({Reason.TARGET_UNFIT, Reason.NO_TARGET})
+"""Passing too, if somebody is about to leave."""
+
+_KINDS: Final = ("Pod", "ReplicaSet", "Deployment", "StatefulSet", "Job")
+
+
+def as_wished(policy: Policy, handover: Handover = Handover.AUTO) -> Policy:
+    """What keeps the program from moving pods too often does not keep a person from it."""
+    wished = policy.handovers
+    if handover is not Handover.AUTO:
+        wished = {**wished, **dict.fromkeys(_KINDS, handover)}
+    return replace(policy, min_pod_age=timedelta(), pod_cooldown=timedelta(), handovers=wished)
+
+
+class Judging:
+    """`judge` is what the controller asks."""
+
+    def __init__(
+        self,
+        cluster: KnownCluster,
+        policy: Policy,
+        urgent_strategies: Iterable[str],
+        is_steered: Callable[[], bool],
+        now: Callable[[], datetime],
+    ) -> None:
+        """`urgent_strategies` are those whose pods have to go: some of what protects pods does not hold."""
+        self._cluster = cluster
+        self._policy = policy
+        self._urgent = frozenset({*urgent_strategies, MANUAL})
+        self._is_steered = is_steered
+        self._now = now
+        self._approved: dict[str, tuple[str, str]] = {}
+        """Pod and target of those that were approved a moment ago, by key: not on record yet."""
+
+    def judge(self, migration: Migration) -> Verdict:
+        snapshot = self._without(migration, self._cluster.snapshot())
+        row = snapshot.pods.row.get(migration.pod_key)
+        if row is None or snapshot.pods.records[row].uid != migration.spec.pod.uid:
+            return _refused(Rejection(migration.pod_key, Reason.GONE, "", "there is no such pod any more"))
+        pod = snapshot.pods.records[row]
+        policy = self._policy_for(migration)
+        urgent, steered = migration.spec.strategy in self._urgent, self._is_steered()
+        choice = Eligibility(snapshot, policy, urgent=urgent, steered=steered).choice(row)
+        if not isinstance(choice, Choice):
+            return self._no(migration, snapshot, Rejection(pod.key, choice.reason, choice.by, choice.detail))
+        board = self._with_others(migration, Board(snapshot))
+        move = _move(migration, choice.handover)
+        rejection = still_good(move, snapshot, policy, urgent=urgent, steered=steered, board=board)
+        if rejection is not None:
+            return self._no(migration, snapshot, rejection)
+        target = move.target or _best(board, row, choice.handover)
+        self._approved[migration.key] = pod.key, target
+        return Verdict(Answer.APPROVED, choice.handover, target, _owner(pod), message=choice.why)
+
+    def _policy_for(self, migration: Migration) -> Policy:
+        if migration.spec.strategy == MANUAL:
+            return as_wished(self._policy, migration.spec.handover)
+        item = self._cluster.followed.migrations.get(migration.key) or {}
+        if said(item, "metadata", "annotations", CONTINUES):
+            # It rests where it is going, not at its stop.
+            return as_wished(self._policy)
+        return self._policy
+
+    def _without(self, migration: Migration, snapshot: Snapshot) -> Snapshot:
+        """Its own migration is no reason for a pod not to be moved; the lock on it keeps others off."""
+        return replace(snapshot, moving=snapshot.moving - {migration.spec.pod.uid})
+
+    def _with_others(self, migration: Migration, board: Board) -> Board:
+        """With the copies that are still to come: whoever is approved now must find room beside them."""
+        pods, nodes = board.snapshot.pods, board.snapshot.nodes
+        for pod, target in self._under_way(migration):
+            row, node = pods.row.get(pod), nodes.row.get(target)
+            if row is not None and node is not None:
+                board.place(row, node)
+        return board
+
+    def _under_way(self, migration: Migration) -> list[tuple[str, str]]:
+        """Pods, and where their copies will be, as far as those are not seen there yet."""
+        known = {each.key: each for each in unfinished(self._cluster.followed)}
+        self._approved = {
+            key: at
+            for key, at in self._approved.items()
+            if key in known and known[key].status.phase is Phase.PENDING and key != migration.key
+        }
+        on_record = [
+            (each.pod_key, each.target_node)
+            for each in known.values()
+            if each.key != migration.key
+            and each.status.phase is Phase.IN_PROGRESS
+            and each.status.handover is not Handover.EVICT
+            and not self._is_bound(each)
+        ]
+        return [*on_record, *self._approved.values()]
+
+    def _is_bound(self, migration: Migration) -> bool:
+        marked = self._cluster.followed.pods.find("mark", (migration.namespace, label_value(migration.name)))
+        return any(pod.node and pod.uid != migration.spec.pod.uid for pod in marked)
+
+    def _no(self, migration: Migration, snapshot: Snapshot, rejection: Rejection) -> Verdict:
+        is_patient = self._now() - migration.created < self._policy.migration_timeout
+        if is_patient and self._passes(snapshot, rejection):
+            return Verdict(Answer.POSTPONED, reason=rejection.reason, message=_words(rejection))
+        return _refused(rejection)
+
+    def _passes(self, snapshot: Snapshot, rejection: Rejection) -> bool:
+        """Whether it may well be otherwise in a moment."""
+        if rejection.reason in PASSING:
+            return True
+        if rejection.reason not in _FOR_ROOM:
+            return False
+        leaving = {pod.node for pod in snapshot.pods.records if pod.is_terminating and pod.node}
+        return rejection.by in leaving if rejection.by else bool(leaving)
+
+
+def _move(migration: Migration, present: Handover) -> Move:
+    spec = migration.spec
+    return Move(
+        pod=migration.pod_key,
+        uid=spec.pod.uid,
+        source=spec.source_node,
+        target=spec.target_node or None,
+        strategy=spec.strategy,
+        handover=present if spec.handover is Handover.AUTO else spec.handover,
+        reason=spec.reason,
+        gain=0.0,
+    )
+
+
+def _best(board: Board, row: int, handover: Handover) -> str:
+    """The emptiest of those that can take it, and that leave no spread constraint worse if there are such."""
+    nodes = board.snapshot.nodes
+    fits = board.fits(row, source_stays=handover.source_stays) & open_nodes(board.snapshot)
+    even = fits & board.keeps_even(row)
+    candidates = np.flatnonzero(even if even.any() else fits)
+    fullness = percent(board.load, nodes.allocatable)[:, [CPU, MEMORY]].max(axis=1)
+    best = min(candidates.tolist(), key=lambda node: (float(fullness[node]), node))
+    return nodes.records[best].name
+
+
+def _owner(pod: PodRecord) -> OwnerReference | None:
+    owner = pod.owner
+    if owner is None:
+        return None
+    return OwnerReference(owner.api_version, owner.kind, owner.name, owner.uid)
+
+
+def _refused(rejection: Rejection) -> Verdict:
+    return Verdict(Answer.REFUSED, reason=rejection.reason, message=_words(rejection))
+
+
+def _words(rejection: Rejection) -> str:
+    return rejection.detail or rejection.reason

@@ -1,0 +1,162 @@
+"""What a migration sees, put together from what is followed. Reads nothing itself."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from rescheduler.config.policy import Policy
+from rescheduler.controller.followed import Followed, is_followed
+from rescheduler.controller.records import Protection
+from rescheduler.kube.resources import Object
+from rescheduler.migrations.interference import is_superseded
+from rescheduler.migrations.marks import ID, is_copy_of, label_value
+from rescheduler.migrations.replacement import replacement_of
+from rescheduler.migrations.scene import Scene
+from rescheduler.model.budgets import BudgetRecord
+from rescheduler.model.metadata import Owner
+from rescheduler.model.migrations import Migration, OwnerReference
+from rescheduler.model.nodes import NodeRecord
+from rescheduler.model.plan import Handover
+from rescheduler.model.pods import PodRecord
+from rescheduler.model.workloads import WorkloadRecord
+
+__all__ = ["covering", "migration_at", "scene_of", "source_of", "unfinished", "workload_uid"]
+
+
+def migration_at(key: str, seen: Followed) -> Migration | None:
+    item = seen.migrations.get(key)
+    return None if item is None else seen.records.migration(item)
+
+
+def unfinished(seen: Followed) -> list[Migration]:
+    items = seen.migrations.find("unfinished", True)
+    return [found for item in items if (found := seen.records.migration(item)) is not None]
+
+
+def workload_uid(migration: Migration, seen: Followed) -> str:
+    """Of the topmost controller of the pod; empty if it has none."""
+    source = source_of(migration, seen)
+    line = _Line(migration, source, seen)
+    if line.deployment is not None:
+        return line.deployment.uid
+    owner = migration.status.owner or (source.owner if source is not None else None)
+    return "" if owner is None else owner.uid
+
+
+def source_of(migration: Migration, seen: Followed) -> PodRecord | None:
+    pod = seen.pods.get(migration.pod_key)
+    return pod if pod is not None and pod.uid == migration.spec.pod.uid else None
+
+
+def scene_of(migration: Migration, seen: Followed, policy: Policy, now: datetime) -> Scene:
+    source = source_of(migration, seen)
+    line = _Line(migration, source, seen)
+    return Scene(
+        migration=migration,
+        now=now,
+        policy=policy,
+        source=source,
+        target=_target(migration, seen),
+        owner=line.owner,
+        owner_is_followed=line.is_followed,
+        deployment=line.deployment,
+        workload_is_gone=line.workload_is_gone,
+        is_superseded=line.is_superseded,
+        budgets=_budgets(migration, source, seen),
+        nodes=_nodes(migration, seen),
+        group=_group(migration, seen),
+    )
+
+
+# -- the controllers above
+
+
+class _Line:
+    """The controllers above the source, as far as they are there and are still the same."""
+
+    def __init__(self, migration: Migration, source: PodRecord | None, seen: Followed) -> None:
+        reference: OwnerReference | Owner | None = migration.status.owner
+        if reference is None and source is not None:
+            reference = source.owner
+        self.is_followed = reference is not None and is_followed(reference)
+        self.owner, of_owner = _found(migration.namespace, reference, seen)
+        above: OwnerReference | Owner | None = migration.status.workload
+        if above is None and self.owner is not None:
+            above = self.owner.owner
+        self.deployment, of_deployment = _found(migration.namespace, above, seen)
+        self.workload_is_gone = migration.status.workload is not None and (
+            self.deployment is None or self.deployment.deleted_s is not None
+        )
+        self.is_superseded = bool(of_deployment and of_owner and is_superseded(of_deployment, of_owner))
+
+
+def _found(
+    namespace: str, reference: OwnerReference | Owner | None, seen: Followed
+) -> tuple[WorkloadRecord | None, Object | None]:
+    if reference is None or not is_followed(reference):
+        return None, None
+    item = seen.workloads[reference.kind].get(f"{namespace}/{reference.name}")
+    if item is None or item["metadata"]["uid"] != reference.uid:
+        return None, None
+    return seen.records.workload(item, reference.kind), item
+
+
+# -- the successor
+
+
+def _target(migration: Migration, seen: Followed) -> PodRecord | None:
+    if migration.status.handover is Handover.EVICT:
+        return _replacement(migration, seen)
+    marked = seen.pods.find("mark", (migration.namespace, label_value(migration.name)))
+    copies = [pod for pod in marked if is_copy_of(pod, migration)]
+    return min(copies, key=lambda pod: (pod.is_terminating, pod.key), default=None)
+
+
+def _replacement(migration: Migration, seen: Followed) -> PodRecord | None:
+    known, owner = migration.status.target_pod, migration.status.owner
+    if known is not None:
+        pod = seen.pods.get(f"{migration.namespace}/{known.name}")
+        return pod if pod is not None and pod.uid == known.uid else None
+    if owner is None or migration.status.handed_over_at is None:
+        return None
+    others = (seen.records.migration(item) for item in seen.migrations.find("owner", owner.uid))
+    spoken_for = {
+        other.status.target_pod.uid
+        for other in others
+        if other is not None and other.key != migration.key and other.status.target_pod is not None
+    }
+    return replacement_of(migration, seen.pods.find("owner", owner.uid), spoken_for)
+
+
+# -- what is around
+
+
+def covering(pod: PodRecord, seen: Followed) -> list[BudgetRecord]:
+    """The budgets that protect this pod."""
+    return [each.budget for each in _protections(pod.namespace, seen) if each.pods.matches(pod.labels)]
+
+
+def _budgets(migration: Migration, source: PodRecord | None, seen: Followed) -> tuple[BudgetRecord, ...]:
+    """Those that cover the source, and ours even after it has gone."""
+    ours = label_value(migration.name)
+    return tuple(
+        each.budget
+        for each in _protections(migration.namespace, seen)
+        if (source is not None and each.pods.matches(source.labels)) or each.budget.labels.get(ID) == ours
+    )
+
+
+def _protections(namespace: str, seen: Followed) -> list[Protection]:
+    found = (seen.records.protection(item) for item in seen.budgets.find("namespace", namespace))
+    return [each for each in found if each is not None]
+
+
+def _nodes(migration: Migration, seen: Followed) -> Mapping[str, NodeRecord]:
+    names = (migration.spec.source_node, migration.target_node)
+    return {name: node for name in names if (node := seen.nodes.get(name)) is not None}
+
+
+def _group(migration: Migration, seen: Followed) -> tuple[Migration, ...]:
+    if not migration.spec.group:
+        return ()
+    members = seen.migrations.find("group", (migration.namespace, migration.spec.group))
+    return tuple(found for item in members if (found := seen.records.migration(item)) is not None)

@@ -1,0 +1,215 @@
+"""Carries a plan out: a PodMigration per move, a wave when the one before it is finished.
+
+Somebody executes them, here or elsewhere; this only asks for them and watches. A run that is started again
+with the same plan finds the migrations of the first one, and goes on from there.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Final
+
+from rescheduler.controller.cordoning import Cordoning
+from rescheduler.controller.followed import POD_MIGRATIONS, Followed
+from rescheduler.controller.observing import migration_at
+from rescheduler.controller.wishes import group_of, wish
+from rescheduler.kube import errors
+from rescheduler.kube.backoff import Backoff
+from rescheduler.kube.client import Client
+from rescheduler.kube.resources import Object
+from rescheduler.model.migrations import FINALIZER, Migration, Phase
+from rescheduler.model.plan import Move, Plan
+
+__all__ = ["Errand", "PlanRun"]
+
+_TRIES: Final = 6
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 10.0
+
+
+@dataclass(slots=True)
+class Errand:
+    """One move of the plan, and what has become of it."""
+
+    move: Move
+    key: str = ""
+    """Of its migration, once there is one."""
+    migration: Migration | None = None
+    """As last seen."""
+    given_up: str = ""
+    """Why there is no migration, or none any more."""
+
+    @property
+    def is_over(self) -> bool:
+        """Finished, and let go of by whoever executed it: nothing is left to be done."""
+        migration = self.migration
+        is_done = migration is not None and migration.is_finished and FINALIZER not in migration.finalizers
+        return bool(self.given_up) or is_done
+
+    @property
+    def is_completed(self) -> bool:
+        return self.migration is not None and self.migration.status.phase is Phase.COMPLETED
+
+    @property
+    def is_under_way(self) -> bool:
+        return not self.is_over and bool(self.key)
+
+
+class PlanRun:
+    def __init__(
+        self,
+        client: Client,
+        seen: Followed,
+        plan: Plan,
+        tell: Callable[[Errand], None] = lambda _: None,
+    ) -> None:
+        """`tell` hears of every change of an errand."""
+        self.plan = plan
+        self.errands = [Errand(move) for move in plan.moves]
+        self._client = client
+        self._seen = seen
+        self._tell = tell
+        self._changed = asyncio.Event()
+        self._stopped = False
+
+    async def run(self) -> None:
+        """Returns when every move is made, has failed, or was given up."""
+        end = self._seen.migrations.informer.subscribe(self._on_change)
+        try:
+            await Cordoning(self._client, self._seen).make(self.plan.changes)
+            for _, wave in groupby(self.errands, key=lambda errand: errand.move.wave):
+                await self._run_wave(list(wave))
+        finally:
+            end()
+
+    def stop(self) -> None:
+        """Nothing new is begun: what waits is called off, what is under way comes to its end."""
+        self._stopped = True
+        self._changed.set()
+
+    # -- a wave
+
+    async def _run_wave(self, wave: Sequence[Errand]) -> None:
+        for errand in wave:
+            await self._begin(errand, wave)
+        await self._drop_incomplete_groups(wave)
+        called_off = False
+        while not all(errand.is_over for errand in wave):
+            await self._changed.wait()
+            self._changed.clear()
+            if self._stopped and not called_off:
+                called_off = True
+                await self._call_off(wave)
+            for errand in wave:
+                self._look(errand)
+
+    async def _begin(self, errand: Errand, wave: Sequence[Errand]) -> None:
+        if self._stopped:
+            self._give_up(errand, "not begun: stopped before its turn")
+            return
+        legs = self._legs_before(errand)
+        move = errand.move
+        if legs:
+            arrived = self._arrived(legs[-1])
+            if arrived is None:
+                self._give_up(errand, "its stop on the way was not reached")
+                return
+            move = replace(move, pod=arrived.key, uid=arrived.uid)
+        moment_s = self.plan.taken_at_s
+        group = group_of(move, moment_s)
+        item = wish(
+            move,
+            moment_s,
+            group=group,
+            group_size=sum(each.move.group == move.group for each in wave) if group else 0,
+            continues=legs[-1].key.partition("/")[2] if legs else "",
+        )
+        try:
+            await self._create(item)
+        except errors.KubeError as error:
+            self._give_up(errand, f"its migration can't be created: {error}")
+            return
+        errand.key = f"{item['metadata']['namespace']}/{item['metadata']['name']}"
+        self._look(errand)
+
+    def _legs_before(self, errand: Errand) -> list[Errand]:
+        return [
+            each
+            for each in self.errands
+            if each.move.uid == errand.move.uid and each.move.hop and each.move.wave < errand.move.wave
+        ]
+
+    def _arrived(self, leg: Errand) -> "_Arrived | None":
+        """Who came to the stop, if it is there."""
+        successor = leg.migration.status.target_pod if leg.is_completed and leg.migration else None
+        if successor is None or leg.migration is None:
+            return None
+        key = f"{leg.migration.namespace}/{successor.name}"
+        pod = self._seen.pods.get(key)
+        if pod is None or pod.uid != successor.uid or pod.node != leg.move.target:
+            return None
+        return _Arrived(key, pod.uid)
+
+    async def _create(self, item: Object) -> None:
+        """One that is there already is the same one: its name follows from the plan."""
+        backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S, random.Random())  # noqa: S311 - jitter
+        for last in (*(False,) * (_TRIES - 1), True):
+            try:
+                self._seen.migrations.learn(await self._client.create(POD_MIGRATIONS, item))
+            except errors.AlreadyExists:
+                name = f"{item['metadata']['namespace']}/{item['metadata']['name']}"
+                await self._seen.read_migration(name, "")
+            except errors.Retriable:
+                if last:
+                    raise
+                await asyncio.sleep(backoff.next_delay_s())
+                continue
+            return
+
+    # -- watching
+
+    def _on_change(self, _old: Object | None, _new: Object | None) -> None:
+        self._changed.set()
+
+    def _look(self, errand: Errand) -> None:
+        if not errand.key or errand.given_up:
+            return
+        migration = migration_at(errand.key, self._seen)
+        if migration is None:
+            if not errand.is_over:
+                self._give_up(errand, "cancelled")
+            return
+        before, errand.migration = errand.migration, migration
+        if before is None or migration.status != before.status:
+            self._tell(errand)
+
+    def _give_up(self, errand: Errand, why: str) -> None:
+        errand.given_up = why
+        self._tell(errand)
+
+    async def _drop_incomplete_groups(self, wave: Sequence[Errand]) -> None:
+        """They are handed over together or not at all: without one of them the others would wait in vain."""
+        incomplete = {errand.move.group for errand in wave if errand.given_up} - {""}
+        for errand in wave:
+            if errand.move.group in incomplete and errand.is_under_way:
+                with contextlib.suppress(errors.NotFound):
+                    await self._client.delete(POD_MIGRATIONS, errand.key)
+
+    async def _call_off(self, wave: Sequence[Errand]) -> None:
+        """Those that have not begun. With the version as precondition: one that begins just now goes on."""
+        for errand in wave:
+            migration = migration_at(errand.key, self._seen) if errand.key else None
+            if migration is None or migration.status.phase is not Phase.PENDING or migration.is_cancelled:
+                continue
+            with contextlib.suppress(errors.Conflict, errors.NotFound):
+                await self._client.delete(
+                    POD_MIGRATIONS, errand.key, uid=migration.uid, version=migration.resource_version
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrived:
+    key: str
+    uid: str

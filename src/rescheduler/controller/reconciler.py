@@ -1,0 +1,224 @@
+"""One key: look, and go as far as that leads. Level-triggered: whatever came before, the cluster tells.
+
+    look ─▶ Happened ─▶ the next step; on record first, where it is a checkpoint ─▶ look
+         ─▶ Do       ─▶ perform it; before what can't be undone, read live and look again ─▶ look
+         ─▶ Wait     ─▶ until something changes, or until a time
+
+From the accepted eviction to the offer there is no queue in between: it is the next turn of this loop.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from rescheduler.config.policy import Policy
+from rescheduler.controller.followed import POD_MIGRATIONS, Followed
+from rescheduler.controller.limits import Turns
+from rescheduler.controller.observing import migration_at, scene_of, unfinished, workload_uid
+from rescheduler.controller.performing import Outcome, Performer
+from rescheduler.controller.story import Story
+from rescheduler.controller.sweeping import Sweeper
+from rescheduler.kube import errors
+from rescheduler.kube.client import Client
+from rescheduler.migrations.advance import advanced, is_checkpoint, look, shown, step_of
+from rescheduler.migrations.effects import Effect, WithdrawSteering
+from rescheduler.migrations.scene import Answer, Do, Happened, Report, Scene, Sight, Verdict, Wait
+from rescheduler.migrations.steps import Step
+from rescheduler.model.migrations import MANUAL, ConditionType, Migration, migration_of
+
+__all__ = ["Judge", "Reconciler"]
+
+Judge = Callable[[Migration], Verdict]
+"""Is it still a good move, how, and where to? Asked just before anything is touched."""
+
+_MOST_LOOKS: Final = 100
+"""Far more than any migration has steps: whoever needs more goes in circles."""
+
+_SHOWN_AFTER: Final = timedelta(seconds=30)
+"""A step that lasts is put on record for people, though nothing needs it. Shorter ones cost no write."""
+
+_ASK_AGAIN: Final = timedelta(seconds=30)
+
+
+class Reconciler:
+    def __init__(
+        self,
+        client: Client,
+        seen: Followed,
+        story: Story,
+        policy: Policy,
+        judge: Judge,
+        now: Callable[[], datetime],
+        *,
+        is_steered: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._client = client
+        self._seen = seen
+        self._story = story
+        self._policy = policy
+        self._judge = judge
+        self._now = now
+        self._is_steered = is_steered
+        self._performer = Performer(client, seen)
+        self._sweeper = Sweeper(client, seen)
+        self._beginning: dict[str, Migration] = {}
+        """Whose turn has come in this very moment: on their way to the record, and counted already."""
+
+    async def reconcile(self, key: str) -> datetime | None:
+        """When to look again, if nothing changes before. Raises `KubeError`: then try again."""
+        try:
+            return await self._reconcile(key)
+        finally:
+            self._beginning.pop(key, None)
+
+    async def _reconcile(self, key: str) -> datetime | None:
+        recorded = current = migration_at(key, self._seen)
+        if recorded is None:
+            await self._sweeper.sweep(key)
+        for _ in range(_MOST_LOOKS):
+            if recorded is None or current is None:
+                return None
+            scene = self._scene(current)
+            sight = await self._acted(scene, look(scene))
+            match sight:
+                case None:
+                    recorded, current = self._newest(recorded, current)
+                case Happened():
+                    recorded, current = await self._next(scene, sight, recorded)
+                case Wait():
+                    return await self._waiting(scene, sight, recorded)
+        raise RuntimeError(f"migration {key} goes in circles at {step_of(current) if current else '?'}")
+
+    def _scene(self, migration: Migration) -> Scene:
+        scene = scene_of(migration, self._seen, self._policy, self._now())
+        step = step_of(migration)
+        if step is Step.QUEUED:
+            return replace(scene, has_turn=self._has_turn(migration))
+        if step is Step.CHECKING:
+            return replace(scene, verdict=self._verdict(migration))
+        return replace(scene, is_steered=self._is_steered())
+
+    # -- performing
+
+    async def _acted(self, scene: Scene, sight: Sight) -> Outcome:
+        if not isinstance(sight, Do):
+            return sight
+        effect: Effect = sight.effect
+        if effect.irreversible:
+            await self._read_live(scene)
+            scene = self._scene(scene.migration)
+            again = look(scene)
+            if not isinstance(again, Do):
+                return again
+            effect = again.effect
+        if isinstance(effect, WithdrawSteering):
+            return await self._withdraw(scene)
+        return await self._performer.perform(scene, effect)
+
+    async def _read_live(self, scene: Scene) -> None:
+        migration = scene.migration
+        reads = [self._seen.read_pod(migration.pod_key, migration.spec.pod.uid)]
+        if scene.target is not None:
+            reads.append(self._seen.read_pod(scene.target.key, scene.target.uid))
+        await asyncio.gather(*reads)
+
+    async def _withdraw(self, scene: Scene) -> Outcome:
+        report = Report(ConditionType.STEERED, holds=False, reason="Withdrawn")
+        wait = Wait(message="the replacement finds no place: it may go anywhere now", reports=(report,))
+        await self._record(shown(scene, wait))
+        return None
+
+    # -- going on
+
+    async def _next(
+        self, scene: Scene, happened: Happened, recorded: Migration
+    ) -> tuple[Migration, Migration]:
+        after = advanced(scene, happened)
+        if step_of(after) in {Step.CHECKING, Step.MARKING}:
+            self._beginning[after.key] = after
+        if is_checkpoint(scene.migration, after):
+            # First on record, then told, then acted upon.
+            recorded = after = await self._record(after)
+        self._story.tell(scene, after)
+        return recorded, after
+
+    async def _record(self, migration: Migration) -> Migration:
+        """With the version as lock: whoever else goes on with it has to look again."""
+        item = self._seen.migrations.get(migration.key)
+        metadata = {} if item is None else item["metadata"]
+        wanted = {
+            "apiVersion": POD_MIGRATIONS.api_version,
+            "kind": POD_MIGRATIONS.kind,
+            **(item or {}),
+            "metadata": {**metadata, "resourceVersion": migration.resource_version},
+            "status": msgspec.to_builtins(migration.status),
+        }
+        try:
+            written = await self._client.replace(POD_MIGRATIONS.status, wanted)
+        except (errors.Conflict, errors.NotFound):
+            await self._seen.read_migration(migration.key, migration.uid)
+            raise
+        self._seen.migrations.learn(written)
+        return migration_of(written)
+
+    def _newest(self, recorded: Migration, current: Migration) -> tuple[Migration | None, Migration | None]:
+        """After an effect: the same step, with what has become of the object."""
+        newest = migration_at(recorded.key, self._seen)
+        if newest is None or newest.uid != recorded.uid:
+            self._story.forget(recorded.uid)
+            return None, None
+        if newest.resource_version == recorded.resource_version:
+            return recorded, current
+        if newest.status != recorded.status:
+            # Somebody else goes on with it, or we have put something on record.
+            return newest, newest
+        return newest, msgspec.structs.replace(newest, status=current.status)
+
+    # -- waiting
+
+    async def _waiting(self, scene: Scene, wait: Wait, recorded: Migration) -> datetime | None:
+        """Puts what it waits for on record, where that lasts."""
+        migration, step = shown(scene, wait), step_of(scene.migration)
+        if migration.is_finished:
+            self._story.forget(migration.uid)
+            return wait.until
+        if step is Step.QUEUED:
+            # Windows open and servers recover without anybody telling us.
+            return wait.until or scene.now + _ASK_AGAIN
+        if step is step_of(recorded) and migration.status.conditions == recorded.status.conditions:
+            return wait.until
+        shown_at = self._story.since(migration, scene.now) + _SHOWN_AFTER
+        if scene.now >= shown_at:
+            await self._record(migration)
+            return wait.until
+        return shown_at if wait.until is None else min(wait.until, shown_at)
+
+    # -- beginning
+
+    def _has_turn(self, migration: Migration) -> bool:
+        """Windows are for what the program decides: a person who wishes a move chooses the time."""
+        is_time = migration.spec.strategy == MANUAL or self._policy.in_window(self._now())
+        return is_time and self._seen.is_fresh and self._turns(but=migration.key).allows(migration)
+
+    def _verdict(self, migration: Migration) -> Verdict:
+        verdict = self._judge(migration)
+        if verdict.answer is not Answer.APPROVED:
+            return verdict
+        if not verdict.target and verdict.handover.source_stays:
+            return Verdict(Answer.POSTPONED, reason="NoTarget", message="no node is chosen for it")
+        if not self._turns(but=migration.key).allows(migration, verdict.target):
+            return Verdict(Answer.POSTPONED, reason="NodeBusy", message=f"{verdict.target} is busy")
+        return verdict
+
+    def turns(self) -> list[str]:
+        """The keys of those whose turn it is now, of all that wait."""
+        return [each.key for each in self._turns().next_ones()]
+
+    def _turns(self, but: str = "") -> Turns:
+        known = {each.key: each for each in unfinished(self._seen)} | self._beginning
+        known.pop(but, None)
+        return Turns(known.values(), self._policy, lambda each: workload_uid(each, self._seen))

@@ -1,0 +1,102 @@
+"""The story of each migration, as it is told: one log line per step, and Events on what it concerns.
+
+Steps are recognised from the cluster at every look, so one that was told already comes by again. What is
+remembered here is only what was told and when; nothing is ever decided by it.
+"""
+
+import logging
+from datetime import datetime
+from typing import Final
+
+from rescheduler.controller.events import EventWriter, Subject
+from rescheduler.migrations.advance import step_of
+from rescheduler.migrations.scene import Scene
+from rescheduler.migrations.steps import Step
+from rescheduler.model.migrations import Migration, PodReference
+
+__all__ = ["Story"]
+
+log = logging.getLogger("rescheduler.migrations")
+
+_EVENTS: Final = {
+    Step.MARKING: ("MigrationStarted", False),
+    Step.ADOPTING: ("MigrationHandedOver", False),
+    Step.REPLACING: ("MigrationHandedOver", False),
+    Step.ROLLING_BACK: ("MigrationRolledBack", True),
+    Step.COMPLETED: ("MigrationCompleted", False),
+    Step.FAILED: ("MigrationFailed", True),
+}
+"""The steps that people are told of, and whether as a warning."""
+
+
+class Story:
+    def __init__(self, events: EventWriter) -> None:
+        self._events = events
+        self._since: dict[str, dict[tuple[int, Step], datetime]] = {}
+
+    def tell(self, scene: Scene, after: Migration) -> None:
+        """It has come to the step that `after` is at; `scene` is what led there."""
+        if self._was_told(after, scene.now):
+            return
+        step, status = step_of(after), after.status
+        level = logging.WARNING if step in {Step.ROLLING_BACK, Step.FAILED} else logging.INFO
+        log.log(
+            level,
+            "migration=%s pod=%s from=%s to=%s strategy=%s handover=%s attempt=%d step=%s%s",
+            after.key,
+            after.pod_key,
+            after.spec.source_node,
+            after.target_node or "-",
+            after.spec.strategy,
+            status.handover or after.spec.handover,
+            status.attempts,
+            step,
+            f": {status.message}" if status.message else "",
+        )
+        if step in _EVENTS:
+            self._write_events(scene, after, step)
+
+    def since(self, migration: Migration, now: datetime) -> datetime:
+        """Since when it was seen at its step."""
+        return self._since.get(migration.uid, {}).get(_place(migration), now)
+
+    def forget(self, uid: str) -> None:
+        self._since.pop(uid, None)
+
+    def _was_told(self, migration: Migration, now: datetime) -> bool:
+        told = self._since.setdefault(migration.uid, {})
+        if _place(migration) in told:
+            return True
+        told[_place(migration)] = now
+        return False
+
+    def _write_events(self, scene: Scene, after: Migration, step: Step) -> None:
+        reason, warning = _EVENTS[step]
+        spec, target = after.spec, after.target_node
+        course = f"from {spec.source_node}" + (f" to {target}" if target else "")
+        message = f"{after.name} ({spec.strategy}) moves {spec.pod.name} {course}"
+        detail = after.status.message or spec.reason
+        for subject in _subjects(scene, after, step):
+            self._events.tell(subject, reason, f"{message}: {detail}" if detail else message, warning=warning)
+
+
+def _place(migration: Migration) -> tuple[int, Step]:
+    return migration.status.attempts, step_of(migration)
+
+
+def _subjects(scene: Scene, after: Migration, step: Step) -> list[Subject]:
+    """The pod, its workload; and the nodes when it begins and ends."""
+    namespace = after.namespace
+    pod = after.status.target_pod if step is Step.COMPLETED else None
+    found = [_of_pod(namespace, pod or after.spec.pod)]
+    workload = scene.deployment or scene.owner
+    if workload is not None:
+        found.append(Subject(workload.api_version, workload.kind, namespace, workload.name, workload.uid))
+    if step in {Step.MARKING, Step.COMPLETED, Step.FAILED}:
+        nodes = [name for name in (after.spec.source_node, after.target_node) if name]
+        found += [Subject.of_node(name) for name in nodes]
+    return found
+
+
+def _of_pod(namespace: str, pod: PodReference) -> Subject:
+    return Subject("v1", "Pod", namespace, pod.name, pod.uid)

@@ -1,0 +1,119 @@
+"""Which migrations a change is about: their keys are looked at again."""
+
+from collections.abc import Callable, Iterable
+
+from rescheduler.controller.followed import Followed, key_of_item, said
+from rescheduler.controller.observing import source_of
+from rescheduler.kube.resources import Object
+from rescheduler.migrations.marks import ID, lock_of
+from rescheduler.model.migrations import Phase
+from rescheduler.model.nodes import NodeRecord
+from rescheduler.model.plan import Handover
+from rescheduler.model.pods import PodRecord
+
+__all__ = ["Waking"]
+
+
+class Waking:
+    def __init__(
+        self, seen: Followed, wake: Callable[[str], None], turns: Callable[[], Iterable[str]]
+    ) -> None:
+        """`turns` says whose turn it is when another one's place becomes free."""
+        self._seen = seen
+        self._wake = wake
+        self._turns = turns
+
+    def subscribe(self) -> Callable[[], None]:
+        """Every migration is looked at once, and from then on when something about it changes."""
+        seen = self._seen
+        ends = [
+            seen.migrations.informer.subscribe(self._migration),
+            seen.pods.informer.subscribe(self._pod),
+            seen.budgets.informer.subscribe(self._budget),
+            seen.nodes.subscribe(self._node),
+            *(informer.subscribe(self._workload) for informer in seen.workloads.values()),
+        ]
+
+        def end() -> None:
+            for each in ends:
+                each()
+
+        return end
+
+    def _migration(self, old: Object | None, new: Object | None) -> None:
+        item = old if new is None else new
+        assert item is not None
+        self._wake(key_of_item(item))
+        if said(item, "spec", "group"):
+            for member in self._seen.migrations.find("group", _group(item)):
+                self._wake(key_of_item(member))
+        if _is_under_way(old) and not _is_under_way(new):
+            for key in self._turns():
+                self._wake(key)
+
+    def _pod(self, old: PodRecord | None, new: PodRecord | None) -> None:
+        for pod in (old, new):
+            if pod is not None:
+                self._wake_all(self._moving(pod))
+            if pod is not None and lock_of(pod):
+                self._wake_holder(pod)
+
+    def _wake_holder(self, pod: PodRecord) -> None:
+        """Whoever has locked it, under way or not: a lock that nobody holds any more is to go."""
+        holders = self._seen.migrations.find("mark", (pod.namespace, lock_of(pod)))
+        for key in [key_of_item(each) for each in holders] or [f"{pod.namespace}/{lock_of(pod)}"]:
+            self._wake(key)
+
+    def _moving(self, pod: PodRecord) -> list[Object]:
+        """Those that have it as source or target, or may find in it the replacement that they wait for."""
+        find = self._seen.migrations.find
+        found = find("pod", (pod.namespace, pod.name))
+        if ID in pod.labels:
+            found += find("mark", (pod.namespace, pod.labels[ID]))
+        if pod.owner is not None:
+            waiting = find("owner", pod.owner.uid)
+            found += [each for each in waiting if said(each, "status", "handover") == Handover.EVICT]
+        return found
+
+    def _workload(self, old: Object | None, new: Object | None) -> None:
+        item = old if new is None else new
+        assert item is not None
+        uid = item["metadata"]["uid"]
+        self._wake_all(self._seen.migrations.find("owner", uid))
+        for replica_set in self._seen.workloads["ReplicaSet"].find("owner", uid):
+            self._wake_all(self._seen.migrations.find("owner", replica_set["metadata"]["uid"]))
+
+    def _budget(self, old: Object | None, new: Object | None) -> None:
+        """Those whose pod it covers, or has covered until now, or would if that pod were still there."""
+        item = old if new is None else new
+        assert item is not None
+        for found in self._seen.migrations.find("namespace", item["metadata"]["namespace"]):
+            migration = self._seen.records.migration(found) if _is_under_way(found) else None
+            source = None if migration is None else source_of(migration, self._seen)
+            if source is None or self._covers(old, source) or self._covers(new, source):
+                self._wake_all([found])
+
+    def _covers(self, item: Object | None, pod: PodRecord) -> bool:
+        protection = None if item is None else self._seen.records.protection(item)
+        return protection is not None and protection.pods.matches(pod.labels)
+
+    def _node(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
+        if old is not None and new is not None and old.is_ready == new.is_ready:
+            return
+        node = old if new is None else new
+        assert node is not None
+        self._wake_all(self._seen.migrations.find("node", node.name))
+
+    def _wake_all(self, items: Iterable[Object]) -> None:
+        """Of those that are under way: who waits for his turn is woken by that, or by his own time."""
+        for item in items:
+            if _is_under_way(item):
+                self._wake(key_of_item(item))
+
+
+def _is_under_way(item: Object | None) -> bool:
+    return item is not None and said(item, "status", "phase") == Phase.IN_PROGRESS
+
+
+def _group(item: Object) -> tuple[str, str]:
+    return item["metadata"]["namespace"], said(item, "spec", "group")

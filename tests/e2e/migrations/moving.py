@@ -1,0 +1,213 @@
+"""A stage on which the controller moves pods: wishes, their end, and what is left of them."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from rescheduler.config.policy import Policy
+from rescheduler.controller.controller import Controller
+from rescheduler.controller.followed import POD_MIGRATIONS, Followed
+from rescheduler.kube.client import Client
+from rescheduler.kube.patches import strategic_patch
+from rescheduler.kube.resources import NODES, POD_DISRUPTION_BUDGETS, PODS, Object
+from rescheduler.migrations import marks
+from rescheduler.migrations.scene import Answer, Verdict
+from rescheduler.model.migrations import FINALIZER, Migration, OwnerReference, migration_of
+from rescheduler.model.plan import Handover
+from rescheduler.simulator.behaviour import load_behaviour
+from tests.e2e.facts.stage import Stage, node_of
+from tests.e2e.facts.waiting import until, until_object
+
+__all__ = ["Moves", "SetMoves", "by_owner_kind", "wall_clock"]
+
+SetMoves = Callable[..., Any]
+_BY_KIND = {"ReplicaSet": Handover.ADOPT, "StatefulSet": Handover.EVICT}
+
+
+def wall_clock() -> datetime:
+    return datetime.now(UTC)
+
+
+def by_owner_kind(seen: Followed) -> Callable[[Migration], Verdict]:
+    """A judge that finds every move good, and chooses the handover by what controls the pod."""
+
+    def judge(migration: Migration) -> Verdict:
+        pod = seen.pods.get(migration.pod_key)
+        assert pod is not None
+        owner = pod.owner
+        handover = migration.spec.handover
+        if handover is Handover.AUTO:
+            handover = Handover.COPY if owner is None else _BY_KIND.get(owner.kind, Handover.EVICT)
+        reference = owner and OwnerReference(owner.api_version, owner.kind, owner.name, owner.uid)
+        return Verdict(Answer.APPROVED, handover, migration.spec.target_node, reference, message="good")
+
+    return judge
+
+
+@dataclass
+class Moves:
+    stage: Stage
+    now: Callable[[], datetime] = wall_clock
+    policy: Policy = field(default_factory=lambda: Policy(settle_time=timedelta(seconds=1)))
+    wishes: int = 0
+
+    @property
+    def client(self) -> Client:
+        return self.stage.client
+
+    # -- executing
+
+    def controller(self, client: Client | None = None, **policy: Any) -> Controller:
+        client = client or self.client
+        seen = Followed(client)
+        return Controller(
+            client,
+            replace(self.policy, **policy),
+            by_owner_kind(seen),
+            followed=seen,
+            now=self.now,
+            workers=4,
+        )
+
+    @contextlib.asynccontextmanager
+    async def executing(self, client: Client | None = None, **policy: Any) -> AsyncIterator[Controller]:
+        controller = self.controller(client, **policy)
+        async with controller.followed.running(), controller.running():
+            yield controller
+
+    # -- wishes
+
+    async def wish(self, pod: Object, to: str, *, held: bool = True, **spec: Any) -> str:
+        """The key of a new migration. `held`: with our finalizer, as the program makes them."""
+        self.wishes += 1
+        name = f"move-{self.wishes}"
+        metadata = {"namespace": self.stage.namespace, "name": name}
+        if held:
+            metadata["finalizers"] = [FINALIZER]
+        wanted = {
+            "apiVersion": POD_MIGRATIONS.api_version,
+            "kind": POD_MIGRATIONS.kind,
+            "metadata": metadata,
+            "spec": {
+                "pod": {"name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]},
+                "sourceNode": node_of(pod),
+                "targetNode": to,
+                **spec,
+            },
+        }
+        await self.client.create(POD_MIGRATIONS, wanted)
+        return self.stage.key(name)
+
+    async def until(
+        self, key: str, holds: Callable[[Migration], object], *, timeout_s: float = 120.0
+    ) -> Migration:
+        found = await until_object(
+            self.client,
+            POD_MIGRATIONS,
+            key,
+            lambda item: holds(migration_of(item)),
+            timeout_s=timeout_s,
+        )
+        return migration_of(found)
+
+    async def until_finished(self, key: str, *, timeout_s: float = 120.0) -> Migration:
+        """Over, and nothing holds it any more."""
+        return await self.until(
+            key, lambda migration: migration.is_finished and not migration.finalizers, timeout_s=timeout_s
+        )
+
+    async def until_over(self, key: str, *, timeout_s: float = 120.0) -> Migration | None:
+        """Finished, or gone because it was cancelled."""
+        name = key.split("/")[1]
+
+        def over(seen: Mapping[str, Object]) -> list[Migration | None]:
+            if name not in seen:
+                return [None]
+            migration = migration_of(seen[name])
+            return [migration] if migration.is_finished and not migration.finalizers else []
+
+        (ended,) = await until(self.client, POD_MIGRATIONS, self.stage.namespace, over, timeout_s=timeout_s)
+        return ended
+
+    async def move(self, pod: Object, to: str, **policy: Any) -> Migration:
+        key = await self.wish(pod, to)
+        async with self.executing(**policy):
+            return await self.until_finished(key)
+
+    async def until_pods(self, holds: Callable[[Mapping[str, Object]], Any], **more: Any) -> Any:
+        return await until(self.client, PODS.as_json, self.stage.namespace, holds, **more)
+
+    async def until_served(self, count: int) -> None:
+        """Exactly so many pods, all of them ready."""
+        if count:
+            await self.stage.until_ready(count)
+        else:
+            await self.until_pods(lambda pods: not pods, labels="app=web")
+
+    async def copy_of(self, key: str, holds: Callable[[Object], object] = bool) -> Object:
+        """The copy that the migration has made, once it is there and `holds` is true of it."""
+        name = key.split("/")[1]
+
+        def found(pods: Mapping[str, Object]) -> Object | None:
+            for pod in pods.values():
+                labels, annotations = (
+                    pod["metadata"].get("labels", {}),
+                    pod["metadata"].get("annotations", {}),
+                )
+                is_other = annotations.get(marks.ORIGINAL_POD) != pod["metadata"]["uid"]
+                if labels.get(marks.ID) == name and is_other and holds(pod):
+                    return pod
+            return None
+
+        return await self.until_pods(found)
+
+    async def lose_node(self, name: str) -> None:
+        """Its kubelet is silent from now on, and the node lifecycle controller would say so after a while."""
+        ready = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
+        rules = load_behaviour({"nodes": [{"match": {"name": name}, "dead": [{"after": "0s"}]}]})
+        self.stage.kubelet.behave(rules)
+        patch = strategic_patch({"status": {"conditions": [ready]}})
+        await self.client.patch(NODES.as_json.status, name, patch)
+
+    # -- what is left
+
+    async def leftovers(self) -> list[str]:
+        """Everything of ours that must not be there once all migrations are over, in words."""
+        found = []
+        for pod in (await self.client.list(PODS.as_json, namespace=self.stage.namespace)).items:
+            found += _left_on_pod(pod)
+        budgets = await self.client.list(POD_DISRUPTION_BUDGETS, namespace=self.stage.namespace)
+        found += [f"budget {each['metadata']['name']}" for each in budgets.items if _is_ours(each)]
+        for item in (await self.client.list(POD_MIGRATIONS, namespace=self.stage.namespace)).items:
+            if item["metadata"].get("finalizers"):
+                found.append(f"finalizer on {item['metadata']['name']}")
+        return found
+
+    async def until_nothing_left(self) -> None:
+        """Pods that are on their way out are given the time to go."""
+        async with asyncio.timeout(60):
+            while left := await self.leftovers():
+                self.last_left = left
+                await asyncio.sleep(0.1)
+
+
+def _is_ours(item: Object) -> bool:
+    return marks.ID in item["metadata"].get("labels", {})
+
+
+def _left_on_pod(pod: Object) -> list[str]:
+    metadata = pod["metadata"]
+    name, labels = metadata["name"], metadata.get("labels", {})
+    found = [
+        f"owner reference of {name}"
+        for owner in metadata.get("ownerReferences", ())
+        if owner["kind"] == POD_MIGRATIONS.kind
+    ]
+    if _is_ours(pod) and labels.get(marks.STATUS) != marks.MarkStatus.COMPLETED:
+        found.append(f"marks of {name}")
+    if pod["spec"].get("schedulingGates"):
+        found.append(f"gate of {name}")
+    return found

@@ -1,0 +1,69 @@
+"""Pods of ReplicaSets move to their target, and no moment has fewer ready pods than replicas."""
+
+import pytest
+
+from rescheduler.kube import errors
+from rescheduler.kube.resources import Object
+from rescheduler.migrations import marks
+from rescheduler.model.migrations import ConditionType, Migration, Phase
+from rescheduler.model.plan import Handover
+from tests.e2e.facts.observer import observing, revisions
+from tests.e2e.facts.stage import node_of
+from tests.e2e.migrations.moving import Moves, SetMoves
+
+BUDGETS = [
+    pytest.param(1, {"minAvailable": 1}, id="one replica under minAvailable 1"),
+    pytest.param(3, {"maxUnavailable": 0}, id="three replicas under maxUnavailable 0"),
+    pytest.param(3, {"minAvailable": "100%"}, id="three replicas under minAvailable 100 %"),
+]
+
+
+async def move_unnoticed(moves: Moves, replicas: int, source: Object, target: str) -> Migration:
+    """Moved by the controller, and seen by an observer the whole time."""
+    stage = moves.stage
+    before = await revisions(moves.client, stage.namespace)
+    others = {pod["metadata"]["name"] for pod in await stage.pods()} - {source["metadata"]["name"]}
+    async with observing(moves.client, stage.namespace) as seen:
+        migration = await moves.move(source, target)
+        await stage.until_ready(replicas)
+    assert migration.status.phase is Phase.COMPLETED, migration.status
+    assert min(seen.ready) == min(seen.serving) == replicas, "never below the count"
+    assert await revisions(moves.client, stage.namespace) == before, "no rollout, no scaling"
+    after = {pod["metadata"]["name"]: pod for pod in await stage.pods()}
+    assert migration.status.target_pod is not None
+    moved = after.pop(migration.status.target_pod.name)
+    assert set(after) == others, "only the source has gone"
+    assert node_of(moved) == target
+    assert [owner["kind"] for owner in moved["metadata"]["ownerReferences"]] == ["ReplicaSet"]
+    assert moved["metadata"]["labels"][marks.STATUS] == "completed"
+    assert moved["metadata"]["labels"][marks.MIGRATED_FROM] == node_of(source)
+    assert moved["metadata"]["annotations"][marks.ORIGINAL_POD] == source["metadata"]["uid"]
+    await moves.until_nothing_left()
+    return migration
+
+
+@pytest.mark.parametrize(("replicas", "budget"), BUDGETS)
+async def test_a_pod_of_a_deployment_moves_although_every_ordinary_eviction_is_refused(
+    set_moves: SetMoves, replicas: int, budget: Object
+) -> None:
+    moves = await set_moves()
+    await moves.stage.deployment(replicas)
+    await moves.stage.budget(**budget)
+    source = (await moves.stage.pods())[0]
+    with pytest.raises(errors.BudgetRefused):
+        await moves.client.evict(moves.stage.key(source["metadata"]["name"]))
+    migration = await move_unnoticed(moves, replicas, source, await moves.stage.free_node())
+    assert migration.status.handover is Handover.ADOPT
+    told = {each.type: each.status for each in migration.status.conditions}
+    assert told == {
+        ConditionType.BUDGET_ALLOWS: "True",
+        ConditionType.COPY_READY: "True",
+        ConditionType.HANDED_OVER: "True",
+    }
+
+
+async def test_each_pod_of_a_plain_replica_set_moves_in_turn(set_moves: SetMoves) -> None:
+    moves = await set_moves()
+    await moves.stage.replica_set(2)
+    for source in await moves.stage.pods():
+        await move_unnoticed(moves, 2, source, await moves.stage.free_node())

@@ -1,0 +1,160 @@
+"""Several migrations, several controllers, wishes made by hand, and what becomes of the history."""
+
+import asyncio
+from datetime import timedelta
+
+from rescheduler.controller.followed import POD_MIGRATIONS
+from rescheduler.kube.resources import EVENTS, PODS
+from rescheduler.model.migrations import FINALIZER, Phase
+from tests.e2e.facts.observer import observing
+from tests.e2e.facts.stage import node_of
+from tests.e2e.facts.waiting import until, until_gone
+from tests.e2e.migrations.moving import SetMoves
+
+
+async def test_two_controllers_at_once_move_each_pod_once(set_moves: SetMoves) -> None:
+    moves = await set_moves()
+    await moves.stage.deployment(3)
+    await moves.stage.budget(maxUnavailable=0)
+    sources = await moves.stage.pods()
+    target = await moves.stage.free_node()
+    # Slower than the adoption: else the ReplicaSet may keep its own replacement.
+    moves.stage.behave({"startup": "1s", "termination": "0s"})
+    async with observing(moves.client, moves.stage.namespace) as seen:
+        keys = [await moves.wish(source, target) for source in sources]
+        async with moves.executing(max_concurrent_per_node=9), moves.executing(max_concurrent_per_node=9):
+            finished = await asyncio.gather(*(moves.until_finished(key, timeout_s=240) for key in keys))
+            await moves.until_nothing_left()
+        pods = await moves.stage.until_ready(3)
+    assert [each.status.phase for each in finished] == [Phase.COMPLETED] * 3
+    assert min(seen.ready) == 3
+    assert {node_of(pod) for pod in pods} == {target}
+    assert [each.status.attempts for each in finished] == [1, 1, 1]
+
+
+async def test_one_pod_is_moved_by_one_migration_only(set_moves: SetMoves) -> None:
+    moves = await set_moves(nodes=2)
+    await moves.stage.deployment(1)
+    (source,) = await moves.stage.pods()
+    target = await moves.stage.free_node()
+    keys = [await moves.wish(source, target) for _ in range(2)]
+    async with moves.executing(max_concurrent_per_workload=2):
+        finished = await asyncio.gather(*(moves.until_finished(key) for key in keys))
+        await moves.until_nothing_left()
+    assert sorted(each.status.phase for each in finished) == [Phase.COMPLETED, Phase.FAILED]
+    (failed,) = [each for each in finished if each.status.phase is Phase.FAILED]
+    assert failed.status.failure in {"Locked", "SourceGone"}
+    await moves.stage.until_ready(1)
+
+
+async def test_a_wish_made_by_hand_is_held_until_it_is_over(set_moves: SetMoves) -> None:
+    moves = await set_moves(nodes=2)
+    await moves.stage.deployment(1)
+    (source,) = await moves.stage.pods()
+    moves.stage.behave({"startup": "2s", "termination": "0s"})
+    key = await moves.wish(source, await moves.stage.free_node(), held=False)
+    async with moves.executing():
+        await moves.copy_of(key)
+        under_way = await moves.until(key, lambda migration: migration.status.step)
+        assert under_way.finalizers == (FINALIZER,)
+        assert (await moves.until_finished(key)).status.phase is Phase.COMPLETED
+
+
+async def test_what_is_finished_is_forgotten_after_a_while(set_moves: SetMoves) -> None:
+    moves = await set_moves(nodes=2)
+    await moves.stage.deployment(1)
+    (source,) = await moves.stage.pods()
+    key = await moves.wish(source, await moves.stage.free_node())
+    async with moves.executing(migration_ttl=timedelta(seconds=3)):
+        await moves.until_finished(key)
+        await until_gone(moves.client, POD_MIGRATIONS, key)
+    assert len(await moves.stage.until_ready(1)) == 1, "the moved pod outlives its migration"
+
+
+async def test_a_migration_removed_by_force_leaves_no_lock_behind(set_moves: SetMoves) -> None:
+    moves = await set_moves(nodes=2)
+    stage = moves.stage
+    await stage.deployment(1)
+    (source,) = await stage.pods()
+    stage.behave({"startup": "10m", "termination": "0s"})
+    key = await moves.wish(source, await stage.free_node(), held=False)
+    async with moves.executing():
+        await moves.copy_of(key, node_of)
+        item = await moves.client.get(POD_MIGRATIONS, key)
+        del item["metadata"]["finalizers"]
+        await moves.client.replace(POD_MIGRATIONS, item)
+        await moves.client.delete(POD_MIGRATIONS, key)
+        await moves.until_nothing_left()
+    after = await moves.client.get(PODS.as_json, stage.key(source["metadata"]["name"]))
+    assert after["metadata"]["labels"] == source["metadata"]["labels"]
+
+
+async def test_events_tell_the_story_on_pod_workload_and_nodes(set_moves: SetMoves) -> None:
+    moves = await set_moves(nodes=2)
+    stage = moves.stage
+    await stage.deployment(1)
+    (source,) = await stage.pods()
+    target = await stage.free_node()
+    key = await moves.wish(source, target, strategy="LoadBalancing", reason="85.0% to 45.0%")
+    async with moves.executing():
+        await moves.until_finished(key)
+        events = await until(
+            moves.client,
+            EVENTS,
+            stage.namespace,
+            lambda seen: (
+                [
+                    (each["involvedObject"]["kind"], each["reason"])
+                    for each in seen.values()
+                    if each["source"].get("component") == "rescheduler"
+                ]
+                if sum(each["reason"] == "MigrationCompleted" for each in seen.values()) == 2
+                else None
+            ),
+        )
+    assert sorted(events) == [
+        ("Deployment", "MigrationCompleted"),
+        ("Deployment", "MigrationHandedOver"),
+        ("Deployment", "MigrationStarted"),
+        ("Pod", "MigrationCompleted"),
+        ("Pod", "MigrationHandedOver"),
+        ("Pod", "MigrationStarted"),
+    ]
+
+
+async def test_pods_of_one_group_are_handed_over_together(set_moves: SetMoves) -> None:
+    moves = await set_moves()
+    stage = moves.stage
+    await stage.deployment(2)
+    first, second = await stage.pods()
+    target = await stage.free_node()
+    stage.behave({"startup": "2s", "termination": "0s"})
+    group = {"group": "ring", "groupSize": 2}
+    async with moves.executing():
+        one = await moves.wish(first, target, **group)
+        await moves.until(one, lambda migration: migration.status.step == "Settling")
+        other = await moves.wish(second, target, **group)
+        ends = await asyncio.gather(moves.until_finished(one), moves.until_finished(other))
+    assert [end.status.phase for end in ends] == [Phase.COMPLETED] * 2
+    starts = [end.status.started_at for end in ends]
+    handed_over = [end.status.handed_over_at for end in ends]
+    assert min(each for each in handed_over if each) > max(each for each in starts if each)
+    await moves.until_nothing_left()
+
+
+async def test_if_one_of_a_group_fails_all_stay(set_moves: SetMoves) -> None:
+    moves = await set_moves()
+    stage = moves.stage
+    await stage.deployment(2)
+    first, second = before = await stage.pods()
+    target = await stage.free_node()
+    await stage.cordon(node_of(first))
+    group = {"group": "ring", "groupSize": 2}
+    keys = [await moves.wish(first, target, **group), await moves.wish(second, node_of(first), **group)]
+    async with moves.executing(max_retries=0):
+        ends = await asyncio.gather(*(moves.until_finished(key) for key in keys))
+        await moves.until_nothing_left()
+    assert [end.status.failure for end in ends] == ["PartnerFailed", "TargetDidNotFit"]
+    assert {pod["metadata"]["uid"] for pod in await stage.until_ready(2)} == {
+        pod["metadata"]["uid"] for pod in before
+    }

@@ -1,0 +1,125 @@
+"""Pods whose controller must make the successor itself: evicted within their budget, and replaced."""
+
+import asyncio
+from datetime import timedelta
+
+from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.resources import POD_DISRUPTION_BUDGETS, PODS
+from rescheduler.model.migrations import ConditionType, Phase
+from rescheduler.model.plan import Handover
+from tests.e2e.facts.observer import observing
+from tests.e2e.facts.stage import node_of
+from tests.e2e.facts.waiting import until_object
+from tests.e2e.migrations.moving import SetMoves
+from tests.e2e.migrations.workloads import claim_templates, provided_volumes, stateful_set
+
+
+async def test_a_stateful_set_pod_with_a_read_write_once_claim_is_replaced_elsewhere(
+    set_moves: SetMoves,
+) -> None:
+    moves = await set_moves(nodes=2)
+    stage = moves.stage
+    await provided_volumes(stage, 2)
+    await stateful_set(stage, 2, **claim_templates(stage))
+    await stage.budget(minAvailable=1)
+    source = next(pod for pod in await stage.pods() if pod["metadata"]["name"] == "web-1")
+    await stage.cordon(node_of(source))
+    target = next(node for node in stage.nodes if node != node_of(source))
+    async with observing(moves.client, stage.namespace) as seen:
+        migration = await moves.move(source, target)
+        await stage.until_ready(2)
+        await moves.until_nothing_left()
+    assert migration.status.phase is Phase.COMPLETED, migration.status
+    assert migration.status.handover is Handover.EVICT
+    assert min(seen.ready) == 1, "one at a time"
+    replaced = await moves.client.get(PODS.as_json, stage.key("web-1"))
+    assert node_of(replaced) == target
+    assert replaced["metadata"]["uid"] != source["metadata"]["uid"]
+    steered = migration.status.condition(ConditionType.STEERED)
+    assert steered is not None
+    assert steered.status == "True"
+
+
+async def test_a_workload_without_a_budget_has_one_while_its_pod_is_replaced(set_moves: SetMoves) -> None:
+    moves = await set_moves(nodes=4)
+    await stateful_set(moves.stage, 3)
+    source = (await moves.stage.pods())[-1]
+    target = await moves.stage.free_node()
+    await moves.stage.cordon(*(node for node in moves.stage.nodes if node != target))
+    moves.stage.behave({"startup": "2s", "termination": "0s"})
+    key = await moves.wish(source, target)
+    async with moves.executing():
+        budget = await until_object(
+            moves.client, POD_DISRUPTION_BUDGETS, moves.stage.key("web-rescheduler-pdb"), bool
+        )
+        migration = await moves.until_finished(key)
+    assert budget["spec"]["maxUnavailable"] == 1
+    assert budget["metadata"]["ownerReferences"][0]["name"] == migration.name
+    assert migration.status.phase is Phase.COMPLETED
+    await moves.until_nothing_left()
+    await moves.stage.until_ready(3)
+
+
+async def test_a_budget_at_zero_is_waited_for_and_then_it_is_given_up(set_moves: SetMoves) -> None:
+    moves = await set_moves(nodes=4, migration_timeout=timedelta(seconds=4), max_retries=1)
+    await stateful_set(moves.stage, 2)
+    await moves.stage.budget(maxUnavailable=0)
+    source = (await moves.stage.pods())[-1]
+    async with observing(moves.client, moves.stage.namespace) as seen:
+        migration = await moves.move(source, await moves.stage.free_node())
+        await moves.until_nothing_left()
+    assert migration.status.phase is Phase.FAILED
+    assert migration.status.failure == "TimedOut"
+    assert migration.status.attempts == 2
+    told = {each.type: each.status for each in migration.status.conditions}
+    assert told[ConditionType.ROLLED_BACK] == "True"
+    assert min(seen.ready) == 2
+    assert seen.deleted == seen.created == []
+
+
+async def test_a_budget_that_allows_it_after_a_while_is_taken_at_once(set_moves: SetMoves) -> None:
+    moves = await set_moves(nodes=4)
+    await stateful_set(moves.stage, 2)
+    guard = await moves.stage.budget(maxUnavailable=0)
+    source = (await moves.stage.pods())[-1]
+    key = await moves.wish(source, await moves.stage.free_node())
+    async with moves.executing():
+        await moves.until(key, lambda migration: migration.status.step == "Evicting")
+        await moves.client.patch(POD_DISRUPTION_BUDGETS, guard, merge_patch({"spec": {"maxUnavailable": 1}}))
+        migration = await moves.until_finished(key)
+    assert migration.status.handed_over_at is not None
+    await moves.stage.until_ready(2)
+
+
+async def test_a_pod_of_a_deployment_that_wants_no_pod_more_is_replaced(set_moves: SetMoves) -> None:
+    moves = await set_moves(nodes=3)
+    stage = moves.stage
+    await stage.deployment(2, strategy={"type": "Recreate"})
+    await stage.budget(minAvailable=1)
+    source = (await stage.pods())[0]
+    target = await stage.free_node()
+    await stage.cordon(*(node for node in stage.nodes if node != target))
+    key = await moves.wish(source, target, handover="Evict")
+    await asyncio.sleep(1.1)  # A replacement is known by being younger, and ages are told in seconds.
+    async with observing(moves.client, stage.namespace) as seen, moves.executing():
+        migration = await moves.until_finished(key)
+        pods = await stage.until_ready(2)
+        await moves.until_nothing_left()
+    assert migration.status.phase is Phase.COMPLETED, migration.status
+    assert migration.status.target_pod is not None
+    (moved,) = [pod for pod in pods if pod["metadata"]["uid"] == migration.status.target_pod.uid]
+    assert node_of(moved) == target
+    assert max(seen.ready) == 2, "never one more"
+
+
+async def test_a_replacement_that_comes_back_to_the_source_is_a_failure(set_moves: SetMoves) -> None:
+    moves = await set_moves(nodes=2)
+    stage = moves.stage
+    await stateful_set(stage, 1)
+    (source,) = await stage.pods()
+    await stage.cordon(await stage.free_node())
+    migration = await moves.move(source, await stage.free_node())
+    await stage.until_ready(1)
+    await moves.until_nothing_left()
+    assert migration.status.phase is Phase.FAILED
+    assert migration.status.failure == "BackOnSource"

@@ -1,0 +1,82 @@
+"""Whatever others do while a pod is moved: the workload has what they want, and nothing of ours is left."""
+
+import pytest
+
+from rescheduler.kube.resources import PODS, REPLICA_SETS
+from rescheduler.model.migrations import Phase
+from tests.e2e.facts.observer import observing
+from tests.e2e.facts.stage import node_of
+from tests.e2e.facts.waiting import until_gone
+from tests.e2e.migrations.interfering import INTERFERENCES, Interference
+from tests.e2e.migrations.moving import SetMoves
+
+
+@pytest.mark.parametrize("interference", INTERFERENCES, ids=lambda each: each.name)
+async def test_a_move_during_which_the_workload_is(set_moves: SetMoves, interference: Interference) -> None:
+    moves = await set_moves()
+    stage = moves.stage
+    await stage.deployment(3)
+    await stage.budget(maxUnavailable=0)
+    source = (await stage.pods())[0]
+    stage.behave({"startup": "2s", "termination": "0s"})
+    async with observing(moves.client, stage.namespace) as seen:
+        key = await moves.wish(source, await stage.free_node())
+        async with moves.executing(max_retries=0):
+            await moves.copy_of(key, node_of)
+            await interference.act(moves, key, source)
+            await moves.until_over(key)
+            await moves.until_nothing_left()
+            await moves.until_served(interference.wanted)
+    assert interference.takes_pods or min(seen.ready) >= 3, "never below the count"
+
+
+async def test_a_workload_that_is_deleted_without_its_pods_leaves_them_running(
+    set_moves: SetMoves,
+) -> None:
+    moves = await set_moves()
+    stage = moves.stage
+    await stage.replica_set(2)
+    source = (await stage.pods())[0]
+    stage.behave({"startup": "2s", "termination": "0s"})
+    async with observing(moves.client, stage.namespace) as seen:
+        key = await moves.wish(source, await stage.free_node())
+        async with moves.executing():
+            await moves.copy_of(key, node_of)
+            await moves.client.delete(REPLICA_SETS, stage.key("web"), propagation="Orphan")
+            await until_gone(moves.client, REPLICA_SETS, stage.key("web"))
+            migration = await moves.until_finished(key)
+            await moves.until_nothing_left()
+        await stage.until_ready(2)
+    assert migration.status.phase is Phase.FAILED
+    assert migration.status.failure == "WorkloadGone"
+    assert min(seen.ready) == 2
+
+
+async def test_a_pod_that_is_gone_before_its_turn(set_moves: SetMoves) -> None:
+    moves = await set_moves(nodes=2)
+    await moves.stage.deployment(1)
+    (source,) = await moves.stage.pods()
+    target = await moves.stage.free_node()
+    await moves.client.delete(PODS, moves.stage.key(source["metadata"]["name"]))
+    await until_gone(moves.client, PODS.as_json, moves.stage.key(source["metadata"]["name"]))
+    migration = await moves.move(source, target)
+    assert migration.status.phase is Phase.FAILED
+    assert migration.status.failure == "SourceGone"
+
+
+async def test_a_target_that_is_lost_while_the_copy_starts(set_moves: SetMoves) -> None:
+    moves = await set_moves(nodes=3)
+    stage = moves.stage
+    await stage.deployment(1)
+    (source,) = await stage.pods()
+    target = await stage.free_node()
+    stage.behave({"startup": "10m", "termination": "0s"})
+    async with observing(moves.client, stage.namespace) as seen:
+        key = await moves.wish(source, target)
+        async with moves.executing(max_retries=0):
+            await moves.copy_of(key, node_of)
+            await moves.lose_node(target)
+            migration = await moves.until_finished(key)
+    assert migration.status.phase is Phase.FAILED
+    assert migration.status.failure == "CopyFailing"
+    assert min(seen.ready) == 1

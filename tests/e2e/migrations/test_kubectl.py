@@ -1,0 +1,18 @@
+"""What kubectl shows of migrations."""
+
+import json
+
+from tests.e2e.migrations.moving import SetMoves
+from tests.e2e.migrations.test_definition import wish
+from tests.testbed import ControlPlane
+
+
+async def test_kubectl_shows_pod_from_to_phase_and_age(
+    set_moves: SetMoves, control_plane: ControlPlane
+) -> None:
+    moves = await set_moves(nodes=1)
+    control_plane.kubectl("apply", "-f", "-", stdin=json.dumps(wish(moves.stage.namespace)))
+    shown = control_plane.kubectl("get", "pmig", "-n", moves.stage.namespace).splitlines()
+    assert shown[0].split() == ["NAME", "POD", "FROM", "TO", "PHASE", "AGE"]
+    assert shown[1].split()[:4] == ["move", "web", "a", "Pending"], "where to is shown once it is settled"
+    assert "move" in control_plane.kubectl("get", "rescheduler", "-n", moves.stage.namespace)

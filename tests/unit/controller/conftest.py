@@ -1,0 +1,102 @@
+"""The stage of `tests/e2e/migrations`, on a simulated cluster in virtual time.
+
+The test functions are the same that run on the real control plane. A request takes a moment, more or less:
+controllers, scheduler and kubelets react between two requests of one client.
+"""
+
+import asyncio
+import random
+from dataclasses import replace
+
+import pytest
+
+from rescheduler.kube.client import Client
+from rescheduler.kube.in_process import InProcess
+from rescheduler.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES
+from rescheduler.migrations.definition import definition
+from rescheduler.simulator import ApiServer
+from rescheduler.simulator.clock import LoopClock
+from rescheduler.simulator.life import EPOCH, bring_to_life
+from rescheduler.simulator.virtual_time import VirtualLoop
+from tests.e2e.facts.stage import Stage, until_usable
+from tests.e2e.migrations.moving import Moves
+from tests.testbed.fake_kubelet.nodes import node_object, node_shapes
+
+NETWORK_S = 0.001, 0.020
+
+
+class ObservedLoop(VirtualLoop):
+    """Keeps what breaks in the background, so that a test can say so."""
+
+    def __init__(self):
+        super().__init__()
+        self.broken = []
+        self.set_exception_handler(lambda _, context: self.broken.append(context))
+
+
+def pytest_asyncio_loop_factories(config, item):
+    return {"virtual": ObservedLoop}
+
+
+class Played:
+    """What a stage asks of a kubelet."""
+
+    name = "simulated"
+
+    def __init__(self, kubelets):
+        self.behave = kubelets.behave
+
+
+@pytest.fixture
+async def server():
+    made = ApiServer(clock=LoopClock(EPOCH), seed=7)
+    yield made
+    assert not asyncio.get_running_loop().broken, "somebody crashed"
+
+
+@pytest.fixture
+def life(server):
+    return bring_to_life(server)
+
+
+@pytest.fixture
+async def connect(server):
+    """connect(): another client, each with a network of its own."""
+    transports = []
+
+    def made(handle=server.handle):
+        dice = random.Random(len(transports))
+
+        async def delayed(method, target, headers, body):
+            await asyncio.sleep(dice.uniform(*NETWORK_S))
+            return await handle(method, target, headers, body)
+
+        transports.append(InProcess(delayed))
+        return Client(transports[-1])
+
+    yield made
+    for transport in transports:
+        await transport.close()
+
+
+@pytest.fixture
+def client(connect):
+    return connect()
+
+
+@pytest.fixture
+async def set_moves(server, life, client):
+    await client.create(NAMESPACES, {"metadata": {"name": "moves"}})
+    await client.create(CUSTOM_RESOURCE_DEFINITIONS, definition())
+
+    async def set_it(nodes=4, **policy):
+        kubelet = Played(life.kubelets)
+        for shape in node_shapes(nodes, kubelet.name):
+            await client.create(NODES.as_json, node_object(shape, kubelet.name, server.clock.now()))
+        stage = Stage(client, "moves", kubelet, await until_usable(client, kubelet, nodes))
+        stage.behave()
+        moves = Moves(stage, server.clock.now)
+        moves.policy = replace(moves.policy, **policy)
+        return moves
+
+    return set_it

@@ -1,0 +1,58 @@
+"""Others who interfere, on the simulator: as on the real control plane, and at every call."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from rescheduler.simulator.virtual_time import run_virtual
+from tests.e2e.facts.observer import observing
+from tests.e2e.migrations.interfering import INTERFERENCES
+from tests.e2e.migrations.test_interference import *  # noqa: F403
+from tests.unit.controller.crashing import NETWORK_S, Cluster, Faulty
+
+
+class Disturbed(Faulty):
+    """The way to the API server, on which somebody else is faster than the n-th call."""
+
+    async def handle(self, method, target, headers, body):
+        await asyncio.sleep(self.dice.uniform(*NETWORK_S))
+        if self._counts(method, target):
+            self.calls.append(f"{method} {target.partition('?')[0]}")
+            if len(self.calls) == self.at:
+                await self.disturb()
+        return await self.server.handle(method, target, headers, body)
+
+
+async def disturbed_at(interference, at):
+    """How many calls there were: fewer than `at` if nobody was disturbed."""
+    cluster = Cluster(migration_timeout=timedelta(seconds=60), max_retries=0)
+    try:
+        moves = await cluster.moves(nodes=4)
+        stage = moves.stage
+        await stage.deployment(3)
+        await stage.budget(maxUnavailable=0)
+        source = (await stage.pods())[0]
+        way = Disturbed(cluster.server, at, None)
+        async with observing(moves.client, stage.namespace) as seen:
+            key = await moves.wish(source, await stage.free_node())
+            way.disturb = lambda: interference.act(moves, key, source)
+            async with moves.executing(cluster.connect(way.handle)):
+                await moves.until_over(key, timeout_s=600)
+                if len(way.calls) < at:
+                    return len(way.calls)
+                await moves.until_nothing_left()
+                await moves.until_served(interference.wanted)
+        here = f"{interference.name} before {way.calls[at - 1]}"
+        assert interference.takes_pods or min(seen.ready) >= 3, f"below the count: {here}"
+        return len(way.calls)
+    finally:
+        await cluster.close()
+
+
+@pytest.mark.parametrize("interference", INTERFERENCES, ids=lambda each: each.name)
+def test_at_whatever_moment_the_workload_is(interference):
+    at = 1
+    while run_virtual(disturbed_at(interference, at)) >= at:
+        at += 1
+    assert at > 5

@@ -1,0 +1,5 @@
+"""Copies that don't come up as they should, on the simulator as on the real control plane."""
+
+from tests.e2e.migrations.test_troubled_copies import *  # noqa: F403
+
+del test_a_copy_that_pod_security_refuses  # noqa: F821 - the simulator has no PodSecurity

@@ -1,0 +1,254 @@
+"""What is seen at a step decides what follows; whatever is seen, the promises hold."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rescheduler.migrations import effects, marks
+from rescheduler.migrations.advance import advanced, is_checkpoint, look, step_of
+from rescheduler.migrations.scene import Answer, Do, Happened, Verdict, Wait
+from rescheduler.migrations.steps import NEXT, Event, Step, reversible
+from rescheduler.model.budgets import BudgetRecord
+from rescheduler.model.constraints import LabelSelector
+from rescheduler.model.migrations import FINALIZER, Phase
+from rescheduler.model.plan import Handover
+from tests.unit.migrations.scenes import (
+    CONTROLLER,
+    NOW,
+    OWNER,
+    copy,
+    migration,
+    node,
+    pod,
+    replica_set,
+    scene,
+)
+
+BUDGET = BudgetRecord(
+    "shop/budget", "shop", "b", selector=LabelSelector(match_labels=(("app", "web"),)), disruptions_allowed=1
+)
+
+SPENT = msgspec.structs.replace(BUDGET, disruptions_allowed=0)
+DEPLOYMENT = replica_set(kind="Deployment")
+
+
+def steps_of(handover):
+    return sorted({step for step, _ in NEXT[handover]} | {Step.COMPLETED, Step.FAILED})
+
+
+@st.composite
+def scenes(draw):
+    """Anything that may be seen at any step, sensible or not."""
+    handover = draw(st.sampled_from([Handover.ADOPT, Handover.COPY, Handover.EVICT]))
+    step = draw(st.sampled_from(steps_of(handover)))
+    owner = None if handover is Handover.COPY else OWNER
+    moving = migration(
+        step,
+        handover,
+        owner=owner,
+        deleted=draw(st.none() | st.just(NOW)),
+        finalizers=draw(st.sampled_from([(), (FINALIZER,)])),
+        status={"finished_at": NOW} if step in {Step.COMPLETED, Step.FAILED} else {},
+    )
+    source = draw(
+        st.none()
+        | st.builds(
+            pod,
+            marked=st.booleans(),
+            ready=st.booleans(),
+            node=st.sampled_from(["old", "new", ""]),
+            deleted_s=st.none() | st.just(1),
+            owners=st.just(() if owner is None else (CONTROLLER,)),
+        )
+    )
+    target = draw(
+        st.none()
+        | st.builds(
+            copy,
+            node=st.sampled_from(["", "new", "other"]),
+            ready=st.booleans(),
+            gated=st.booleans(),
+            deleted_s=st.none() | st.just(1),
+        )
+        | st.builds(copy, owners=st.just((CONTROLLER,)))
+    )
+    return scene(
+        moving,
+        now=NOW + timedelta(seconds=draw(st.integers(0, 1000))),
+        source=source,
+        target=target,
+        owner=draw(st.none() | st.builds(replica_set, replicas=st.integers(0, 3))),
+        budgets=draw(st.sampled_from([(), (BUDGET,), (SPENT,), (BUDGET, BUDGET)])),
+        nodes=draw(st.sampled_from([{}, {"new": node("new")}, {"new": node("new", ready=False)}])),
+        verdict=Verdict(draw(st.sampled_from(Answer)), handover, "new", owner),
+        has_turn=draw(st.booleans()),
+        is_superseded=draw(st.booleans()),
+        workload_is_gone=draw(st.booleans()),
+    )  # fmt: skip
+
+
+@given(scenes())
+def test_whatever_is_seen_the_table_knows_what_follows(seen):
+    sight = look(seen)
+    if isinstance(sight, Happened):
+        after = advanced(seen, sight)
+        assert (
+            step_of(after)
+            is NEXT[seen.migration.status.handover or Handover.AUTO][step_of(seen.migration), sight.event]
+        )
+
+
+@given(scenes())
+def test_a_copy_is_deleted_only_on_the_way_back(seen):
+    sight = look(seen)
+    if isinstance(sight, Do) and isinstance(sight.effect, effects.DeleteCopy):
+        assert step_of(seen.migration) in {Step.ROLLING_BACK, Step.FAILED}
+
+
+@given(scenes())
+def test_the_source_is_evicted_only_while_it_is_ours_and_its_copy_serves(seen):
+    sight = look(seen)
+    if isinstance(sight, Do) and isinstance(sight.effect, effects.EvictSource):
+        assert step_of(seen.migration) is Step.EVICTING
+        assert seen.source_is_ours
+        assert not seen.migration.is_cancelled
+        if seen.migration.status.handover is not Handover.EVICT:
+            assert seen.target.is_ready
+            assert not seen.target.is_terminating
+
+
+@given(scenes())
+def test_the_eviction_is_called_off_only_with_the_marks_gone_and_the_source_standing(seen):
+    sight = look(seen)
+    if step_of(seen.migration) is not Step.EVICTING or not isinstance(sight, Happened):
+        return
+    if reversible(step_of(advanced(seen, sight))):
+        assert seen.source_stands
+        assert not seen.source_is_ours
+
+
+@given(scenes())
+def test_what_must_be_on_record_is(seen):
+    sight = look(seen)
+    if isinstance(sight, Happened):
+        after = advanced(seen, sight)
+        if step_of(after) in {Step.MARKING, Step.EVICTING, Step.ROLLING_BACK, Step.COMPLETED, Step.FAILED}:
+            assert is_checkpoint(seen.migration, after)
+
+
+@given(scenes())
+def test_nothing_waits_for_a_time_that_has_passed(seen):
+    sight = look(seen)
+    if isinstance(sight, Wait) and sight.until is not None:
+        assert sight.until > seen.now
+
+
+# -- single steps
+
+
+@pytest.mark.parametrize(
+    ("step", "more", "effect"),
+    [
+        pytest.param(Step.MARKING, {"source": pod()}, effects.MarkSource, id="a free source is locked"),
+        pytest.param(Step.CREATING, {}, effects.CreateCopy, id="a locked source gets a copy"),
+        pytest.param(
+            Step.PLACING, {"target": copy(node="", gated=True)}, effects.Nominate, id="first a nomination"
+        ),
+        pytest.param(
+            Step.PLACING,
+            {"target": copy(node="", gated=True, nominated_node="new")},
+            effects.OpenGate,
+            id="then the gate is opened",
+        ),
+        pytest.param(Step.EVICTING, {"target": copy()}, effects.EvictSource, id="the source goes"),
+        pytest.param(
+            Step.EVICTING,
+            {"target": copy(), "now": NOW + timedelta(hours=1)},
+            effects.UnmarkSource,
+            id="what is called off at the eviction begins with the marks",
+        ),
+        pytest.param(
+            Step.ADOPTING, {"source": None, "target": copy()}, effects.OfferCopy, id="the copy is offered"
+        ),
+        pytest.param(
+            Step.RELEASING,
+            {"source": None, "target": copy(owners=(CONTROLLER,))},
+            effects.ReleaseTarget,
+            id="what is adopted is released",
+        ),
+        pytest.param(Step.ROLLING_BACK, {"target": copy()}, effects.DeleteCopy, id="back: first the copy"),
+        pytest.param(Step.ROLLING_BACK, {}, effects.UnmarkSource, id="back: last the lock"),
+    ],
+)  # fmt: skip
+def test_what_is_done(step, more, effect):
+    sight = look(scene(migration(step), **more))
+    assert isinstance(sight, Do)
+    assert type(sight.effect) is effect
+
+
+@pytest.mark.parametrize(
+    ("step", "more", "event"),
+    [
+        (Step.MARKING, {"source": pod(labels={marks.ID: "other"})}, Event.LOCKED),
+        (Step.PLACING, {"target": copy(node="other")}, Event.COPY_MISPLACED),
+        (Step.STARTING, {"target": copy(ready=False), "nodes": {}}, Event.COPY_FAILING),
+        (Step.STARTING, {"target": None}, Event.COPY_GONE),
+        (Step.SETTLING, {"target": copy(ready=False)}, Event.COPY_UNREADY),
+        (Step.SETTLING, {"target": copy(), "is_superseded": True, "deployment": DEPLOYMENT},
+         Event.WORKLOAD_CHANGED),
+        (Step.SETTLING, {"target": copy(), "source": None}, Event.SETTLED),
+        (Step.STARTING, {"target": copy(ready=False), "source": None}, Event.SOURCE_GONE),
+        (Step.EVICTING, {"target": copy(), "source": None}, Event.SOURCE_LEFT),
+        (Step.EVICTING, {"target": None, "source": pod()}, Event.COPY_GONE),
+        (Step.ADOPTING, {"target": None, "source": None}, Event.COPY_GONE),
+        (Step.ADOPTING, {"target": copy(owners=()), "source": None, "owner": None}, Event.ORPHANED),
+    ],
+)  # fmt: skip
+def test_what_happened(step, more, event):
+    sight = look(scene(migration(step), **more))
+    assert isinstance(sight, Happened)
+    assert sight.event is event
+
+
+def test_a_migration_is_settled_when_available_and_noticed():
+    seen = scene(migration(Step.SETTLING), target=copy(), owner=replica_set(min_ready_s=60))
+    assert look(seen).until == NOW + timedelta(seconds=60)
+    early = replace(seen, owner=replica_set(), now=NOW + timedelta(seconds=9))
+    assert look(early).until == NOW + timedelta(seconds=10)
+    assert look(replace(early, now=NOW + timedelta(seconds=10))).event is Event.SETTLED
+
+
+def test_members_of_a_group_are_handed_over_together():
+    alone = migration(Step.SETTLING)
+    grouped = with_group(alone)
+    other = with_group(migration(Step.STARTING, key="shop/other"))
+    seen = scene(grouped, target=copy(), group=(grouped, other))
+    assert isinstance(look(seen), Wait)
+    settled = with_group(migration(Step.SETTLING, key="shop/other"))
+    assert look(replace(seen, group=(grouped, settled))).event is Event.SETTLED
+    failed = with_group(migration(Step.FAILED, key="shop/other"))
+    assert look(replace(seen, group=(grouped, failed))).event is Event.PARTNER_FAILED
+
+
+def with_group(moving):
+    spec = msgspec.structs.replace(moving.spec, group="ring", group_size=2)
+    return msgspec.structs.replace(moving, spec=spec)
+
+
+def test_a_retry_waits_twice_as_long_each_time_and_a_final_failure_never_retries():
+    def after(attempts, **more):
+        undone = migration(Step.ROLLING_BACK, status=more)
+        status = msgspec.structs.replace(undone.status, attempts=attempts)
+        seen = scene(msgspec.structs.replace(undone, status=status), source=pod())
+        return advanced(seen, look(seen)).status, seen.now
+
+    first, now = after(1)
+    second, _ = after(2)
+    assert first.phase is second.phase is Phase.PENDING
+    assert (second.retry_at - now) / (first.retry_at - now) == pytest.approx(2)
+    assert after(4)[0].phase is Phase.FAILED, "three retries"
+    assert after(1, failure_is_final=True)[0].phase is Phase.FAILED
