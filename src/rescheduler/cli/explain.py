@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rescheduler.cli.looking import DATA_ERROR, Looking, give_up, looking_options
+from rescheduler.cli.naming import key_of_name
 
 if TYPE_CHECKING:
     from rescheduler.snapshot.snapshot import Snapshot
@@ -43,7 +44,7 @@ def explain(kind: str, name: str, namespace: str | None, looking: Looking, outpu
     A pod is named as for kubectl, with -n NAMESPACE, or as NAMESPACE/NAME.
     """
     configuration = looking.configuration()
-    key = _pod_key(name, namespace, looking) if kind == "pod" else name
+    key = key_of_name(name, namespace, looking) if kind == "pod" else name
     snapshot = looking.snapshot(configuration, meanwhile=["rescheduler.planner.explaining"])
     _must_be_there(kind, key, snapshot)
     from rescheduler.planner.explaining import explain_node, explain_pod  # noqa: PLC0415
@@ -60,14 +61,6 @@ def explain(kind: str, name: str, namespace: str | None, looking: Looking, outpu
         from rescheduler.cli.explain_form import form_of  # noqa: PLC0415
 
         _print(form_of(told, snapshot.assumptions), output)
-
-
-def _pod_key(name: str, namespace: str | None, looking: Looking) -> str:
-    if "/" not in name:
-        return f"{namespace or looking.default_namespace()}/{name}"
-    if namespace is not None and not name.startswith(f"{namespace}/"):
-        raise click.UsageError(f"{name} and -n {namespace} name two namespaces")
-    return name
 
 
 def _must_be_there(kind: str, key: str, snapshot: "Snapshot") -> None:

@@ -29,7 +29,9 @@ __all__ = [
     "complain",
     "file_bytes",
     "give_up",
+    "live_options",
     "looking_options",
+    "saved_options",
     "which_cluster",
 ]
 
@@ -139,9 +141,10 @@ def _moment(_ctx: click.Context, _option: click.Parameter, value: str | None) ->
         return None
     try:
         found = datetime.fromisoformat(value)
-    except ValueError:
+        found = (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
         raise click.BadParameter(f'"{value}" is no time such as 2026-03-02T12:00:00Z') from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return found
 
 
 _WHICH = (
@@ -165,13 +168,26 @@ def looking_options(command: F) -> F:
     return _passing(command, (*_WHICH, *_HOW))
 
 
+def live_options(command: F) -> F:
+    """For commands that change a cluster: no file will do, and the time is what it is. As `looking`."""
+    return _passing(command, (*_WHICH[1:], _HOW[0]))
+
+
+def saved_options(command: F) -> F:
+    """For commands that need a file, and no cluster. As `looking`."""
+    required = click.option(
+        "--from", "saved", metavar="FILE", required=True, help="A saved cluster (-: standard input)."
+    )
+    return _passing(command, (required, *_HOW))
+
+
 def _passing(command: F, options: tuple[Callable[[F], F], ...]) -> F:
     @functools.wraps(command)
     def passing(
         *args: Any,
-        saved: str | None,
-        kubeconfig: str | None,
-        context: str | None,
+        kubeconfig: str | None = None,
+        context: str | None = None,
+        saved: str | None = None,
         config: str | None = None,
         now: datetime | None = None,
         **more: Any,

@@ -2,28 +2,20 @@
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rescheduler.cli.looking import DATA_ERROR, USAGE_ERROR, Looking, give_up, looking_options
+from rescheduler.cli.looking import DATA_ERROR, Looking, give_up, looking_options
+from rescheduler.cli.planned import overridden, planned
 
 if TYPE_CHECKING:
-    from rescheduler.config.policy import Configuration, Policy
     from rescheduler.model.plan import Plan
 
-__all__ = ["plan"]
+__all__ = ["plan", "print_plan"]
 
 _PROPOSES_MOVES = 3
-_NEEDED_LATER = (
-    "rescheduler.planner.planning",
-    "rescheduler.strategies.registry",
-    "rescheduler.strategies.load_balancing",
-    "rescheduler.strategies.resource_optimization",
-    "rescheduler.cli.plan_view",
-)
 
 
 @click.command()
@@ -48,64 +40,20 @@ def plan(
     nothing to do, 3 if something is, 1 if the cluster or the file can't be read, 2 for wrong options or a
     wrong configuration.
     """
-    configuration = _overridden(looking.configuration(), strategies, max_moves)
-    made = _planned(looking, configuration)
+    configuration = overridden(looking.configuration(), strategies, max_moves)
+    made = planned(looking, configuration)
     if save is not None:
         _save(made, save)
-    _print(made, output)
+    print_plan(made, output)
     sys.stdout.flush()
     sys.exit(_PROPOSES_MOVES if made.moves or made.changes else 0)
-
-
-def _overridden(
-    configuration: "Configuration", strategies: tuple[str, ...], max_moves: int | None
-) -> "Configuration":
-    """With what the command line says in place of the file."""
-    policy = configuration.policy
-    if max_moves is not None:
-        policy = replace(policy, max_reschedule_pods=max_moves)
-    if strategies:
-        policy = replace(policy, enabled_strategies=tuple(dict.fromkeys(strategies)))
-        _must_make_sense(policy)
-    return replace(configuration, policy=policy)
-
-
-def _must_make_sense(policy: "Policy") -> None:
-    from rescheduler.config.consistency import contradictions  # noqa: PLC0415
-    from rescheduler.config.faults import did_you_mean  # noqa: PLC0415
-    from rescheduler.config.strategies import known_strategies  # noqa: PLC0415
-
-    known = known_strategies()
-    for name in policy.enabled_strategies:
-        if name not in known:
-            there_are = ", ".join(sorted(known))
-            raise click.UsageError(f"no strategy is called {name}{did_you_mean(name, known)} ({there_are})")
-    if faults := list(contradictions(policy, set())):
-        raise click.UsageError("; ".join(map(str, faults)))
-
-
-def _planned(looking: Looking, configuration: "Configuration") -> "Plan":
-    snapshot = looking.snapshot(configuration, meanwhile=_NEEDED_LATER)
-    from rescheduler.planner.planning import plan as planned  # noqa: PLC0415
-    from rescheduler.strategies.registry import (  # noqa: PLC0415
-        BrokenStrategy,
-        DuplicateStrategy,
-        UnknownStrategy,
-        strategies_of,
-    )
-
-    try:
-        strategies = strategies_of(configuration.policy)
-    except (BrokenStrategy, DuplicateStrategy, UnknownStrategy) as error:
-        give_up(str(error), USAGE_ERROR)
-    return planned(snapshot, configuration.policy, strategies)
 
 
 def _save(made: "Plan", file: str) -> None:
     try:
         Path(file).write_text(_as_json(made), encoding="utf-8")
-    except OSError as error:
-        give_up(f"{file}: {error.strerror}", DATA_ERROR)
+    except (OSError, ValueError) as error:
+        give_up(f"{file}: {getattr(error, 'strerror', None) or error}", DATA_ERROR)
 
 
 def _as_json(made: "Plan") -> str:
@@ -118,7 +66,7 @@ def _content(made: "Plan") -> dict[str, Any]:
     return plan_to_json(made)
 
 
-def _print(made: "Plan", output: str) -> None:
+def print_plan(made: "Plan", output: str) -> None:
     if output == "json":
         click.echo(_as_json(made), nl=False)
     elif output == "yaml":

@@ -69,8 +69,8 @@ def _write(saving: "Saving", file: str) -> None:
         return
     try:
         _write_whole(Path(file), encoded(saving, file))
-    except OSError as error:
-        give_up(f"{file}: {error.strerror}", DATA_ERROR)
+    except (OSError, ValueError) as error:
+        give_up(f"{file}: {getattr(error, 'strerror', None) or error}", DATA_ERROR)
 
 
 def _write_whole(path: Path, content: bytes) -> None:

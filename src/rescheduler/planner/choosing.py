@@ -17,6 +17,9 @@ from rescheduler.usage.heat import Heat
 
 __all__ = ["Chosen", "choose"]
 
+_ROUNDS = 4
+"""More than any cluster was seen to need; each is one that could take moves."""
+
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
@@ -26,16 +29,25 @@ class Chosen:
 
 
 def choose(draft: Draft, strategies: Sequence[Strategy], heat: Heat | None = None) -> Chosen:
-    """Plays what the strategies propose on the draft's board."""
+    """Plays what the strategies propose on the draft's board.
+
+    What a later one moves may make the room that an earlier one lacked, so they are asked again until
+    nothing new comes: else the next check would begin with what this one could have done.
+    """
     units: list[Unit] = []
     changes: dict[int, Change] = {}
-    for strategy in strategies:
-        view = PlanView(draft, strategy, heat)
-        for proposal in strategy.propose(view):
-            if isinstance(proposal, NodeProposal):
-                _take_node(draft, strategy, proposal, changes)
-            else:
-                units += _answer(draft, view, proposal)
+    for _ in range(_ROUNDS):
+        taken_by_later = False
+        for strategy in strategies:
+            view, before = PlanView(draft, strategy, heat), len(units)
+            for proposal in strategy.propose(view):
+                if isinstance(proposal, NodeProposal):
+                    _take_node(draft, strategy, proposal, changes)
+                else:
+                    units += _answer(draft, view, proposal)
+            taken_by_later |= strategy is not strategies[0] and len(units) > before
+        if not taken_by_later or draft.room <= 0:
+            break
     return Chosen(tuple(units), tuple(changes[node] for node in sorted(changes)))
 
 

@@ -6,17 +6,20 @@ from rescheduler.model.storage import ClaimRecord, Storage, VolumeRecord
 from rescheduler.model.volumes import CLAIM, EMPTY_DIR, HOST_PATH, Volume
 from rescheduler.snapshot.snapshot import PodClass
 
-__all__ = ["exclusive_claim", "local_data", "unknown_claim"]
+__all__ = ["exclusive_claim", "exclusive_claims", "local_data", "unknown_claim"]
 
 _ONE_NODE = frozenset({"ReadWriteOnce", "ReadWriteOncePod"})
 
 
 def exclusive_claim(shared: PodClass, storage: Storage) -> str:
     """A claim that outlives the pod and can be used on one node only: a copy elsewhere could not start."""
+    return next(exclusive_claims(shared, storage), "")
+
+
+def exclusive_claims(shared: PodClass, storage: Storage) -> Iterator[str]:
     for volume, claim in _claims(shared, storage):
         if claim is not None and not volume.ephemeral and _ONE_NODE.issuperset(claim.access_modes):
-            return claim.key
-    return ""
+            yield claim.key
 
 
 def unknown_claim(shared: PodClass, storage: Storage) -> str:

@@ -52,6 +52,7 @@ _OF_ITS_TEMPLATE: Questions = (
     (Reason.OTHER_SCHEDULER, kind.other_scheduler),
     (Reason.LOCAL_STORAGE, kind.local_storage),
     (Reason.VOLUME_UNKNOWN, kind.volume_unknown),
+    (Reason.CLAIM_SHARED, kind.claim_shared),
     (Reason.HANDOVER_IMPOSSIBLE, way.handover_impossible),
     (Reason.ROLLING_OUT, way.rolling_out),
     (Reason.SEVERAL_BUDGETS, way.several_budgets),

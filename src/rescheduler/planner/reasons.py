@@ -41,6 +41,7 @@ class Reason(StrEnum):
     OTHER_SCHEDULER = "OtherScheduler"
     LOCAL_STORAGE = "LocalStorage"
     VOLUME_UNKNOWN = "VolumeUnknown"
+    CLAIM_SHARED = "ClaimShared"
 
     # How it could be moved.
     HANDOVER_IMPOSSIBLE = "HandoverImpossible"
@@ -75,7 +76,7 @@ REMEDIES: Final[dict[Reason, tuple[str, str]]] = {
     ),
     Reason.FINISHED: ("It has run to its end.", "Nothing to do: it uses no node any more."),
     Reason.TERMINATING: (
-        "It is being deleted already.",
+        "It is being deleted already, or its workload is.",
         "Wait. If it never ends, look at its finalizers and at the kubelet of its node.",
     ),
     Reason.UNSCHEDULED: (
@@ -153,6 +154,10 @@ REMEDIES: Final[dict[Reason, tuple[str, str]]] = {
     Reason.VOLUME_UNKNOWN: (
         "A claim that it uses, or the volume behind it, can't be found.",
         "Save the cluster with its claims and volumes, or create what is missing.",
+    ),
+    Reason.CLAIM_SHARED: (
+        "Other pods use its claim, which can be attached to one node only: it could not start on another.",
+        "Move them together by hand, or use a claim that is ReadWriteMany.",
     ),
     Reason.HANDOVER_IMPOSSIBLE: (
         "The handover that is asked for can't be done with this pod.",

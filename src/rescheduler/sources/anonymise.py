@@ -155,7 +155,7 @@ class _Disguise:
         if text in well_known.KEYS or text in self._keep:
             return text
         domain, slash, name = text.rpartition("/")
-        if domain.endswith(("kubernetes.io", "k8s.io")):
+        if f".{domain}".endswith((".kubernetes.io", ".k8s.io")):  # not those of a company like acmek8s.io
             return f"{domain}{slash}{self._words(name)}"
         return self._words(text)
 

@@ -69,7 +69,8 @@ def sound_objects(raw: bytes, *, source: str) -> tuple[SavedCluster, list[dict[s
                 faults += [f"{item.title}: {fault}" for fault in faults_of(item.kind, {}, error)]
                 continue
             faults += [f"{item.title}: {fault}" for fault in faults_of(item.kind, found[-1])]
-    if faults:
+    # What looks well may still make no sense to those who read it later.
+    if faults := faults or list(_Reader(saved).faults()):
         raise UnreadableCluster(source, faults)
     return saved, found
 
@@ -166,9 +167,9 @@ def _time_faults(saved: SavedCluster) -> Iterator[str]:
 def _moment(text: str) -> datetime | None:
     try:
         found = datetime.fromisoformat(text) if text else None
-    except ValueError:
+        return found.astimezone(UTC) if found is not None and found.tzinfo is not None else None
+    except (ValueError, OverflowError):
         return None
-    return found if found is not None and found.tzinfo is not None else None
 
 
 def _content(item: SavedObject) -> dict[str, Any]:

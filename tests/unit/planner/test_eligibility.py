@@ -11,7 +11,7 @@ from rescheduler.model.plan import Handover
 from rescheduler.model.selectors import parse_selector
 from rescheduler.planner.eligibility import CHECKS, Eligibility
 from rescheduler.planner.reasons import Reason
-from tests.building import NOW, ClusterBuilder, cluster
+from tests.building import LONG_AGO, NOW, ClusterBuilder, cluster, merged
 
 POD = "shop/web-1-0"
 POLICY = Policy()
@@ -355,3 +355,36 @@ def test_all_reasons_are_found_and_the_first_counts():
 def test_every_reason_is_asked_for_once():
     asked = [reason for reason, _ in CHECKS]
     assert len(set(asked)) == len(asked)
+
+
+@pytest.mark.parametrize("urgent", [False, True])
+def test_a_pod_stays_while_others_use_its_claim_which_is_for_one_node_only(urgent):
+    built = cluster().nodes("a", "b").claim("shop/data", volume="pv").volume("pv", claim="shop/data")
+    built.deployment("shop/web", replicas=2, on=["a"], claims=["data"])
+    assert reasons(built, urgent=urgent) == [Reason.CLAIM_SHARED]
+    assert reasons(built.remove("shop/web-1-1"), urgent=urgent) == []
+
+
+def test_pods_that_have_finished_are_not_counted_as_replicas():
+    built = two_nodes().pod("shop/crunch-0", on="a", owner="Job/crunch")
+    for number in (1, 2):
+        built.pod(f"shop/crunch-{number}", on="a", owner="Job/crunch", phase="Failed")
+    assert reasons(built, policy(include_jobs=True), "shop/crunch-0") == [Reason.TOO_FEW_REPLICAS]
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet"])
+def test_pods_of_a_workload_that_is_being_deleted_stay(kind):
+    built = web()
+    found = next(item for item in built.objects if item["kind"] == kind)
+    built.apply(merged(found, {"metadata": {"deletionTimestamp": LONG_AGO}}))
+    assert reasons(built) == [Reason.TERMINATING]
+
+
+def test_bare_pods_without_uids_are_told_apart():
+    asked = {"rescheduler.dev/handover": "Evict"}
+    built = two_nodes().pod("shop/one", on="a", metadata={"uid": ""})
+    built.pod("shop/other", on="a", metadata={"uid": ""}, annotations=asked)
+    snapshot = built.snapshot()
+    eligibility = Eligibility(snapshot, POLICY, urgent=False)
+    found = [eligibility.refusal(snapshot.pods.row[key]) for key in ("shop/one", "shop/other")]
+    assert [each and each.reason for each in found] == [None, Reason.HANDOVER_IMPOSSIBLE]

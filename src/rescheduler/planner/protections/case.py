@@ -1,5 +1,6 @@
 """A pod, and what else the questions about it look at."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +13,7 @@ from rescheduler.config.policy import Policy
 from rescheduler.model.metadata import Owner
 from rescheduler.model.plan import Handover
 from rescheduler.model.pods import PodRecord
+from rescheduler.model.volumes import CLAIM
 from rescheduler.planner.budgets import Budgets
 from rescheduler.planner.handover import Choice, Handovers, Impossible
 from rescheduler.planner.reasons import Reason
@@ -53,21 +55,24 @@ class Circumstances:
     def case(self, row: int) -> "Case":
         pods = self.snapshot.pods
         pod, shared = pods.records[row], self.snapshot.classes[pods.pod_class[row]]
-        return Case(row, pod, pod.owner, shared, self.snapshot, self.policy, self.urgent, self)
+        choice = self.choice(row)
+        return Case(row, pod, pod.owner, shared, choice, self.snapshot, self.policy, self.urgent, self)
 
     def template(self, row: int) -> Template:
         pods = self.snapshot.pods
         pod = pods.records[row]
         # A bare pod is its own workload: its annotations count like a template's.
-        return int(pods.pod_class[row]), id(pod.shape), pod.owners or pod.uid
+        return int(pods.pod_class[row]), id(pod.shape), pod.owners if pod.owner is not None else pod.key
 
     def choice(self, row: int) -> Choice | Impossible:
         """How it would be moved, and why like that."""
         template = self.template(row)
-        if template not in self._choices:
-            case = self.case(row)
-            self._choices[template] = self._handovers.choose(case.pod, case.shared)
-        return self._choices[template]
+        found = self._choices.get(template)
+        if found is None:
+            pods = self.snapshot.pods
+            pod, shared = pods.records[row], self.snapshot.classes[pods.pod_class[row]]
+            found = self._choices[template] = self._handovers.choose(pod, shared)
+        return found
 
     def replicas(self, row: int) -> int:
         """How many pods its workload is asked to have; if that is not known, how many there are."""
@@ -77,9 +82,25 @@ class Circumstances:
         record = self.snapshot.workloads[index].record
         return record.replicas if record is not None else int(self._pods_of_workloads[index])
 
+    def users_of_claim(self, claim: str) -> int:
+        """How many pods on nodes mount it."""
+        return self._users_of_claims[claim]
+
+    @cached_property
+    def _users_of_claims(self) -> Counter[str]:
+        pods, classes = self.snapshot.pods, self.snapshot.classes
+        sizes = np.bincount(pods.pod_class[pods.node != NOWHERE], minlength=len(classes)).tolist()
+        found: Counter[str] = Counter()
+        for shared, size in zip(classes, sizes, strict=True):
+            for claim in {volume.name for volume in shared.volumes if volume.kind == CLAIM}:
+                found[f"{shared.namespace}/{claim}"] += size
+        return found
+
     @cached_property
     def _pods_of_workloads(self) -> npt.NDArray[np.int64]:
-        known = self.snapshot.pods.workload[self.snapshot.pods.workload != NOWHERE]
+        """Those on nodes: what has finished serves nobody."""
+        pods = self.snapshot.pods
+        known = pods.workload[(pods.workload != NOWHERE) & (pods.node != NOWHERE)]
         return np.bincount(known, minlength=len(self.snapshot.workloads))
 
 
@@ -91,6 +112,8 @@ class Case:
     pod: PodRecord
     owner: Owner | None
     shared: PodClass
+    choice: Choice | Impossible
+    """How it would be moved, if it can be."""
     snapshot: Snapshot
     policy: Policy
     urgent: bool
@@ -106,12 +129,11 @@ class Case:
     @property
     def handover(self) -> Handover | None:
         """None if there is no way to move it."""
-        choice = self.around.choice(self.row)
-        return choice.handover if isinstance(choice, Choice) else None
+        return self.choice.handover if isinstance(self.choice, Choice) else None
 
     def impossible(self, reason: Reason) -> Because | None:
         """Whether that is why there is none."""
-        choice = self.around.choice(self.row)
+        choice = self.choice
         if isinstance(choice, Impossible) and choice.reason is reason:
             return Because(choice.detail, choice.by)
         return None

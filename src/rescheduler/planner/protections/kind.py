@@ -2,13 +2,14 @@
 
 import fnmatch
 
-from rescheduler.planner.claims import local_data, unknown_claim
+from rescheduler.planner.claims import exclusive_claims, local_data, unknown_claim
 from rescheduler.planner.protections.case import Because, Case
 from rescheduler.planner.reasons import Reason
 from rescheduler.strategies.tenants import is_ours
 
 __all__ = [
     "bare_pod",
+    "claim_shared",
     "excluded_by_selector",
     "excluded_namespace",
     "gated",
@@ -123,3 +124,13 @@ def local_storage(case: Case) -> Because | None:
 def volume_unknown(case: Case) -> Because | None:
     claim = unknown_claim(case.shared, case.snapshot.storage)
     return Because(f"of its claim {claim} too little is known", claim) if claim else None
+
+
+def claim_shared(case: Case) -> Because | None:
+    """The scheduler would not mind, but the volume can't be attached to a second node."""
+    for claim in exclusive_claims(case.shared, case.snapshot.storage):
+        others = case.around.users_of_claim(claim) - 1
+        if others > 0:
+            users = "1 more pod uses" if others == 1 else f"{others} more pods use"
+            return Because(f"{users} its claim {claim}, which is for one node only", claim)
+    return None

@@ -24,6 +24,7 @@ _STATUS = f"{_PREFIX}migration-status"
 _MOVED_AT = f"{_PREFIX}migration-time"
 _MIRROR = "kubernetes.io/config.mirror"
 _SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+_HAVE_OWNERS = frozenset({"ReplicaSet", "Job"})
 _DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 
 
@@ -42,7 +43,16 @@ def finished(case: Case) -> Because | None:
 
 
 def terminating(case: Case) -> Because | None:
-    return Because("its deletion has begun") if case.pod.is_terminating else None
+    if case.pod.is_terminating:
+        return Because("its deletion has begun")
+    owner = case.owner
+    while owner is not None:
+        record = case.snapshot.controllers.get(owner.uid)
+        if record is not None and record.deleted_s is not None:
+            return Because(f"the deletion of its {record.kind} has begun", f"{record.kind}/{record.name}")
+        # Of the kinds that we read, none stands above a Deployment or a CronJob.
+        owner = record.owner if record is not None and record.kind in _HAVE_OWNERS else None
+    return None
 
 
 def unscheduled(case: Case) -> Because | None:
