@@ -42,10 +42,21 @@ class Board:
         self.load = snapshot.nodes.load.copy()
         # By resource and then node, so that one resource of all nodes is a stretch of memory.
         self._free = np.ascontiguousarray((snapshot.nodes.allocatable - snapshot.nodes.requested).T)
+        self._free_on = self._free.T
+        self._leave_room_for_nominated()
         self._positions = Positions(snapshot)
         self.position = self._positions.latest
         self._rulebook = Rulebook(snapshot, self._positions, self._free)
         self._tried: list[_Change] | None = None
+
+    def _leave_room_for_nominated(self) -> None:
+        """A pod that the scheduler has nominated to a node is as good as there: it makes room for it."""
+        pods, nodes = self.snapshot.pods, self.snapshot.nodes
+        for pod in np.flatnonzero(pods.node == NOWHERE):
+            record = pods.records[pod]
+            if record.nominated_node in nodes.row and not record.is_finished and not record.is_terminating:
+                asks = self.snapshot.classes[pods.pod_class[pod]].asks
+                self._free_on[nodes.row[record.nominated_node]] -= asks
 
     def pods_on(self, node: int) -> list[int]:
         """Rows of the pods that are there now, in order of their keys."""
@@ -142,16 +153,18 @@ class Board:
     def _change(self, change: _Change) -> None:
         pod, node, number, by = change
         amounts, load = self._weight(pod, number)
+        # Views, written to in place: this is done tens of thousands of times in a plan.
+        requested, free, loaded = self.requested[node], self._free_on[node], self.load[node]
         if by > 0:
             self._positions.put(pod, node, number)
-            self.requested[node] += amounts
-            self._free[:, node] -= amounts
-            self.load[node] += load
+            requested += amounts
+            free -= amounts
+            loaded += load
         else:
             self._positions.take(pod, node, number)
-            self.requested[node] -= amounts
-            self._free[:, node] += amounts
-            self.load[node] -= load
+            requested -= amounts
+            free += amounts
+            loaded -= load
         pod_class, is_ending = (
             int(self.snapshot.pods.pod_class[pod]),
             number == ITSELF and self._is_ending(pod),

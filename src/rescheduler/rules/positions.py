@@ -96,7 +96,8 @@ class Positions:
             self._copies.setdefault(pod, []).insert(number, node)
             self._copies_on[node].append(pod)
             self._copies_of_class[int(self._pods.pod_class[pod])].append(node)
-        self.latest[pod] = self.standing(pod)[-1]
+        copies = self._copies.get(pod)
+        self.latest[pod] = copies[-1] if copies else node
 
     def take(self, pod: int, node: int, number: int) -> None:
         """Undoes `put`, with the same arguments."""
@@ -107,8 +108,8 @@ class Positions:
             del self._copies[pod][number]
             self._copies_on[node].remove(pod)
             self._copies_of_class[int(self._pods.pod_class[pod])].remove(node)
-        standing = self.standing(pod)
-        self.latest[pod] = standing[-1] if standing else NOWHERE
+        copies = self._copies.get(pod)
+        self.latest[pod] = copies[-1] if copies else self.home[pod]
 
     def _rows_of(self, classes: Collection[int]) -> Rows:
         if len(classes) > _FEW_CLASSES:

@@ -273,3 +273,12 @@ def same_elsewhere(board: Board, pod: int, mine: np.ndarray, expected: np.ndarra
     """Where the pod is, a board always says no."""
     elsewhere = np.arange(len(mine)) != board.position[pod]
     return np.array_equal(mine[elsewhere], expected[elsewhere])
+
+
+def test_room_is_left_for_a_pod_that_the_scheduler_has_nominated_to_a_node() -> None:
+    built = cluster().node("a", cpu="8").node("b", cpu="8").pod("shop/web", on="a", cpu="2")
+    snapshot = built.pod("shop/urgent", cpu="7", status={"nominatedNodeName": "b"}).snapshot()
+    web, node_b = snapshot.pods.row["shop/web"], snapshot.nodes.row["b"]
+    assert not Board(snapshot).fits_on(web, node_b, source_stays=True)
+    gone = cluster().node("a", cpu="8").node("b", cpu="8").pod("shop/web", on="a", cpu="2").snapshot()
+    assert Board(gone).fits_on(gone.pods.row["shop/web"], node_b, source_stays=True)
