@@ -1,0 +1,217 @@
+"""How long the webhook takes to answer 1,000 requests per second, measured from another process.
+
+    python -m bench.webhook [--rate 1000] [--seconds 10] [--connections 8] [--gate]
+
+Two servers in a process of their own, over TLS on loopback with connections that stay open, as API servers
+keep them: first one that answers every request with "ok" (what aiohttp, TLS and this machine cost), then the
+webhook with 50 running migrations, asked about pods of 6 KB of which every other one is steered. Requests
+are due at fixed times; each is timed from when it was due, so that waiting for a free connection counts.
+With --gate the exit code is 1 if the 99th percentile is above 5 ms or the rate was not reached.
+"""
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import ssl
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+from aiohttp import web
+
+from bench.decode import calibration
+from rescheduler.intents.book import IntentBook
+from rescheduler.intents.intent import Intent
+from rescheduler.model.migrations import OwnerReference
+from rescheduler.serving.admission import answer
+from rescheduler.serving.certificates import Lifetimes, issued, renewed
+from rescheduler.serving.live_tls import LiveTls
+from rescheduler.serving.webhook import application
+
+AT_MOST_MS = 5.0
+MIGRATIONS = 50
+WARM_UP_S = 1.0
+NEAR_ENOUGH = 0.99
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Measured(NamedTuple):
+    p50_ms: float
+    p99_ms: float
+    worst_ms: float
+    rate: float
+    processor_us: float = 0.0
+    """That the server used per request: what does not depend on who else is busy."""
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.webhook", description=__doc__.splitlines()[0])
+    parser.add_argument("--rate", type=int, default=1_000)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--connections", type=int, default=8)
+    parser.add_argument("--gate", action="store_true", help="exit 1 if the aim is missed")
+    options = parser.parse_args(arguments)
+    print(f"machine: {calibration():.0f} ms for a loop of 5 million additions")
+    calls = (options.rate, options.seconds, options.connections)
+    empty = measured("an empty handler", empty_application, *calls)
+    webhook = measured("the webhook", steering_application, *calls)
+    print(f"the webhook's 99th percentile is {webhook.p99_ms / empty.p99_ms:.2f} times the empty handler's")
+    reached = webhook.p99_ms <= AT_MOST_MS and webhook.rate >= options.rate * NEAR_ENOUGH
+    print(f"the aim is {AT_MOST_MS:g} ms at {options.rate}/s: {'reached' if reached else 'missed'}")
+    return 1 if options.gate and not reached else 0
+
+
+def measured(
+    name: str, make: Callable[[], web.Application], rate: int, seconds: float, connections: int
+) -> Measured:
+    credentials = renewed(None, ("127.0.0.1",), datetime.now(UTC), Lifetimes())
+    serving = (credentials.serving.certificate, credentials.serving.key)
+    ours, theirs = multiprocessing.Pipe()
+    spawning = multiprocessing.get_context("spawn")
+    server = spawning.Process(target=serve, args=(make, serving, theirs))
+    server.start()
+    try:
+        port = ours.recv()
+        found = asyncio.run(asked(port, credentials.trusted, rate, seconds, connections))
+    finally:
+        ours.send("enough")
+        used_s = ours.recv()
+        server.join()
+    count = int(rate * seconds) + int(rate * WARM_UP_S)
+    found = found._replace(processor_us=1e6 * used_s / count)
+    print(
+        f"{name:>17}: p50 {found.p50_ms:5.2f} ms   p99 {found.p99_ms:5.2f} ms   "
+        f"worst {found.worst_ms:6.2f} ms   {found.rate:,.0f} requests/s   "
+        f"{found.processor_us:.0f} µs of a processor each"
+    )
+    return found
+
+
+# -- the server's process
+
+
+def serve(make: Callable[[], web.Application], serving: tuple[bytes, bytes], control: Connection) -> None:
+    asyncio.run(_serve(make(), serving, control))
+
+
+async def _serve(app: web.Application, serving: tuple[bytes, bytes], control: Connection) -> None:
+    tls = LiveTls()
+    tls.load(issued(*serving))
+    runner = web.AppRunner(app, access_log=None, keepalive_timeout=120)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls.context).start()
+    control.send(runner.addresses[0][1])
+    began_s = time.process_time()
+    await asyncio.to_thread(control.recv)
+    control.send(time.process_time() - began_s)
+    await runner.cleanup()
+
+
+def empty_application() -> web.Application:
+    return application(lambda _: b"ok", lambda: True)
+
+
+def steering_application() -> web.Application:
+    intents = [
+        Intent(
+            "shop",
+            OwnerReference("apps/v1", "ReplicaSet", f"web-{n}", f"rs-{n}"),
+            None,
+            "new",
+            ("old",),
+            f"m-{n}",
+        )
+        for n in range(MIGRATIONS)
+    ]
+    book = IntentBook(intents)
+    return application(lambda body: answer(body, book).body, lambda: True)
+
+
+# -- the caller's process: as little work as can be, so that it is not what is measured
+
+
+async def asked(port: int, trusted: bytes, rate: int, seconds: float, connections: int) -> Measured:
+    context = ssl.create_default_context(cadata=trusted.decode())
+    requests = [as_request(review(f"rs-{n}")) for n in (1, MIGRATIONS + 1)]
+    opened = [await asyncio.open_connection("127.0.0.1", port, ssl=context) for _ in range(connections)]
+    await paced(opened, requests, rate, WARM_UP_S)
+    began = time.perf_counter()
+    times = await paced(opened, requests, rate, seconds)
+    lasted = time.perf_counter() - began
+    for _, writer in opened:
+        writer.close()
+    times.sort()
+    p50, p99, worst = (
+        1000 * times[min(len(times) * share // 100, len(times) - 1)] for share in (50, 99, 100)
+    )
+    return Measured(p50, p99, worst, len(times) / lasted)
+
+
+async def paced(opened: list[Streams], requests: list[bytes], rate: int, seconds: float) -> list[float]:
+    """Seconds from when each request was due until its answer was read."""
+    times: list[float] = []
+    began = time.perf_counter()
+    numbers = iter(range(int(rate * seconds)))
+
+    async def call_in_turn(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for number in numbers:
+            due = began + number / rate
+            if (early := due - time.perf_counter()) > 0:
+                await asyncio.sleep(early)
+                # An event loop wakes up late by up to a millisecond: that is the caller's fault.
+                due = max(due, time.perf_counter())
+            writer.write(requests[number % len(requests)])
+            await answered(reader)
+            times.append(time.perf_counter() - due)
+
+    await asyncio.gather(*(call_in_turn(*each) for each in opened))
+    return times
+
+
+async def answered(reader: asyncio.StreamReader) -> None:
+    head = (await reader.readuntil(b"\r\n\r\n")).lower()
+    assert head.startswith(b"http/1.1 200")
+    await reader.readexactly(int(head.partition(b"content-length:")[2].partition(b"\r\n")[0]))
+
+
+def as_request(body: bytes) -> bytes:
+    head = f"POST /mutate HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n"
+    return f"{head}content-type: application/json\r\n\r\n".encode() + body
+
+
+def review(owner_uid: str) -> bytes:
+    """Of a pod of about 6 KB, as they are."""
+    owner = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "name": "web",
+        "uid": owner_uid,
+        "controller": True,
+    }
+    variables = [{"name": f"VARIABLE_{n}", "value": "x" * 40} for n in range(60)]
+    pod: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"generateName": "web-", "namespace": "shop", "ownerReferences": [owner],
+                     "annotations": {f"example.com/{n}": "y" * 60 for n in range(10)}},
+        "spec": {"containers": [{"name": "main", "image": "shop/web:1", "env": variables}]},
+    }  # fmt: skip
+    request = {
+        "uid": "0b7e5ca4-8d0d-4f8f-9e1c-6a8c1f2d3e4f",
+        "kind": {"group": "", "version": "v1", "kind": "Pod"},
+        "namespace": "shop",
+        "operation": "CREATE",
+        "object": pod,
+        "dryRun": False,
+    }
+    made = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
+    return json.dumps(made).encode()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,101 @@
+"""`rescheduler webhook`: the process that steers replacements."""
+
+import logging
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import click
+
+from rescheduler.cli.looking import DATA_ERROR, Looking, give_up
+
+if TYPE_CHECKING:
+    from rescheduler.kube.client import Client
+    from rescheduler.serving.registration import Address
+
+__all__ = ["webhook"]
+
+_SERVICE = "rescheduler-webhook"
+_HTTPS = 443
+
+
+def _https(_ctx: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    if value is None:
+        return None
+    try:
+        parts = urlsplit(value)
+        is_usable = parts.scheme == "https" and parts.hostname and parts.path in {"", "/"} and parts.port != 0
+    except ValueError:
+        is_usable = False
+    if not is_usable:
+        raise click.BadParameter(f'"{value}" is not of the form https://HOST[:PORT]')
+    return value
+
+
+def _service(_ctx: click.Context, _option: click.Parameter, value: str | None) -> tuple[str, int] | None:
+    if value is None:
+        return None
+    name, colon, port = value.partition(":")
+    number = _HTTPS if not colon else int(port) if port.isdecimal() else 0
+    if not name or not 0 < number < 1 << 16:
+        raise click.BadParameter(f'"{value}" is not of the form NAME[:PORT]')
+    return name, number
+
+
+@click.command()
+@click.option("--port", type=click.IntRange(0, 65535), default=9443, show_default=True, help="Port to serve.")
+@click.option("--host", metavar="ADDRESS", help="Address to serve on; all of them if not given.")
+@click.option(
+    "--namespace",
+    metavar="NAME",
+    help="Of the Service, and of the Secret with the certificates; by default the context's, or the pod's.",
+)
+@click.option(
+    "--service",
+    metavar="NAME[:PORT]",
+    callback=_service,
+    help=f"The Service by which API servers reach us.  [default: {_SERVICE}:{_HTTPS}]",
+)
+@click.option(
+    "--url", metavar="URL", callback=_https, help="In place of a Service: https://HOST[:PORT], from outside."
+)
+@click.option("--kubeconfig", metavar="FILE", help="Kubeconfig to use; by default as for kubectl.")
+@click.option("--context", metavar="NAME", help="Context of the kubeconfig; by default its current one.")
+def webhook(
+    port: int,
+    host: str | None,
+    namespace: str | None,
+    service: tuple[str, int] | None,
+    url: str | None,
+    kubeconfig: str | None,
+    context: str | None,
+) -> None:
+    """Steers replacements of evicted pods to where they should go.
+
+    Serves an admission webhook over HTTPS and registers it, with certificates that it makes and renews by
+    itself; until Ctrl-C. Several may run at once. It never refuses a pod: see docs/webhook.md.
+    """
+    if service is not None and url is not None:
+        raise click.UsageError("--service and --url exclude each other: API servers need one way")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    looking = Looking(None, kubeconfig, context, None, None)
+    home = namespace or looking.default_namespace()
+
+    async def serve(client: "Client") -> None:
+        from rescheduler.cli.signals import ended_by_signals  # noqa: PLC0415
+        from rescheduler.serving.webhook import Webhook, WebhookOptions  # noqa: PLC0415
+
+        options = WebhookOptions(home, _address(home, service, url), host=host, port=port)
+        try:
+            await Webhook(client, options).run_until(ended_by_signals())
+        except OSError as error:
+            give_up(f"the webhook can't listen on port {port}: {error.strerror}", DATA_ERROR)
+
+    looking.with_client(None, serve)
+
+
+def _address(namespace: str, service: tuple[str, int] | None, url: str | None) -> "Address":
+    from rescheduler.serving.registration import AtUrl, InService  # noqa: PLC0415
+
+    if url is not None:
+        return AtUrl(url)
+    return InService(namespace, *(service or (_SERVICE, _HTTPS)))

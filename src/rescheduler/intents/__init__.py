@@ -1,0 +1,1 @@
+"""What replacements of pods should know: where to go, and where not. Pure."""

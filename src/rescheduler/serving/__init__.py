@@ -1,0 +1,1 @@
+"""What other programs ask us: the webhook that steers replacements."""

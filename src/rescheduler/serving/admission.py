@@ -1,0 +1,195 @@
+"""An AdmissionReview in, an AdmissionReview out: where a new pod should go is put into its own affinity.
+
+    required     one exclusion per node to avoid, in the fields of every term: terms are alternatives, so
+                 only then does each keep its meaning but for these nodes
+    preferred    one more term, for the node where it should go
+    annotations  which nodes were excluded, and on whose behalf
+
+Whatever comes in, the answer is a review that allows it: a pod that is not understood is not touched. Only
+additions are made, so all that is there stays, also what this program knows nothing of.
+
+A pod that another webhook has changed after us comes again; its annotations say what it was told, and only
+what that webhook's changes lack is added.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from rescheduler.intents.book import NOTHING_USED, IntentBook
+from rescheduler.intents.intent import Intent
+from rescheduler.model.steering import AVOIDS, STEERED_BY, as_annotation, avoided, exclusions, preference
+from rescheduler.serving.review import (
+    PREFERRED,
+    REQUIRED,
+    Affinity,
+    Operation,
+    Request,
+    Required,
+    Unreadable,
+    allowing,
+    read_request,
+    uid_of,
+)
+
+__all__ = ["Answer", "Steered", "answer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Steered:
+    """Which pod was told what."""
+
+    pod: str
+    intent: Intent
+    is_again: bool
+    """It comes for another time, and has been told already."""
+    is_dry_run: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    body: bytes
+    steered: Steered | None = None
+
+
+def answer(body: bytes, book: IntentBook, used: Mapping[str, int] = NOTHING_USED) -> Answer:
+    """`used` is that of `IntentBook.intent_for`. Never raises, whatever `body` is."""
+    try:
+        request = read_request(body)
+    except Unreadable:
+        return Answer(allowing(uid_of(body)))
+    steered = _steered(request, book, used)
+    if steered is None:
+        return Answer(allowing(request.uid))
+    pod = request.object
+    patch = [
+        *_onto_affinity(pod.spec.affinity, steered),
+        *_onto_annotations(pod.metadata.annotations, steered),
+    ]
+    return Answer(allowing(request.uid, patch), steered)
+
+
+# -- deciding
+
+
+def _steered(request: Request, book: IntentBook, used: Mapping[str, int]) -> Steered | None:
+    metadata, spec = request.object.metadata, request.object.spec
+    controller = metadata.controller
+    if not request.is_for_new_pod or controller is None:
+        return None
+    # A pod that comes with its node is past all scheduling: an exclusion could only make the kubelet
+    # refuse it.
+    if spec.node_name or not _can_be_told(spec.affinity):
+        return None
+    marks = metadata.annotations or {}
+    told_before = marks.get(STEERED_BY, "")
+    intent = book.intent_for(
+        request.namespace, controller.uid, metadata.name or "", used=used, told_before=told_before
+    )
+    if intent is None:
+        return None
+    is_again = intent.cause == told_before
+    if is_again:
+        # What it was told stands, even if more is known since: the annotation must stay true.
+        intent = replace(intent, avoid=tuple(node for node in avoided(marks) if node in intent.avoid))
+    key = f"{request.namespace}/{metadata.name or metadata.generate_name or ''}"
+    return Steered(key, intent, is_again, is_dry_run=bool(request.dry_run))
+
+
+def _can_be_told(affinity: Affinity | None) -> bool:
+    """Required terms of which there is none are refused by the server, and its owner should hear of that."""
+    if affinity is None or affinity.node_affinity is None or affinity.node_affinity.required is None:
+        return True
+    return bool(affinity.node_affinity.required.node_selector_terms)
+
+
+# -- patching
+
+
+def _onto_affinity(affinity: Affinity | None, steered: Steered) -> Iterator[Operation]:
+    if affinity is None:
+        yield _add("/spec/affinity", {"nodeAffinity": _whole(steered.intent)})
+    elif affinity.node_affinity is None:
+        yield _add("/spec/affinity/nodeAffinity", _whole(steered.intent))
+    else:
+        if steered.intent.avoid:
+            yield from _onto_required(affinity.node_affinity.required, steered)
+        if steered.intent.prefer:
+            yield from _onto_preferred(affinity.node_affinity.preferred, steered)
+
+
+def _whole(intent: Intent) -> dict[str, Any]:
+    """The node affinity of a pod that has none of its own."""
+    parts: dict[str, Any] = {}
+    if intent.avoid:
+        parts[REQUIRED] = _only_term(intent)
+    if intent.prefer:
+        parts[PREFERRED] = [_preferred(intent)]
+    return parts
+
+
+def _onto_required(required: Required | None, steered: Steered) -> Iterator[Operation]:
+    path = f"/spec/affinity/nodeAffinity/{REQUIRED}"
+    own = _exclusions(steered.intent)
+    if required is None:
+        yield _add(path, _only_term(steered.intent))
+        return
+    for number, term in enumerate(required.node_selector_terms or ()):
+        fields = f"{path}/nodeSelectorTerms/{number}/matchFields"
+        if term.match_fields:
+            if not steered.is_again or term.match_fields[-len(own) :] != own:
+                yield from (_add(f"{fields}/-", each) for each in own)
+        elif term.match_expressions:
+            yield _add(fields, own)
+        # An empty term matches no node; with exclusions in it, it would match nearly all.
+
+
+def _onto_preferred(preferred: list[Any] | None, steered: Steered) -> Iterator[Operation]:
+    path = f"/spec/affinity/nodeAffinity/{PREFERRED}"
+    own = _preferred(steered.intent)
+    if preferred is None:
+        yield _add(path, [own])
+    elif not steered.is_again or own not in preferred:
+        yield _add(f"{path}/-", own)
+
+
+def _onto_annotations(there: Mapping[str, str] | None, steered: Steered) -> Iterator[Operation]:
+    told = {STEERED_BY: steered.intent.cause}
+    if steered.intent.avoid:
+        told[AVOIDS] = as_annotation(steered.intent.avoid)
+    if there is None:
+        yield _add("/metadata/annotations", told)
+        return
+    for key, value in told.items():
+        if there.get(key) != value:
+            yield _add(f"/metadata/annotations/{_escaped(key)}", value)
+
+
+def _only_term(intent: Intent) -> dict[str, Any]:
+    return {"nodeSelectorTerms": [{"matchFields": _exclusions(intent)}]}
+
+
+def _exclusions(intent: Intent) -> list[Any]:
+    return list(_as_json(exclusions(intent.avoid)))
+
+
+def _preferred(intent: Intent) -> Any:
+    term = _as_json(preference(intent.prefer))
+    # As the server itself writes it: without lists that are empty.
+    return {**term, "preference": {"matchFields": term["preference"]["matchFields"]}}
+
+
+def _as_json(value: Any) -> Any:
+    """With lists where we have tuples, so that it equals what is read of a pod."""
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
+def _add(path: str, value: Any) -> Operation:
+    return {"op": "add", "path": path, "value": value}
+
+
+def _escaped(key: str) -> str:
+    """As a part of a JSON pointer."""
+    return key.replace("~", "~0").replace("/", "~1")

@@ -1,0 +1,151 @@
+"""The certificates' place in the cluster: one Secret that all replicas share.
+
+    tls.crt, tls.key          the serving certificate
+    ca.crt, ca.key            the authority; in ca.crt those that signed before follow
+    next-ca.crt, next-ca.key  the authority's successor, if there is one already
+
+Whoever finds something due makes it and writes it, with the version that it has read as the lock; if another
+replica was faster, what that one wrote counts.
+"""
+
+import logging
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from rescheduler.kube import errors
+from rescheduler.kube.client import Client
+from rescheduler.kube.resources import SECRETS, Object, key_of
+from rescheduler.serving.certificates import (
+    Credentials,
+    Issued,
+    Lifetimes,
+    UnusableCredentials,
+    expect_certificate,
+    issued,
+    next_change,
+    renewed,
+)
+
+__all__ = ["SECRET", "CertificateSecret", "credentials_in", "secret_of"]
+
+log = logging.getLogger(__name__)
+
+SECRET: Final = "rescheduler-webhook-cert"  # noqa: S105 - its name, not its content
+_TYPE: Final = "kubernetes.io/tls"
+_MOST_TRIES: Final = 5
+_END: Final = b"-----END CERTIFICATE-----\n"
+
+
+class CertificateSecret:
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        names: tuple[str, ...],
+        now: Callable[[], datetime],
+        lifetimes: Lifetimes = Lifetimes(),  # noqa: B008 - frozen
+    ) -> None:
+        self.namespace = namespace
+        self._client = client
+        self._names = names
+        self._now = now
+        self._lifetimes = lifetimes
+
+    async def credentials(self) -> Credentials:
+        """As they are in the cluster, after what was due has been done. Raises `KubeError`."""
+        for _ in range(_MOST_TRIES - 1):
+            try:
+                return await self._credentials()
+            except (errors.Conflict, errors.AlreadyExists):
+                log.debug("another replica has written %s first", SECRET)
+        return await self._credentials()
+
+    def next_change(self, found: Credentials) -> datetime:
+        return next_change(found, self._lifetimes)
+
+    async def _credentials(self) -> Credentials:
+        secret = await self._read()
+        found = None if secret is None else self._usable(secret)
+        wanted = renewed(found, self._names, self._now(), self._lifetimes)
+        if wanted is found:
+            return wanted
+        if secret is None:
+            await self._client.create(SECRETS, secret_of(wanted, self.namespace))
+        elif secret.get("type") != _TYPE:
+            # A Secret's type never changes: the next round makes it anew.
+            await self._client.delete(SECRETS, key_of(self.namespace, SECRET), uid=secret["metadata"]["uid"])
+            return await self._credentials()
+        else:
+            await self._client.replace(SECRETS, {**secret, "data": secret_of(wanted, self.namespace)["data"]})
+        log.info(
+            "wrote certificates to the Secret %s; the one in use is valid until %s",
+            key_of(self.namespace, SECRET),
+            wanted.serving.expires_at.isoformat(),
+        )
+        return wanted
+
+    async def _read(self) -> Object | None:
+        try:
+            return await self._client.get(SECRETS, key_of(self.namespace, SECRET))
+        except errors.NotFound:
+            return None
+
+    def _usable(self, secret: Object) -> Credentials | None:
+        try:
+            return credentials_in(secret.get("data") or {})
+        except UnusableCredentials as error:
+            name = key_of(self.namespace, SECRET)
+            log.warning("the Secret %s can't be used (%s): its certificates are made anew", name, error)
+            return None
+
+
+def secret_of(credentials: Credentials, namespace: str) -> Object:
+    data = {
+        "tls.crt": credentials.serving.certificate,
+        "tls.key": credentials.serving.key,
+        "ca.crt": b"".join((credentials.authority.certificate, *credentials.predecessors)),
+        "ca.key": credentials.authority.key,
+    }
+    if credentials.successor is not None:
+        data["next-ca.crt"] = credentials.successor.certificate
+        data["next-ca.key"] = credentials.successor.key
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "namespace": namespace,
+            "name": SECRET,
+            "labels": {"app.kubernetes.io/name": "rescheduler"},
+        },
+        "type": _TYPE,
+        "data": {name: b64encode(content).decode() for name, content in data.items()},
+    }
+
+
+def credentials_in(data: Mapping[str, Any]) -> Credentials:
+    """Raises `UnusableCredentials`."""
+    authorities = _certificates(_content(data, "ca.crt"))
+    if not authorities:
+        raise UnusableCredentials("ca.crt holds no certificate")
+    for each in authorities[1:]:
+        expect_certificate(each)
+    successor = _pair(data, "next-ca") if "next-ca.crt" in data else None
+    authority = issued(authorities[0], _content(data, "ca.key"))
+    return Credentials(authority, _pair(data, "tls"), successor, authorities[1:])
+
+
+def _pair(data: Mapping[str, Any], name: str) -> Issued:
+    return issued(_content(data, f"{name}.crt"), _content(data, f"{name}.key"))
+
+
+def _content(data: Mapping[str, Any], name: str) -> bytes:
+    try:
+        return b64decode(data[name], validate=True)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UnusableCredentials(f"{name} is missing or not base64") from error
+
+
+def _certificates(pem: bytes) -> tuple[bytes, ...]:
+    return tuple(part + _END for part in pem.split(_END) if part.strip())

@@ -1,0 +1,141 @@
+"""An AdmissionReview as bytes: what is read of one, and the answer that allows what it asks about.
+
+Read is only what steering needs; whatever else stands there may be as it likes.
+"""
+
+from base64 import b64encode
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+__all__ = [
+    "PREFERRED",
+    "REQUIRED",
+    "Affinity",
+    "Metadata",
+    "NodeAffinity",
+    "Operation",
+    "Request",
+    "Required",
+    "Unreadable",
+    "allowing",
+    "read_request",
+    "uid_of",
+]
+
+REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+
+Operation = dict[str, Any]
+"""One of a JSON patch."""
+
+
+class Unreadable(ValueError):  # noqa: N818 - says what it is
+    """No review, or not of a pod."""
+
+
+class Term(msgspec.Struct, rename="camel"):
+    match_expressions: list[Any] | None = None
+    match_fields: list[Any] | None = None
+
+
+class Required(msgspec.Struct, rename="camel"):
+    node_selector_terms: list[Term] | None = None
+
+
+class NodeAffinity(msgspec.Struct, rename={"required": REQUIRED, "preferred": PREFERRED}):
+    required: Required | None = None
+    preferred: list[Any] | None = None
+
+
+class Affinity(msgspec.Struct, rename="camel"):
+    node_affinity: NodeAffinity | None = None
+
+
+class Spec(msgspec.Struct, rename="camel"):
+    node_name: str | None = None
+    affinity: Affinity | None = None
+
+
+class Owner(msgspec.Struct):
+    uid: str = ""
+    controller: bool | None = None
+
+
+class Metadata(msgspec.Struct, rename="camel"):
+    name: str | None = None
+    generate_name: str | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[Owner] | None = None
+
+    @property
+    def controller(self) -> Owner | None:
+        return next((owner for owner in self.owner_references or () if owner.controller), None)
+
+
+class Pod(msgspec.Struct):
+    metadata: Metadata
+    spec: Spec
+
+
+class Kind(msgspec.Struct):
+    group: str = ""
+    kind: str = ""
+
+
+class Request(msgspec.Struct, rename="camel"):
+    uid: str
+    kind: Kind
+    operation: str
+    namespace: str
+    object: Pod
+    sub_resource: str | None = None
+    dry_run: bool | None = None
+
+    @property
+    def is_for_new_pod(self) -> bool:
+        return (self.kind, self.operation) == (Kind("", "Pod"), "CREATE") and not self.sub_resource
+
+
+class _Review(msgspec.Struct):
+    request: Request
+
+
+class _AnyRequest(msgspec.Struct):
+    uid: str = ""
+
+
+class _AnyReview(msgspec.Struct):
+    request: _AnyRequest
+
+
+_READER: Final = msgspec.json.Decoder(_Review)
+_READER_OF_ANY: Final = msgspec.json.Decoder(_AnyReview)
+_FAULTS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def read_request(body: bytes) -> Request:
+    """Raises `Unreadable`."""
+    try:
+        return _READER.decode(body).request
+    except _FAULTS as error:
+        raise Unreadable(str(error)) from error
+
+
+def uid_of(body: bytes) -> str:
+    """Of a request of any kind, for without it no answer counts; empty if there is none."""
+    try:
+        return _READER_OF_ANY.decode(body).request.uid
+    except _FAULTS:
+        return ""
+
+
+def allowing(uid: str, patch: Sequence[Operation] = ()) -> bytes:
+    response: dict[str, Any] = {"uid": uid, "allowed": True}
+    if patch:
+        response["patchType"] = "JSONPatch"
+        response["patch"] = b64encode(msgspec.json.encode(patch)).decode()
+    return msgspec.json.encode(
+        {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
+    )

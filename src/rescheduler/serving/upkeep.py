@@ -1,0 +1,113 @@
+"""Keeps the webhook callable: certificates renewed in time, and the server told whom to trust.
+
+Looks when somebody has changed the Secret or the registration, and when something is due. Each look does the
+same: read the certificates, renew what is due, tell the server of the authorities, and only then serve what
+they have signed. What fails is tried again; meanwhile the webhook goes on with what it has.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from rescheduler.kube import errors
+from rescheduler.kube.client import Client
+from rescheduler.kube.informer import Informer, Selection
+from rescheduler.kube.resources import MUTATING_WEBHOOKS, SECRETS
+from rescheduler.serving.certificate_secret import SECRET, CertificateSecret
+from rescheduler.serving.certificates import Credentials
+from rescheduler.serving.live_tls import LiveTls
+from rescheduler.serving.registration import CONFIGURATION, Registration
+
+__all__ = ["Upkeep", "UpkeepPace"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepPace:
+    """In seconds."""
+
+    pause_s: float = 2.0
+    """Between two looks. Programs that disagree about the registration must not wear the server out."""
+    longest_s: float = 3600.0
+    """A look at least so often: clocks are set."""
+    retry_s: float = 10.0
+
+
+class Upkeep:
+    def __init__(
+        self,
+        client: Client,
+        secret: CertificateSecret,
+        registration: Registration,
+        *,
+        now: Callable[[], datetime],
+        pace: UpkeepPace = UpkeepPace(),  # noqa: B008 - frozen
+    ) -> None:
+        self.tls = LiveTls()
+        self._secret = secret
+        self._registration = registration
+        self._now = now
+        self._pace = pace
+        self._changed = asyncio.Event()
+        self.done_once = asyncio.Event()
+        """Set when a look has succeeded for the first time: from then on we are registered."""
+        own = Selection(namespace=secret.namespace, fields=f"metadata.name={SECRET}")
+        self._secrets = Informer(client, SECRETS, own)
+        self._registered = Informer(
+            client, MUTATING_WEBHOOKS, Selection(fields=f"metadata.name={CONFIGURATION}")
+        )
+
+    async def prepare(self) -> None:
+        """After this there is a certificate to serve. Raises `KubeError`."""
+        self.tls.load((await self._secret.credentials()).serving)
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with self._secrets.running(), self._registered.running():
+            for informer in (self._secrets, self._registered):
+                informer.subscribe(self._heard)
+            task = asyncio.create_task(self._run(), name="upkeep of the webhook")
+            try:
+                yield
+            finally:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+
+    def _heard(self, _old: Any, _new: Any) -> None:
+        self._changed.set()
+
+    async def _run(self) -> None:
+        while True:
+            self._changed.clear()
+            wait_s = await self._looked()
+            await asyncio.sleep(min(wait_s, self._pace.pause_s))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, wait_s - self._pace.pause_s)):
+                    await self._changed.wait()
+
+    async def _looked(self) -> float:
+        """How long until the next look, if nothing changes."""
+        try:
+            found = await self._look()
+        except errors.KubeError as error:
+            log.warning("the webhook's registration or certificates may be out of date: %s", error)
+            return self._pace.retry_s
+        except Exception:
+            log.exception("a fault of the program; the webhook goes on with the certificate it has")
+            return self._pace.retry_s
+        due_s = (self._secret.next_change(found) - self._now()).total_seconds()
+        return max(self._pace.pause_s, min(due_s, self._pace.longest_s))
+
+    async def _look(self) -> Credentials:
+        found = await self._secret.credentials()
+        await self._registration.keep(found.trusted)
+        if self.tls.load(found.serving):
+            log.info("serves the certificate that is valid until %s", found.serving.expires_at.isoformat())
+        self.done_once.set()
+        return found

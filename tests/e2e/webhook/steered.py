@@ -1,0 +1,91 @@
+"""Migrations as the webhook sees them, written by hand, and what becomes of pods meanwhile."""
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from rescheduler.controller.followed import POD_MIGRATIONS
+from rescheduler.kube.client import Client
+from rescheduler.kube.resources import PODS, Object
+from rescheduler.model.steering import STEERED_BY
+from tests.e2e.facts.stage import Stage, node_of
+
+__all__ = ["PROBE", "Serving", "SetSteered", "Steered"]
+
+Serving = Callable[[], contextlib.AbstractAsyncContextManager[None]]
+SetSteered = Callable[..., Awaitable["Steered"]]
+
+PROBE = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "probe", "uid": "probe"}
+"""A workload that there isn't."""
+
+
+@dataclass
+class Steered:
+    """A stage beside which a webhook can run."""
+
+    stage: Stage
+    serving: Serving
+    """async with serving(): a webhook that is registered."""
+    eventually: Callable[..., Awaitable[Any]]
+
+    @property
+    def client(self) -> Client:
+        return self.stage.client
+
+    @contextlib.asynccontextmanager
+    async def moving(self, pod: Object, to: str) -> AsyncIterator[None]:
+        """A migration of the pod is about to evict it, and the webhook knows."""
+        (owner,) = pod["metadata"]["ownerReferences"]
+        reference = {key: owner[key] for key in ("apiVersion", "kind", "name", "uid")}
+        moved = self._migration("move-1", pod["metadata"]["name"], node_of(pod), to, reference)
+        async with moved, self.probing():
+            yield
+
+    @contextlib.asynccontextmanager
+    async def probing(self) -> AsyncIterator[None]:
+        """The webhook steers pods of `PROBE`, and so knows all that was written before."""
+        async with self._migration("probe", "probe", "nowhere", "elsewhere", PROBE):
+            await self.eventually(self.steers)
+            yield
+
+    async def steers(self) -> bool:
+        """Whether a pod of `PROBE` would be steered, if somebody made it."""
+        owner = {**PROBE, "controller": True}
+        metadata = {"namespace": self.stage.namespace, "name": "probe", "ownerReferences": [owner]}
+        spec = {"containers": [{"name": "main", "image": "shop/web:1"}]}
+        item = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        made = await self.client.create(PODS.as_json, item, dry_run=True)
+        return STEERED_BY in made["metadata"].get("annotations", {})
+
+    async def evict(self, pod: Object, replicas: int) -> Object:
+        """The pod that its controller has made in its place, once all are ready again."""
+        known = {each["metadata"]["uid"] for each in await self.stage.pods()}
+        await self.client.evict(self.stage.key(pod["metadata"]["name"]))
+        ready = await self.stage.until_ready(replicas)
+        (replacement,) = (each for each in ready if each["metadata"]["uid"] not in known)
+        return replacement
+
+    @contextlib.asynccontextmanager
+    async def _migration(
+        self, name: str, pod: str, source: str, target: str, owner: Object
+    ) -> AsyncIterator[None]:
+        item = {
+            "apiVersion": POD_MIGRATIONS.api_version,
+            "kind": POD_MIGRATIONS.kind,
+            "metadata": {"namespace": self.stage.namespace, "name": name},
+            "spec": {"pod": {"name": pod, "uid": f"uid-of-{pod}"}, "sourceNode": source},
+        }
+        made = await self.client.create(POD_MIGRATIONS, item)
+        made["status"] = {
+            "phase": "InProgress",
+            "step": "Evicting",
+            "handover": "Evict",
+            "targetNode": target,
+            "owner": owner,
+        }
+        await self.client.replace(POD_MIGRATIONS.status, made)
+        try:
+            yield
+        finally:
+            await self.client.delete(POD_MIGRATIONS, self.stage.key(name))

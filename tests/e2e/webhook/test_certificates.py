@@ -1,0 +1,93 @@
+"""Under a real API server: certificates change without one call that fails, and mistakes are mended."""
+
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from rescheduler.kube.client import Client
+from rescheduler.kube.patches import json_patch
+from rescheduler.kube.resources import MUTATING_WEBHOOKS, Object
+from rescheduler.serving.certificates import Lifetimes, renewed
+from rescheduler.serving.registration import CONFIGURATION, AtUrl
+from rescheduler.serving.upkeep import UpkeepPace
+from rescheduler.serving.webhook import Webhook, WebhookOptions
+from tests.e2e.webhook.rotating import (
+    LIFETIMES,
+    ROUNDS_S,
+    ClockAhead,
+    credentials_of,
+    is_caught_up,
+    under_load,
+)
+from tests.e2e.webhook.steered import SetSteered
+
+
+async def hook(client: Client) -> Object:
+    (found,) = (await client.get(MUTATING_WEBHOOKS, CONFIGURATION))["webhooks"]
+    return found
+
+
+async def test_certificates_and_their_authority_are_replaced_while_pods_are_made(
+    set_steered: SetSteered, unused_tcp_port: int, eventually: Callable[..., Any], unregistered: None
+) -> None:
+    steered = await set_steered(nodes=1)
+    client, namespace, clock = steered.client, steered.stage.namespace, ClockAhead()
+    options = WebhookOptions(
+        namespace,
+        AtUrl(f"https://127.0.0.1:{unused_tcp_port}"),
+        host="127.0.0.1",
+        port=unused_tcp_port,
+        lifetimes=LIFETIMES,
+        pace=UpkeepPace(pause_s=0.05, longest_s=0.1),
+    )
+    answers: list[bool] = []
+    seen = []
+
+    async def make_a_pod() -> None:
+        answers.append(await steered.steers())
+
+    async def caught_up() -> bool:
+        found = await credentials_of(client, namespace)
+        bundle = (await hook(client))["clientConfig"]["caBundle"]
+        return is_caught_up(found, clock) and b64decode(bundle) == found.trusted
+
+    webhook = Webhook(client, options, now=clock.now)
+    async with webhook.running():
+        await webhook.registered()
+        async with steered.probing(), under_load(make_a_pod, eventually) as asked:
+            for seconds in ROUNDS_S:
+                clock.by_s = seconds
+                await eventually(caught_up)
+                await asked(20)
+                seen.append(await credentials_of(client, namespace))
+    assert all(answers), f"{answers.count(False)} of {len(answers)} pods were not steered"
+    assert len({each.serving.certificate for each in seen}) >= 3
+    assert seen[-1].authority != seen[0].authority
+
+
+async def test_a_bundle_that_somebody_edits_is_restored(
+    set_steered: SetSteered, eventually: Callable[..., Any]
+) -> None:
+    steered = await set_steered(nodes=1)
+    async with steered.serving(), steered.probing():
+        good = (await hook(steered.client))["clientConfig"]["caBundle"]
+        others = renewed(None, ("127.0.0.1",), datetime.now(UTC), Lifetimes())
+        wrong = b64encode(others.trusted).decode()
+        change = [{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": wrong}]
+        await steered.client.patch(MUTATING_WEBHOOKS, CONFIGURATION, json_patch(change))
+
+        async def restored() -> bool:
+            return bool((await hook(steered.client))["clientConfig"]["caBundle"] == good)
+
+        await eventually(restored)
+        await eventually(steered.steers)
+
+
+async def test_of_two_that_run_either_answers_for_the_other(set_steered: SetSteered) -> None:
+    """Both serve what is in the one Secret; the address is that of the second."""
+    steered = await set_steered(nodes=1)
+    async with steered.serving():
+        first = await credentials_of(steered.client, steered.stage.namespace)
+        async with steered.serving(), steered.probing():
+            assert await credentials_of(steered.client, steered.stage.namespace) == first

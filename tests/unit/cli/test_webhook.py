@@ -1,0 +1,35 @@
+"""`rescheduler webhook`: what it refuses before it begins."""
+
+import pytest
+from click.testing import CliRunner
+
+from rescheduler.cli import main
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        pytest.param(["--url", "http://x"], "not of the form https://HOST[:PORT]", id="no TLS"),
+        pytest.param(["--url", "https://x/path"], "not of the form https://HOST[:PORT]", id="a path"),
+        pytest.param(
+            ["--url", "https://x:port"], "not of the form https://HOST[:PORT]", id="a port that is none"
+        ),
+        pytest.param(["--url", "https://"], "not of the form https://HOST[:PORT]", id="no host"),
+        pytest.param(["--service", ":443"], "not of the form NAME[:PORT]", id="a service without a name"),
+        pytest.param(["--service", "hook:"], "not of the form NAME[:PORT]", id="a service without its port"),
+        pytest.param(
+            ["--service", "hook:99999"], "not of the form NAME[:PORT]", id="a port that there isn't"
+        ),
+        pytest.param(["--service", "a", "--url", "https://x"], "exclude each other", id="two addresses"),
+    ],
+)
+def test_what_can_t_be_an_address_is_refused(arguments: list[str], why: str):
+    done = CliRunner().invoke(main, ["webhook", *arguments])
+    assert done.exit_code == 2
+    assert why in done.output
+
+
+def test_without_a_cluster_it_says_so(tmp_path):
+    done = CliRunner().invoke(main, ["webhook", "--kubeconfig", str(tmp_path / "none")])
+    assert done.exit_code == 1
+    assert "none" in done.output
