@@ -12,6 +12,8 @@ fixed until `recentre`, which can only understate a gain.
 import numpy as np
 import numpy.typing as npt
 
+from rescheduler.strategies.product import product
+
 __all__ = ["Balance", "Flags", "Floats", "Rows"]
 
 Floats = npt.NDArray[np.float64]
@@ -82,10 +84,10 @@ class Balance:
         source = self.at[pod]
         amount = self.amount[pod]
         less, more = amount * self.weight[source], amount * self.weight[node]
-        self.load[source] -= less
-        self.off[source] -= less
-        self.load[node] += more
-        self.off[node] += more
+        for column in (self.load, self.off):
+            at_source, at_node = column[source], column[node]  # views: written to in place
+            at_source -= less
+            at_node += more
         self.at[pod] = node
 
     def relief(self, pods: Rows) -> Floats:
@@ -100,7 +102,8 @@ class Balance:
         amount = self.amount[pods]
         weight = self.weight[nodes]
         burden = np.concatenate([2 * weight * self.off[nodes], weight * weight], axis=1)
-        gains: Floats = self.relief(pods)[:, None] - np.concatenate([amount, amount**2], axis=1) @ burden.T
+        gains = product(np.concatenate([amount, amount**2], axis=1), burden)
+        np.subtract(self.relief(pods)[:, None], gains, out=gains)
         gains[self.at[pods][:, None] == nodes] = 0.0
         return gains
 
@@ -124,7 +127,7 @@ class Balance:
         )
         alone = ((slope - bend * amount) * amount).sum(axis=1)
         other_alone = ((other_slope - other_bend * other_amount) * other_amount).sum(axis=1)
-        gains: Floats = alone[:, None] + other_alone - left @ right.T
+        gains: Floats = alone[:, None] + other_alone - product(left, right)
         gains[self.at[pods][:, None] == self.at[others]] = 0.0
         return gains
 

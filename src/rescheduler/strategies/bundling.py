@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rescheduler.strategies.balance import Balance, Floats, Rows
+from rescheduler.strategies.product import product
 from rescheduler.strategies.sketch import NEGLIGIBLE
 
 __all__ = ["Bundle", "bundles"]
@@ -138,8 +139,8 @@ class _Left:
         alone = balance.gains_each(self.pods, self.targets)
         less = balance.amount[self.pods] * balance.weight[sources]
         more = balance.amount[self.pods] * balance.weight[self.targets]
-        crossing = np.where(sources[:, None] == self.targets, less @ more.T, 0.0)
-        meeting = np.where(self.targets[:, None] == self.targets, more @ more.T, 0.0)
-        meeting += np.where(sources[:, None] == sources, less @ less.T, 0.0) - crossing - crossing.T
+        crossing = np.where(sources[:, None] == self.targets, product(less, more), 0.0)
+        meeting = np.where(self.targets[:, None] == self.targets, product(more, more), 0.0)
+        meeting += np.where(sources[:, None] == sources, product(less, less), 0.0) - crossing - crossing.T
         gains: Floats = alone[:, None] + alone - 2 * meeting
         return gains

@@ -149,7 +149,8 @@ class _Round:
             return False
         sketch.put(pod, target)
         self.touched |= {source, target}
-        self.gains[:, (self.sinks == source) | (self.sinks == target)] = 0.0
+        for sink in np.flatnonzero((self.sinks == source) | (self.sinks == target)).tolist():
+            self.gains[:, sink] = 0.0
         self.floor = max(self.floor, SLACK * gain)
         return True
 
