@@ -16,14 +16,34 @@ class _Command(NamedTuple):
 
 
 COMMANDS = {
+    "apply": _Command(
+        "rescheduler.cli.apply:apply",
+        "Moves pods as planned, and tells how far it is until all moves are made.",
+    ),
     "config": _Command("rescheduler.cli.config:config", "Check a configuration, or show the defaults."),
     "demo": _Command("rescheduler.cli.demo:demo", "Shows a simulated cluster, live; kubectl can look on."),
     "explain": _Command(
         "rescheduler.cli.explain:explain",
         "Says whether a pod may move, why not, and what forbids each node; and the like of a node.",
     ),
+    "manifests": _Command(
+        "rescheduler.cli.manifests:manifests",
+        "Prints what to install before pods can be moved, for kubectl.",
+    ),
+    "migrations": _Command(
+        "rescheduler.cli.migrations:migrations",
+        "Shows moves that are under way or finished, or one with its story; cancels one.",
+    ),
+    "move": _Command(
+        "rescheduler.cli.move:move",
+        "Moves one pod to another node, and tells how far it is until it is there.",
+    ),
     "plan": _Command(
         "rescheduler.cli.plan:plan", "Shows which pods should move where, and why; moves nothing."
+    ),
+    "simulate": _Command(
+        "rescheduler.cli.simulate:simulate",
+        "Runs checks in a saved cluster, simulated and at once: which pods move, and what comes of it.",
     ),
     "simulator": _Command(
         "rescheduler.cli.simulator:simulator",
@@ -31,6 +51,10 @@ COMMANDS = {
     ),
     "snapshot": _Command(
         "rescheduler.cli.snapshot:snapshot", "Saves the cluster to FILE, or to standard output for -."
+    ),
+    "webhook": _Command(
+        "rescheduler.cli.webhook:webhook",
+        "Steers replacements of evicted pods to where they should go.",
     ),
 }
 """Each is imported when it is asked for, so that none has to wait for what another needs."""

@@ -25,6 +25,8 @@ _COMPONENT: Final = "rescheduler"
 _MOST_WAITING: Final = 1000
 _LONGEST_MESSAGE: Final = 1024
 _SAME_FOR_S: Final = 300.0
+_LAST_WORDS_S: Final = 2.0
+"""At the end, how long Events that are not written yet are waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,9 @@ class EventWriter:
         task = asyncio.create_task(self._write_all(), name="events")
         try:
             yield
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_WORDS_S):
+                    await self._waiting.join()
         finally:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -77,6 +82,8 @@ class EventWriter:
                 continue
             except errors.KubeError as error:
                 log.info("an Event was lost: %s", error)
+            finally:
+                self._waiting.task_done()
 
     def _was_told(self, subject: Subject, reason: str, message: str) -> bool:
         now_s = asyncio.get_running_loop().time()

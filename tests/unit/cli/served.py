@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rescheduler.simulator.exchange import Answer, answer_object
+from rescheduler.simulator.life import bring_to_life
 from rescheduler.simulator.server import ApiServer
 from rescheduler.simulator.shells.http import serve
 
@@ -25,15 +26,21 @@ class _Wrapped:
 
 @contextlib.contextmanager
 def served(
-    objects: list[dict], kubeconfig: Path, wrap: Callable[[Handle], Handle] = lambda handle: handle
+    objects: list[dict],
+    kubeconfig: Path,
+    wrap: Callable[[Handle], Handle] = lambda handle: handle,
+    *,
+    alive: bool = False,
 ) -> Iterator[Path]:
-    """In a thread of its own, until the end of the block."""
+    """In a thread of its own, until the end of the block; `alive` with controllers, scheduler, kubelets."""
     ready, end = threading.Event(), asyncio.Event()
     loop = asyncio.new_event_loop()
 
     async def run() -> None:
         server = ApiServer(seed=1)
         server.load(objects)
+        if alive:
+            bring_to_life(server)
         async with await serve(_Wrapped(server, wrap)) as running:  # type: ignore[arg-type]
             kubeconfig.write_text(running.kubeconfig)  # noqa: ASYNC240 - nobody waits yet
             ready.set()

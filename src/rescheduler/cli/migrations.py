@@ -1,0 +1,188 @@
+"""`rescheduler migrations`: moves that are under way or finished; one with its story; cancelling it."""
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rescheduler.cli.acting import Acting, verbose_option
+from rescheduler.cli.looking import DATA_ERROR, Looking, give_up, live_options
+from rescheduler.cli.naming import key_of_name, namespace_option
+from rescheduler.cli.printing import output_option, print_document
+from rescheduler.cli.signals import ended_by_signals
+
+if TYPE_CHECKING:
+    from rescheduler.daemon import Rescheduler
+    from rescheduler.kube.client import Client
+    from rescheduler.kube.resources import Object
+
+__all__ = ["migrations"]
+
+
+@click.command()
+@click.argument("name", metavar="[NAME]", required=False)
+@namespace_option
+@click.option("-w", "--watch", is_flag=True, help="Go on telling of every change, until Ctrl-C.")
+@click.option("--cancel", is_flag=True, help="Undo the migration NAME, or finish it if its pod has gone.")
+@live_options
+@verbose_option
+@output_option
+def migrations(
+    name: str | None, namespace: str | None, watch: bool, cancel: bool, looking: Looking, output: str
+) -> None:
+    """Shows moves that are under way or finished, or one with its story; cancels one.
+
+    Without NAME, all of them, or those of the namespace given with -n. A migration is cancelled safely: what
+    has been done is undone, unless its pod was evicted already; then it is brought to its end.
+    """
+    if cancel and name is None:
+        raise click.UsageError("--cancel needs the NAME of a migration")
+    if watch and (cancel or output != "table"):
+        raise click.UsageError("--watch is for looking on: without --cancel, and as a table")
+    acting = Acting(looking, looking.configuration())
+    acting.prepare()
+    if cancel:
+        assert name is not None
+        _cancel(acting, key_of_name(name, namespace, looking))
+        return
+    key = key_of_name(name, namespace, looking) if name is not None else ""
+    found = acting.ask(lambda client: _found(client, namespace or "", key))
+    if key and not found:
+        give_up(f"there is no migration {key}", DATA_ERROR)
+    if key:
+        _print_story(found[0], acting.ask(lambda client: _events(client, found[0])), output)
+    else:
+        _print_list(found, output)
+    if watch:
+        acting.run(lambda rescheduler: _watch(rescheduler, namespace or "", key), steered=False)
+
+
+# -- reading
+
+
+async def _found(client: "Client", namespace: str, key: str) -> "list[Object]":
+    from rescheduler.controller.followed import POD_MIGRATIONS  # noqa: PLC0415
+    from rescheduler.kube import errors  # noqa: PLC0415
+
+    if key:
+        try:
+            return [await client.get(POD_MIGRATIONS, key)]
+        except errors.NotFound:
+            return []
+    items = (await client.list(POD_MIGRATIONS, namespace=namespace)).items
+    return sorted(items, key=lambda item: (item["metadata"]["creationTimestamp"], item["metadata"]["name"]))
+
+
+async def _events(client: "Client", item: "Object") -> "list[Object]":
+    """Those about its pods that were told on its behalf, oldest first."""
+    from rescheduler.kube import errors  # noqa: PLC0415
+    from rescheduler.kube.resources import EVENTS  # noqa: PLC0415
+
+    name, namespace = item["metadata"]["name"], item["metadata"]["namespace"]
+    try:
+        found = (await client.list(EVENTS, namespace=namespace)).items
+    except errors.Forbidden:
+        return []
+    ours = [
+        each
+        for each in found
+        if each.get("involvedObject", {}).get("kind") == "Pod"
+        and (each.get("source") or {}).get("component") == "rescheduler"
+        and each.get("message", "").startswith(f"{name} ")
+    ]
+    return sorted(ours, key=lambda each: each.get("firstTimestamp") or "")
+
+
+# -- showing
+
+
+def _print_list(items: "list[Object]", output: str) -> None:
+    if output != "table":
+        print_document({"apiVersion": "v1", "kind": "List", "items": items}, output)
+        return
+    from rescheduler.cli.migrations_view import list_lines  # noqa: PLC0415
+
+    _print(lambda terminal, now: list_lines(items, terminal, now))
+
+
+def _print_story(item: "Object", events: "list[Object]", output: str) -> None:
+    if output != "table":
+        print_document({**item, "events": events}, output)
+        return
+    from rescheduler.cli.migrations_view import story_lines  # noqa: PLC0415
+
+    _print(lambda terminal, _now: story_lines(item, events, terminal))
+
+
+def _print(lines: Callable[[Any, Any], Any]) -> None:
+    from datetime import UTC, datetime  # noqa: PLC0415
+
+    from rescheduler.cli.terminal import terminal_of  # noqa: PLC0415
+
+    terminal = terminal_of(sys.stdout)
+    click.echo("\n".join(lines(terminal, datetime.now(UTC))), color=terminal.colour)
+
+
+async def _watch(rescheduler: "Rescheduler", namespace: str, key: str) -> None:
+    from rescheduler.cli.migrations_view import change_line  # noqa: PLC0415
+    from rescheduler.cli.terminal import terminal_of  # noqa: PLC0415
+    from rescheduler.controller.followed import key_of_item  # noqa: PLC0415
+
+    terminal, began = terminal_of(sys.stdout), False
+
+    def tell(old: "Object | None", new: "Object | None") -> None:
+        item = old if new is None else new
+        if not began or item is None or (key and key_of_item(item) != key):
+            return
+        if namespace and item["metadata"]["namespace"] != namespace:
+            return
+        if line := change_line(old, new, terminal):
+            click.echo(line, color=terminal.colour)
+
+    ended = ended_by_signals()
+    end = rescheduler.followed.migrations.informer.subscribe(tell)
+    began = True
+    await ended.wait()
+    end()
+
+
+# -- cancelling
+
+
+def _cancel(acting: Acting, key: str) -> None:
+    async def cancelled(rescheduler: "Rescheduler") -> str:
+        from rescheduler.controller.followed import POD_MIGRATIONS  # noqa: PLC0415
+        from rescheduler.controller.observing import migration_at  # noqa: PLC0415
+
+        before = migration_at(key, rescheduler.followed)
+        if before is None:
+            return f"there is no migration {key}"
+        if before.is_finished:
+            return f"{key} is {before.status.phase} already: nothing is left to cancel"
+        gone = asyncio.Event()
+        last = [before]
+
+        def note(_old: "Object | None", _new: "Object | None") -> None:
+            found = migration_at(key, rescheduler.followed)
+            if found is None or found.uid != before.uid:
+                gone.set()
+            else:
+                last[0] = found
+
+        with contextlib.closing(_Ending(rescheduler.followed.migrations.informer.subscribe(note))):
+            async with rescheduler.executing():
+                await rescheduler.client.delete(POD_MIGRATIONS, key, uid=before.uid)
+                await gone.wait()
+        click.echo(f"{key}: {last[0].status.message or 'cancelled'}")
+        return ""
+
+    if fault := acting.run(cancelled, steered=acting.prepare()):
+        give_up(fault, DATA_ERROR)
+
+
+class _Ending:
+    def __init__(self, close: Callable[[], None]) -> None:
+        self.close = close

@@ -1,0 +1,128 @@
+"""Migrations as a person likes to see them."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from rescheduler.cli.terminal import Cell, Terminal, table, wrapped
+from rescheduler.cli.wording import counted
+from rescheduler.model.duration import short_duration
+from rescheduler.model.migrations import Migration, Phase, UnreadableMigration, migration_of
+
+__all__ = ["change_line", "list_lines", "story_lines"]
+
+Object = dict[str, Any]
+
+_COLOURS = {Phase.COMPLETED: "green", Phase.FAILED: "red", Phase.IN_PROGRESS: "cyan"}
+
+
+def list_lines(items: Sequence[Object], terminal: Terminal, now: datetime) -> Iterator[str]:
+    if not items:
+        yield "There are no migrations."
+        return
+    found = [_read(item) for item in items]
+    rows = [_row(item, each, terminal, now) for item, each in zip(items, found, strict=True)]
+    heads = ("MIGRATION", "FROM", f"{terminal.arrow} TO", "PHASE", "STEP", "AGE", "STRATEGY", "MESSAGE")
+    yield from table(terminal, heads, rows, shrinking=(0, 1, 2, 7))
+    under_way = sum(each is not None and not each.is_finished for each in found)
+    if under_way:
+        yield terminal.dim(f"{counted(under_way, 'migration')} not finished")
+
+
+def _row(item: Object, migration: Migration | None, terminal: Terminal, now: datetime) -> list[Cell]:
+    key = f"{item['metadata']['namespace']}/{item['metadata']['name']}"
+    if migration is None:
+        return [Cell(key), *[Cell("")] * 6, Cell("is not readable")]
+    status = migration.status
+    age = short_duration(timedelta(seconds=max(0, round((now - migration.created).total_seconds()))))
+    return [
+        Cell(key),
+        Cell(migration.spec.source_node),
+        Cell(f"{terminal.arrow} {migration.target_node or 'to be chosen'}"),
+        Cell(status.phase, {"fg": _COLOURS[status.phase]} if status.phase in _COLOURS else {}),
+        Cell(status.step or "Queued"),
+        Cell(age),
+        Cell(migration.spec.strategy),
+        Cell(status.message),
+    ]
+
+
+def story_lines(item: Object, events: Sequence[Object], terminal: Terminal) -> Iterator[str]:
+    migration = _read(item)
+    if migration is None:
+        yield "This migration is not readable."
+        return
+    spec, status = migration.spec, migration.status
+    target = migration.target_node or "to be chosen"
+    yield terminal.bold(migration.key) + (" (being cancelled)" if migration.is_cancelled else "")
+    told = [
+        ("Pod", migration.pod_key),
+        ("Way", f"{spec.source_node} {terminal.arrow} {target}"),
+        ("Why", f"{spec.strategy}{f': {spec.reason}' if spec.reason else ''}"),
+        ("How", str(status.handover or spec.handover)),
+        ("Group", f"{spec.group}, {counted(spec.group_size, 'member')}" if spec.group else ""),
+        ("Phase", f"{status.phase}, {status.step or 'Queued'}"),
+        ("Attempts", str(status.attempts)),
+        ("Successor", status.target_pod.name if status.target_pod else ""),
+        ("Failure", status.failure),
+        ("Message", status.message),
+    ]
+    for name, value in told:
+        if value:
+            yield from wrapped(terminal, value, first=f"  {name:<10}", indent=" " * 12)
+    yield from _course(migration, events, terminal)
+
+
+def _course(migration: Migration, events: Sequence[Object], terminal: Terminal) -> Iterator[str]:
+    status = migration.status
+    moments = [
+        (migration.created, "asked for"),
+        (status.started_at, "begun"),
+        (status.handed_over_at, "handed over: the pod was evicted"),
+        (status.finished_at, f"over: {status.phase}"),
+        *((each.last_transition_time, _condition(each)) for each in status.conditions),
+        *((_moment(each), f"{each.get('reason')}: {each.get('message')}") for each in events),
+    ]
+    known = [(at, words) for at, words in moments if at is not None]
+    yield ""
+    yield terminal.bold("Story")
+    for at, words in sorted(known, key=lambda each: each[0]):
+        yield from wrapped(terminal, words, first=f"  {at:%H:%M:%S}  ", indent=" " * 12)
+
+
+def _condition(condition: Any) -> str:
+    return f"{condition.type} is {condition.status} ({condition.reason})"
+
+
+def _moment(event: Object) -> datetime | None:
+    written = event.get("firstTimestamp") or event.get("eventTime")
+    return datetime.fromisoformat(written) if written else None
+
+
+def change_line(old: Object | None, new: Object | None, terminal: Terminal) -> str:
+    """Empty if nothing has changed that a person would want to know."""
+    item = old if new is None else new
+    assert item is not None
+    migration = _read(item)
+    if migration is None:
+        return ""
+    key = migration.key
+    if new is None:
+        return f"{key}  gone"
+    before, status = None if old is None else _read(old), migration.status
+    if before is not None and before.status == status and before.is_cancelled == migration.is_cancelled:
+        return ""
+    phase = terminal.styled(
+        status.phase, {"fg": _COLOURS[status.phase]} if status.phase in _COLOURS else {}
+    )  # fmt: skip
+    way = f"{migration.spec.source_node} {terminal.arrow} {migration.target_node or '?'}"
+    message = f": {status.message}" if status.message else ""
+    cancelled = " (being cancelled)" if migration.is_cancelled else ""
+    return f"{key}  {way}  {phase} {status.step or 'Queued'}{cancelled}{message}"
+
+
+def _read(item: Object) -> Migration | None:
+    try:
+        return migration_of(item)
+    except UnreadableMigration:
+        return None

@@ -1,0 +1,77 @@
+"""`rescheduler apply` and `migrations`, over HTTP, in a simulated cluster that lives."""
+
+import json
+
+import pytest
+
+from tests.unit.cli.living import living_objects, scenario, write_config
+from tests.unit.cli.served import served
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    with served(living_objects(scenario()), tmp_path / "kubeconfig", alive=True) as kubeconfig:
+        yield kubeconfig
+
+
+@pytest.fixture
+def rescheduler(run, cluster, tmp_path):
+    config = write_config(tmp_path / "config.json")
+
+    def invoke(command, *arguments, **more):
+        return run(command, *arguments, "--kubeconfig", cluster, "--config", config, **more)
+
+    return invoke
+
+
+def test_a_plan_is_shown_made_and_summed_up(rescheduler):
+    done = rescheduler("apply", "--yes", "--install")
+    assert done.exit_code == 0, done.output
+    assert "Completed" in done.stdout
+    assert done.stdout.rstrip().endswith("moves made.")
+    listed = rescheduler("migrations")
+    assert listed.exit_code == 0
+    assert "LoadBalancing" in listed.stdout
+    name = json.loads(rescheduler("migrations", "-o", "json").stdout)["items"][0]["metadata"]["name"]
+    story = rescheduler("migrations", name, "-n", "shop").stdout
+    assert "handed over: the pod was evicted" in story
+    assert "over: Completed" in story
+    late = rescheduler("migrations", name, "-n", "shop", "--cancel")
+    assert late.exit_code == 1
+    assert "Completed already" in late.stderr
+
+
+def test_nothing_is_moved_unless_somebody_agrees(rescheduler):
+    done = rescheduler("apply", "--install", stdin="n\n")
+    assert done.exit_code == 1
+    assert "nothing was moved" in done.stderr
+    assert json.loads(rescheduler("migrations", "-o", "json").stdout)["items"] == []
+
+
+def test_a_saved_plan_is_carried_out_and_what_is_gone_by_then_fails_by_itself(rescheduler, tmp_path):
+    file = tmp_path / "plan.json"
+    assert rescheduler("plan", "--save", file).exit_code == 3
+    plan = json.loads(file.read_text())
+    plan["moves"][0]["uid"] = "of-another-pod"
+    file.write_text(json.dumps(plan))
+    done = rescheduler("apply", file, "--yes", "--install", "-o", "json")
+    assert done.exit_code == 1, done.output
+    first, *others = json.loads(done.stdout)["moves"]
+    assert first["result"] == "Failed"
+    assert "gone" in first["message"]
+    assert {each["result"] for each in others} == {"Completed"}
+
+
+def test_a_file_that_is_no_plan_is_refused_before_anything_is_asked(rescheduler, tmp_path):
+    file = tmp_path / "plan.json"
+    file.write_text("{}")
+    done = rescheduler("apply", file, "--yes")
+    assert done.exit_code == 1
+    assert "is not a plan that can be used" in done.stderr
+
+
+def test_a_configuration_that_says_dry_run_moves_nothing(run, cluster, tmp_path):
+    config = write_config(tmp_path / "dry.json", dryRun=True)
+    done = run("apply", "--yes", "--kubeconfig", cluster, "--config", config)
+    assert done.exit_code == 2
+    assert "dryRun" in done.stderr

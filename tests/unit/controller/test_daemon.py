@@ -1,0 +1,310 @@
+"""Everything put together: judging, checks, plans carried out, and who executes, in virtual time."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from rescheduler.config.policy import Configuration, LeaderElection, Policy, UsageSource
+from rescheduler.controller.followed import POD_MIGRATIONS
+from rescheduler.controller.known_cluster import MissingDefinition
+from rescheduler.controller.plan_run import PlanRun
+from rescheduler.controller.wishes import wish
+from rescheduler.daemon import Rescheduler, lease_key
+from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, EVENTS, LEASES, NODES, PODS
+from rescheduler.migrations.definition import NAME
+from rescheduler.migrations.scene import Answer
+from rescheduler.model.migrations import MANUAL, Phase, migration_of
+from rescheduler.model.plan import Change, Handover, Move, NodeChange, Plan
+from tests.e2e.facts.stage import node_of
+
+LEASE = "default/rescheduler"
+POLICY = Policy(
+    settle_time=timedelta(seconds=1), min_pod_age=timedelta(), usage_source=UsageSource.REQUESTS
+)  # fmt: skip
+
+
+@pytest.fixture
+def made(connect, server):
+    def rescheduler(name="me", policy=POLICY, **more):
+        configuration = Configuration(policy=policy, leader_election=LeaderElection())
+        return Rescheduler(
+            connect(), configuration, lease_at=LEASE, now=server.clock.now, me=name, **more
+        )  # fmt: skip
+
+    return rescheduler
+
+
+def a_move(pod, to, **more):
+    wanted = {
+        "pod": f"{pod['metadata']['namespace']}/{pod['metadata']['name']}",
+        "uid": pod["metadata"]["uid"],
+        "source": node_of(pod),
+        "target": to,
+        "strategy": "LoadBalancing",
+        "handover": Handover.ADOPT,
+        "reason": "test",
+        "gain": 0.1,
+        **more,
+    }
+    return Move(**wanted)
+
+
+def a_plan(server, *moves, **more):
+    return Plan(taken_at_s=server.clock.now().timestamp(), moves=moves, **more)
+
+
+async def carried_out(rescheduler, plan):
+    run = PlanRun(rescheduler.client, rescheduler.followed, plan)
+    async with rescheduler.looking(), rescheduler.executing():
+        await run.run()
+    return run
+
+
+async def test_a_plan_is_carried_out_and_nothing_of_it_is_left(set_moves, made, server, client):
+    moves = await set_moves(3)
+    await moves.stage.deployment(2)
+    pod = (await moves.stage.pods())[0]
+    target = await moves.stage.free_node()
+    run = await carried_out(made(), a_plan(server, a_move(pod, target)))
+    (errand,) = run.errands
+    assert errand.is_completed
+    assert target in {node_of(each) for each in await moves.stage.pods()}
+    assert await moves.leftovers() == []
+    reasons = {event["reason"] for event in (await client.list(EVENTS)).items}
+    assert {"MigrationStarted", "MigrationHandedOver", "MigrationCompleted"} <= reasons, "told to the end"
+    assert (await client.get(LEASES, LEASE))["spec"]["holderIdentity"] == "", "given back"
+
+
+async def test_the_same_plan_again_asks_for_nothing_new(set_moves, made, server, client):
+    moves = await set_moves(3)
+    await moves.stage.deployment(1)
+    pod = (await moves.stage.pods())[0]
+    plan = a_plan(server, a_move(pod, await moves.stage.free_node()))
+    await carried_out(made(), plan)
+    again = await carried_out(made("another"), plan)
+    assert again.errands[0].is_completed
+    assert len((await client.list(POD_MIGRATIONS)).items) == 1
+
+
+async def test_a_pod_that_stops_on_its_way_goes_on_under_its_new_name(set_moves, made, server):
+    moves = await set_moves(3)
+    await moves.stage.deployment(1)
+    pod = (await moves.stage.pods())[0]
+    source = node_of(pod)
+    stop, end = (node for node in moves.stage.nodes if node != source)
+    plan = a_plan(
+        server,
+        a_move(pod, stop, hop=True, wave=0),
+        a_move(pod, end, source=stop, wave=1),
+    )
+    run = await carried_out(made(), plan)
+    assert [errand.is_completed for errand in run.errands] == [True, True], run.errands
+    (there,) = await moves.stage.until_ready(1)
+    assert node_of(there) == end
+
+
+async def test_a_second_leg_is_given_up_if_the_stop_was_not_reached(set_moves, made, server):
+    moves = await set_moves(3)
+    await moves.stage.deployment(1)
+    pod = (await moves.stage.pods())[0]
+    stop, end = (node for node in moves.stage.nodes if node != node_of(pod))
+    await moves.stage.cordon(stop)
+    plan = a_plan(server, a_move(pod, stop, hop=True), a_move(pod, end, source=stop, wave=1))
+    first, second = (await carried_out(made(), plan)).errands
+    assert first.migration.status.phase is Phase.FAILED
+    assert "cordoned" in first.migration.status.message
+    assert second.given_up
+    assert node_of((await moves.stage.pods())[0]) == node_of(pod)
+
+
+async def test_stopping_begins_nothing_more_and_lets_the_rest_come_to_its_end(set_moves, made, server):
+    moves = await set_moves(4)
+    await moves.stage.deployment(3)
+    pods = await moves.stage.pods()
+    target = await moves.stage.free_node()
+    policy = replace(POLICY, max_concurrent_migrations=1)
+    plan = a_plan(server, *(a_move(pod, target, wave=wave) for wave, pod in enumerate((pods[0], pods[1]))))
+    rescheduler = made(policy=policy)
+    begun = asyncio.Event()
+
+    def tell(errand):
+        if errand.migration is not None and errand.migration.status.phase is Phase.IN_PROGRESS:
+            begun.set()
+
+    run = PlanRun(rescheduler.client, rescheduler.followed, plan, tell)
+    async with rescheduler.looking(), rescheduler.executing():
+        running = asyncio.create_task(run.run())
+        await begun.wait()
+        run.stop()
+        await running
+    assert run.errands[0].is_completed
+    assert "stopped" in run.errands[1].given_up
+    assert await moves.leftovers() == []
+
+
+async def test_nodes_are_cordoned_with_our_mark_and_only_ours_are_uncordoned(set_moves, made, server, client):
+    moves = await set_moves(3)
+    first, second, _ = moves.stage.nodes
+    await moves.stage.cordon(second)
+    cordon = [Change(node, NodeChange.CORDON, "NodeMaintenance", "") for node in (first, second)]
+    await carried_out(made(), a_plan(server, changes=tuple(cordon)))
+    assert (await client.get(NODES, first)).marks["rescheduler.dev/cordoned-by"] == "NodeMaintenance"
+    uncordon = [Change(node, NodeChange.UNCORDON, "NodeMaintenance", "") for node in (first, second)]
+    await carried_out(made("another"), a_plan(server, changes=tuple(uncordon)))
+    assert [(await client.get(NODES, node)).unschedulable for node in (first, second)] == [False, True]
+
+
+async def test_without_the_definition_there_is_nothing_to_do(set_moves, made, client):
+    await set_moves(1)
+    await client.delete(CUSTOM_RESOURCE_DEFINITIONS, NAME)
+    await asyncio.sleep(5)
+    with pytest.raises(MissingDefinition):
+        async with made().looking():
+            pass
+
+
+async def test_checks_even_out_the_nodes_and_then_find_nothing_to_do(set_moves, made, client):
+    moves = await set_moves(3)
+    crowded, *others = moves.stage.nodes
+    await moves.stage.cordon(*others)
+    await moves.stage.deployment(4, pod={"containers": [_busy("1500m")]})
+    await moves.stage.cordon(*others, on=False)
+    rescheduler = made(policy=replace(POLICY, max_concurrent_per_workload=2))
+    planned = []
+    async with rescheduler.looking(), rescheduler.executing(), rescheduler.checking() as loop:
+        async for check in loop.checks():
+            planned.append(len(check.plan.moves))
+            await check.run.run()
+            if not check.plan.moves or len(planned) == 5:
+                break
+    assert planned[0] > 0
+    assert planned[-1] == 0
+    used = {pod.node for pod in (await client.list(PODS, namespace="moves")).items if not pod.is_terminating}
+    assert len(used) == 3
+    assert crowded in used
+
+
+def _busy(cpu):
+    return {"name": "web", "image": "web:1", "resources": {"requests": {"cpu": cpu}}}
+
+
+# -- who executes
+
+
+async def test_whoever_has_the_lease_executes_what_another_asks_for(set_moves, made, server):
+    moves = await set_moves(3)
+    await moves.stage.deployment(1)
+    daemon, command = made("daemon"), made("command")
+    async with daemon.looking(), daemon.executing():
+        await daemon.lease.acquired()
+        pod = (await moves.stage.pods())[0]
+        run = await carried_out(command, a_plan(server, a_move(pod, await moves.stage.free_node())))
+        assert run.errands[0].is_completed
+        assert command.lease.holder == "daemon"
+
+
+async def test_the_lease_is_looked_for_where_it_is(client, server):
+    configuration = Configuration()
+    assert await lease_key(client, configuration) == "default/rescheduler"
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "rescheduler", "namespace": "kube-system"},
+        "spec": {"holderIdentity": "daemon"},
+    }  # fmt: skip
+    await client.create(LEASES, lease)
+    assert await lease_key(client, configuration) == "kube-system/rescheduler"
+    assert await lease_key(client, configuration, "ours") == "ours/rescheduler"
+    named = Configuration(leader_election=LeaderElection(resource_namespace="ops"))
+    assert await lease_key(client, named, "ours") == "ops/rescheduler"
+
+
+# -- judging
+
+
+async def _judged(rescheduler, client, move, **spec):
+    item = wish(move, 1.0)
+    item["spec"] |= spec
+    made = migration_of(await client.create(POD_MIGRATIONS, item))
+    async with rescheduler.looking():
+        return rescheduler.judging.judge(made)
+
+
+async def test_a_good_move_is_approved_with_its_handover_and_owner(set_moves, made, client):
+    moves = await set_moves(3)
+    await moves.stage.deployment(1)
+    pod = (await moves.stage.pods())[0]
+    target = await moves.stage.free_node()
+    verdict = await _judged(made(), client, a_move(pod, target))
+    assert (verdict.answer, verdict.handover, verdict.target) == (Answer.APPROVED, Handover.ADOPT, target)
+    assert verdict.owner.kind == "ReplicaSet"
+
+
+async def test_without_a_target_one_is_chosen_and_never_the_source(set_moves, made, client):
+    moves = await set_moves(3)
+    await moves.stage.deployment(1)
+    pod = (await moves.stage.pods())[0]
+    verdict = await _judged(made(), client, a_move(pod, None, handover=Handover.AUTO))
+    assert verdict.answer is Answer.APPROVED
+    assert verdict.target in set(moves.stage.nodes) - {node_of(pod)}
+
+
+async def test_a_person_may_move_what_the_program_would_leave_to_rest(set_moves, made, client):
+    moves = await set_moves(3)
+    await moves.stage.deployment(1)
+    pod = (await moves.stage.pods())[0]
+    resting = replace(POLICY, min_pod_age=timedelta(hours=1))
+    target = await moves.stage.free_node()
+    by_plan = await _judged(made(policy=resting), client, a_move(pod, target))
+    assert (by_plan.answer, by_plan.reason) == (Answer.REFUSED, "TooYoung")
+    by_hand = made(policy=resting)
+    async with by_hand.looking():
+        (item,) = (await client.list(POD_MIGRATIONS)).items
+        item["spec"]["strategy"] = MANUAL
+        assert by_hand.judging.judge(migration_of(item)).answer is Answer.APPROVED
+
+
+async def test_a_spent_budget_postpones_an_eviction_and_refuses_it_in_the_end(
+    set_moves, made, client, server
+):
+    moves = await set_moves(3)
+    await moves.stage.deployment(2, strategy={"type": "Recreate"})
+    await moves.stage.budget(minAvailable=2)
+    pod = (await moves.stage.pods())[0]
+    rescheduler = made(steered=True)
+    move = a_move(pod, await moves.stage.free_node(), handover=Handover.EVICT)
+    verdict = await _judged(rescheduler, client, move)
+    assert (verdict.answer, verdict.reason) == (Answer.POSTPONED, "BudgetSpent")
+    await asyncio.sleep(POLICY.migration_timeout.total_seconds())
+    async with rescheduler.looking():
+        (item,) = (await client.list(POD_MIGRATIONS)).items
+        assert rescheduler.judging.judge(migration_of(item)).answer is Answer.REFUSED
+
+
+async def test_two_that_are_approved_in_one_moment_both_find_room(set_moves, made, client):
+    """The node has room for one of them: the second is not sent where the first will be."""
+    moves = await set_moves(3)
+    await moves.stage.deployment(2, pod={"containers": [_busy("5")]})
+    first, second = await moves.stage.pods()
+    target = await moves.stage.free_node()
+    rescheduler = made()
+    wished = [
+        migration_of(await client.create(POD_MIGRATIONS, wish(a_move(pod, target), 1.0)))
+        for pod in (first, second)
+    ]
+    async with rescheduler.looking():
+        answers = [rescheduler.judging.judge(each) for each in wished]
+    assert [each.answer for each in answers] == [Answer.APPROVED, Answer.REFUSED]
+    assert "Insufficient cpu" in answers[1].message
+
+
+async def test_what_somebody_cordons_meanwhile_is_no_target(set_moves, made, client):
+    moves = await set_moves(3)
+    await moves.stage.deployment(1)
+    pod = (await moves.stage.pods())[0]
+    target = await moves.stage.free_node()
+    await client.patch(NODES, target, merge_patch({"spec": {"unschedulable": True}}))
+    verdict = await _judged(made(), client, a_move(pod, target))
+    assert (verdict.answer, verdict.reason) == (Answer.REFUSED, "TargetUnfit")
