@@ -84,7 +84,12 @@ generate: $(READY) ## write generated files anew: wire schema, references, confo
 
 .PHONY: bench
 bench: $(READY) ## benchmarks, as ratios against a baseline of the same run
-	@$(BIN)/python -m bench.decode $(ARGS)
+	@$(BIN)/python -m bench.decode
+	@$(BIN)/python -m bench.snapshot
+	@$(BIN)/python -m bench.rules
+	@$(BIN)/python -m bench.planner
+	@$(BIN)/python -m bench.maintenance
+	@$(BIN)/python -m bench.openb
 
 .PHONY: lock
 lock: $(READY) ## resolve the dependencies anew into requirements/*.txt
