@@ -92,6 +92,10 @@ class Waking:
             source = None if migration is None else source_of(migration, self._seen)
             if source is None or self._covers(old, source) or self._covers(new, source):
                 self._wake_all([found])
+        if new is not None and (mark := said(new, "metadata", "labels", ID)):
+            # Ours: its migration may be over by now, and then it is to go.
+            for found in self._seen.migrations.find("mark", (new["metadata"]["namespace"], mark)):
+                self._wake(key_of_item(found))
 
     def _covers(self, item: Object | None, pod: PodRecord) -> bool:
         protection = None if item is None else self._seen.records.protection(item)

@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 
 from rescheduler.migrations import adopt, copy, evict
-from rescheduler.migrations.effects import DeleteMigration, HoldMigration, LetGoMigration
-from rescheduler.migrations.releasing import remains, rolling_back
+from rescheduler.migrations.effects import DeleteBudget, DeleteMigration, HoldMigration, LetGoMigration
+from rescheduler.migrations.releasing import remains, rolling_back, temporary_budget
 from rescheduler.migrations.scene import Answer, Do, Happened, Report, Scene, Sight, Wait
 from rescheduler.migrations.steps import Event, Step, next_step, phase_of
 from rescheduler.model.migrations import (
@@ -84,6 +84,10 @@ def _finished(scene: Scene) -> Sight:
         left = remains(scene)
         if isinstance(left, Do):
             return left
+    budget = temporary_budget(scene)
+    if budget is not None:
+        # So may one that creates the budget, also of a migration that went well.
+        return Do(DeleteBudget(budget.name, budget.uid))
     if FINALIZER in scene.migration.finalizers:
         return Do(LetGoMigration())
     finished_at = scene.migration.status.finished_at

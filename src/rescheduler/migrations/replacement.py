@@ -15,10 +15,16 @@ def replacement_of(
     """Of the pods of the same controller: the one of the same name, the one that was steered for this
     migration, or else the first that came after the eviction and is nobody else's (`spoken_for`, by uid)."""
     after_s = int((migration.status.handed_over_at or migration.created).timestamp())
+    owner, name = migration.status.owner, migration.spec.pod.name
+    # Times of creation are whole seconds: a sibling may be as old as the eviction. Names don't lie.
+    is_named = owner is not None and owner.kind == "StatefulSet"
     found = [
         pod
         for pod in siblings
-        if pod.uid != migration.spec.pod.uid and pod.created_s >= after_s and pod.uid not in spoken_for
+        if pod.uid != migration.spec.pod.uid
+        and pod.created_s >= after_s
+        and pod.uid not in spoken_for
+        and (pod.name == name or not is_named)
     ]
     return min(found, key=lambda pod: _preference(migration, pod), default=None)
 

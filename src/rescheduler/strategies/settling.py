@@ -123,7 +123,7 @@ def _do_without_each(sketch: Sketch) -> None:
 
 def _take_back(sketch: Sketch, fewer: int) -> None:
     """Sends home those that are missed least there."""
-    moves = sketch.moves - fewer
+    moves = max(sketch.moves - fewer, 0)
     while (surplus := sketch.moves - moves) > 0:
         sketch.balance.recentre()
         pods = sketch.away()
