@@ -1,0 +1,1 @@
+"""Planning against the real control plane."""

@@ -1,0 +1,14 @@
+"""A control plane of its own: a plan looks at the whole cluster, and others leave things behind in theirs."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.testbed import ControlPlane
+from tests.testbed.options import QUICK
+
+
+@pytest.fixture(scope="session")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    with ControlPlane(tmp_path_factory.mktemp("planning"), QUICK) as started:
+        yield started
