@@ -97,3 +97,14 @@ def schedulable(kubelet: FakeKubelet, count: int) -> Callable[[], Awaitable[bool
         return len(free) >= count
 
     return look
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A server of a test that an API server is still connected to leaves a TLS connection to the collector.
+
+    It is noticed much later, in a test that has nothing to do with it. Everything else stays an error.
+    """
+    for what in ("<function _SSLProtocolTransport", "<function _SelectorTransport", "<socket.socket"):
+        config.addinivalue_line(
+            "filterwarnings", f"ignore:Exception ignored in. {what}:pytest.PytestUnraisableExceptionWarning"
+        )
