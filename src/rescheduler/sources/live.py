@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rescheduler.kube import errors
 from rescheduler.kube.client import Client
+from rescheduler.model.migrations import UnreadableMigration
 from rescheduler.sources.kinds import CLUSTER_KINDS, ClusterKind
 from rescheduler.sources.needs import needs_of
 from rescheduler.sources.together import together
@@ -62,7 +63,11 @@ def _reading(kinds: list[ClusterKind], lists: list[Any], measured: Outcome) -> "
         if not isinstance(found, Missing):
             apply = kind.applier(reading.state)
             for item in found:
-                apply(item)
+                try:
+                    apply(item)
+                except UnreadableMigration as error:
+                    # Only memory of a move: a plan can do without it, and without it is better than none.
+                    reading.assumptions.append(f"{error}: it is left out")
         elif kind.without and kind.matters(needs):
             reading.assumptions.append(f"{kind.without}: {found}")
     return reading

@@ -1,0 +1,32 @@
+"""A running cluster is read whole, and what can't be read is said."""
+
+from rescheduler.config.policy import Policy
+from rescheduler.kube.client import Client
+from rescheduler.kube.in_process import InProcess
+from rescheduler.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NODES
+from rescheduler.simulator.server import ApiServer
+from rescheduler.sources.live import read_live
+from rescheduler.usage.reading import usage_reader
+from tests.e2e.facts.podmigrations import PODMIGRATIONS, definitions
+
+
+async def test_a_migration_of_an_older_definition_is_left_out_and_said():
+    client = Client(InProcess(ApiServer().handle))
+    await client.create(CUSTOM_RESOURCE_DEFINITIONS, definitions()[0])
+    await client.create(NODES, {"metadata": {"name": "a"}, "status": {"capacity": {"cpu": "4"}}})
+    await client.create(
+        PODMIGRATIONS,
+        {
+            "apiVersion": PODMIGRATIONS.api_version,
+            "kind": PODMIGRATIONS.kind,
+            "metadata": {"namespace": "default", "name": "older"},
+            "spec": {"podName": "web-1"},
+        },
+    )
+
+    reading = await read_live(client, usage_reader(Policy(), client))
+
+    (said,) = [each for each in reading.assumptions if "PodMigration" in each]
+    assert said.startswith("PodMigration default/older is not readable: Object missing required field `pod`")
+    assert said.endswith("it is left out")
+    await client.close()
