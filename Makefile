@@ -65,6 +65,7 @@ check: $(READY) ## format, lint, strict types, import contracts, generated files
 	@$(BIN)/python -m rescheduler.planner.reasons --check docs/reasons.md
 	@$(BIN)/python -m rescheduler.model.plan_schema --check docs/plan.schema.json
 	@$(BIN)/python -m rescheduler.migrations.diagram --check docs/migrations.md
+	@$(BIN)/python -m rescheduler.install.chart --check deploy/helm
 
 .PHONY: fix
 fix: $(READY) ## format and mend what the linter can mend
@@ -80,6 +81,7 @@ generate: $(READY) ## write generated files anew: wire schema, references, confo
 	@$(BIN)/python -m rescheduler.planner.reasons --write docs/reasons.md
 	@$(BIN)/python -m rescheduler.model.plan_schema --write docs/plan.schema.json
 	@$(BIN)/python -m rescheduler.migrations.diagram --write docs/migrations.md
+	@$(BIN)/python -m rescheduler.install.chart --write deploy/helm
 	@$(BIN)/python scripts/demo_picture.py docs/images/demo.svg 2>/dev/null
 
 .PHONY: bench

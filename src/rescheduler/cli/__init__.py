@@ -28,7 +28,7 @@ COMMANDS = {
     ),
     "manifests": _Command(
         "rescheduler.cli.manifests:manifests",
-        "Prints what to install before pods can be moved, for kubectl.",
+        "Prints all that is to be installed, for kubectl.",
     ),
     "migrations": _Command(
         "rescheduler.cli.migrations:migrations",

@@ -1,0 +1,119 @@
+"""What the program is allowed to do, verb by verb, each with the reason.
+
+Nothing else: the end-to-end tests run as these service accounts, and compare this table with the API server's
+audit log. What deciding reads follows from the kinds that it reads.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from rescheduler.kube.resources import Object
+from rescheduler.model.migrations import GROUP
+from rescheduler.sources.kinds import CLUSTER_KINDS
+
+__all__ = ["DAEMON_AT_HOME", "DAEMON_EVERYWHERE", "WEBHOOK_AT_HOME", "WEBHOOK_EVERYWHERE", "Grant", "rules"]
+
+
+class Grant(NamedTuple):
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+    why: str
+    names: tuple[str, ...] = ()
+    """Only objects of these names; lists and watches then have to name one, too."""
+
+
+_FOLLOW: Final = ("list", "watch")
+_APPS: Final = "apps"
+
+DAEMON_EVERYWHERE: Final = (
+    *(
+        Grant(each.resource.group, each.resource.plural, _FOLLOW, "deciding looks at it")
+        for each in CLUSTER_KINDS
+        if each.decides
+    ),
+    Grant("metrics.k8s.io", "nodes", ("list",), "what nodes really use"),
+    Grant("metrics.k8s.io", "pods", ("list",), "what pods really use"),
+    Grant("", "pods", ("get",), "read live before anything that can't be undone"),
+    Grant("", "pods", ("create",), "the copy that is ready before the pod goes"),
+    Grant("", "pods", ("patch",), "marks on the pods that are moved"),
+    Grant("", "pods", ("delete",), "the copy when a move is rolled back; pods of lost nodes where allowed"),
+    Grant("", "pods/status", ("patch",), "the node that a copy is meant for (nominatedNodeName)"),
+    Grant("", "pods/eviction", ("create",), "pods leave by eviction only, so that budgets hold"),
+    Grant(_APPS, "replicasets", ("get",), "the template of the copy, read live"),
+    Grant("", "nodes", ("get", "patch"), "cordon and uncordon"),
+    Grant("", "events", ("create", "patch"), "tell people what happens and why"),
+    Grant("policy", "poddisruptionbudgets", ("create", "delete"), "a temporary budget where there is none"),
+    Grant(GROUP, "podmigrations", ("get", "create", "patch", "delete"), "the record of each move"),
+    Grant(GROUP, "podmigrations/status", ("update",), "how far it is"),
+    Grant(GROUP, "podmigrations/finalizers", ("update",), "what a migration makes belongs to it"),
+    Grant(
+        "admissionregistration.k8s.io",
+        "mutatingwebhookconfigurations",
+        _FOLLOW,
+        "whether replacements are steered",
+    ),
+    *(
+        Grant(group, resource, ("patch",), "the record of failed tries, on the workload")
+        for group, resource in (
+            (_APPS, "deployments"),
+            (_APPS, "replicasets"),
+            (_APPS, "statefulsets"),
+            (_APPS, "daemonsets"),
+            ("batch", "jobs"),
+            ("batch", "cronjobs"),
+        )
+    ),
+)
+
+DAEMON_AT_HOME: Final = (
+    Grant("coordination.k8s.io", "leases", ("create",), "who leads"),
+    Grant("coordination.k8s.io", "leases", ("get", "update"), "who leads", ("rescheduler",)),
+    Grant("", "configmaps", ("create",), "status, and whether it is paused"),
+    Grant("", "configmaps", ("get", "list", "watch", "patch"), "the same", ("rescheduler-state",)),
+)
+
+WEBHOOK_EVERYWHERE: Final = (
+    Grant(GROUP, "podmigrations", _FOLLOW, "which replacements should go where"),
+    *(
+        Grant(group, resource, _FOLLOW, "where pods of a workload have failed")
+        for group, resource in (
+            (_APPS, "deployments"),
+            (_APPS, "replicasets"),
+            (_APPS, "statefulsets"),
+            ("batch", "jobs"),
+        )
+    ),
+    Grant("admissionregistration.k8s.io", "mutatingwebhookconfigurations", ("create",), "its registration"),
+    Grant(
+        "admissionregistration.k8s.io",
+        "mutatingwebhookconfigurations",
+        ("get", "list", "watch", "patch"),
+        "its registration",
+        ("rescheduler",),
+    ),
+)
+
+WEBHOOK_AT_HOME: Final = (
+    Grant("", "secrets", ("create",), "its certificates"),
+    Grant(
+        "",
+        "secrets",
+        ("get", "list", "watch", "update", "delete"),
+        "its certificates",
+        ("rescheduler-webhook-cert",),
+    ),
+)
+
+
+def rules(grants: Sequence[Grant]) -> list[Object]:
+    """As a Role has it: one rule per kind of object and set of names, in the order of the table."""
+    verbs: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
+    for grant in grants:
+        known = verbs.setdefault((grant.group, grant.resource, grant.names), [])
+        known += [verb for verb in grant.verbs if verb not in known]
+    return [
+        {"apiGroups": [group], "resources": [resource], "verbs": found}
+        | ({"resourceNames": list(names)} if names else {})
+        for (group, resource, names), found in verbs.items()
+    ]

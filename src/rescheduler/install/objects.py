@@ -1,0 +1,44 @@
+"""Everything that is installed, in an order in which it can be applied."""
+
+from rescheduler.install.daemon import configuration_text, daemon_objects
+from rescheduler.install.names import NAMESPACE, metadata
+from rescheduler.install.options import Options
+from rescheduler.install.webhook import webhook_objects
+from rescheduler.kube.resources import Object
+from rescheduler.migrations.definition import definition
+
+__all__ = ["installed"]
+
+
+def installed(
+    options: Options = Options(),  # noqa: B008 - frozen
+    *,
+    namespace: str = NAMESPACE,
+    configuration: str | None = None,
+) -> list[Object]:
+    """`configuration` is the content of a configuration file, in place of what `options.args` say."""
+    text = configuration_text(options) if configuration is None else configuration
+    found = [
+        _namespace(namespace),
+        definition(),
+        *daemon_objects(options, namespace, text),
+        *(webhook_objects(options, namespace) if options.webhook.enabled else ()),
+    ]
+    return [_without_empty(each) for each in found]
+
+
+def _namespace(name: str) -> Object:
+    """Our pods ask for nothing that the strictest standard forbids."""
+    about = metadata(name)
+    about["labels"] |= {"pod-security.kubernetes.io/enforce": "restricted"}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": about}
+
+
+def _without_empty(item: Object) -> Object:
+    """What nobody has chosen is not said at all."""
+    if item["kind"] != "Deployment":
+        return item
+    spec = item["spec"]["template"]["spec"]
+    chosen = {name: value for name, value in spec.items() if value not in ("", [], {})}
+    template = {**item["spec"]["template"], "spec": chosen}
+    return {**item, "spec": {**item["spec"], "template": template}}

@@ -1,0 +1,75 @@
+"""What can be chosen when the product is installed: the values of the Helm chart, and of the plain manifests.
+
+The chart's `values.yaml` and its schema are generated from these types, so that there is one list of them.
+"""
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+__all__ = ["Daemon", "Image", "Options", "Webhook", "our_version"]
+
+
+def our_version() -> str:
+    """Of the package, as an image tag has it."""
+    try:
+        return version("kube-rescheduler").replace("+", "-")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+_Replicas = Annotated[int, Meta(ge=0, le=10)]
+_DAEMON_NEEDS: Final = {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}}
+"""5,000 nodes and 150,000 pods take some 700 MB."""
+_WEBHOOK_NEEDS: Final = {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": "512Mi"}}
+
+
+class Image(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    repository: Annotated[str, Meta(description="Where the image is, without a tag.")] = "rescheduler"
+    tag: Annotated[str, Meta(description="Which version of it.")] = msgspec.field(default_factory=our_version)
+    pull_policy: Annotated[str, Meta(description="IfNotPresent, Always or Never.")] = "IfNotPresent"
+
+
+class Daemon(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    replicas: Annotated[_Replicas, Meta(description="One of them leads, the others stand by.")] = 2
+    resources: Annotated[dict[str, Any], Meta(description="What each of them asks for.")] = msgspec.field(
+        default_factory=lambda: _DAEMON_NEEDS
+    )
+
+
+class Webhook(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    enabled: Annotated[
+        bool,
+        Meta(
+            description="Whether replacements of evicted pods are steered. Without it, few pods are evicted."
+        ),
+    ] = True
+    extender_only: Annotated[
+        bool, Meta(description="Whether only schedulers ask it, as their extender, and API servers do not.")
+    ] = False
+    replicas: Annotated[_Replicas, Meta(description="All of them answer; none leads.")] = 2
+    resources: Annotated[dict[str, Any], Meta(description="What each of them asks for.")] = msgspec.field(
+        default_factory=lambda: _WEBHOOK_NEEDS
+    )
+
+
+class Options(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    image: Annotated[Image, Meta(description="The image that all pods run.")] = Image()
+    image_pull_secrets: Annotated[
+        list[dict[str, str]], Meta(description="Secrets to pull it with, each as `name: NAME`.")
+    ] = msgspec.field(default_factory=list)
+    log_level: Annotated[str, Meta(description="debug, info, warning or error.")] = "info"
+    args: Annotated[
+        dict[str, Any], Meta(description="The args of the plugin `Rescheduler`: see docs/configuration.md.")
+    ] = msgspec.field(default_factory=dict)
+    daemon: Annotated[Daemon, Meta(description="What watches, decides and moves.")] = Daemon()
+    webhook: Annotated[Webhook, Meta(description="What tells replacements where to go.")] = Webhook()
+    node_selector: Annotated[dict[str, str], Meta(description="Nodes for our pods.")] = msgspec.field(
+        default_factory=dict
+    )
+    tolerations: Annotated[list[dict[str, Any]], Meta(description="Taints that our pods tolerate.")] = (
+        msgspec.field(default_factory=list)
+    )
+    priority_class_name: Annotated[str, Meta(description="Of our pods; empty for none.")] = ""

@@ -1,0 +1,128 @@
+"""What the pods of all our Deployments have in common: no rights on their node, and spread over nodes."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rescheduler.install.names import labels, metadata
+from rescheduler.install.options import Options
+from rescheduler.kube.resources import Object
+
+__all__ = ["Program", "deployment", "disruption_budget"]
+
+_SCRATCH: Final = {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}}
+"""Python takes TLS keys from files only; they are written here, in memory, and removed at once."""
+
+_NOBODY: Final = 65532
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One of our commands, as it runs in a pod."""
+
+    name: str
+    component: str
+    command: tuple[str, ...]
+    port: int
+    port_name: str
+    scheme: str
+    """By which its health is asked."""
+    replicas: int
+    resources: dict[str, Any]
+    configured: bool = False
+    """Whether it reads the configuration file."""
+    grace_s: int = 30
+
+
+def deployment(program: Program, options: Options, namespace: str) -> Object:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata(program.name, namespace, program.component),
+        "spec": {
+            "replicas": program.replicas,
+            "selector": {"matchLabels": labels(program.component)},
+            "template": {"metadata": {"labels": labels(program.component)}, "spec": _pod(program, options)},
+        },
+    }
+
+
+def disruption_budget(program: Program, namespace: str) -> Object:
+    """One at a time: maintenance goes on, and never takes all of them."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": metadata(program.name, namespace, program.component),
+        "spec": {
+            "maxUnavailable": 1,
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            "selector": {"matchLabels": labels(program.component)},
+        },
+    }
+
+
+def _pod(program: Program, options: Options) -> Object:
+    volumes = [_SCRATCH]
+    if program.configured:
+        volumes.append({"name": "configuration", "configMap": {"name": program.name}})
+    return {
+        "serviceAccountName": program.name,
+        "imagePullSecrets": options.image_pull_secrets,
+        "priorityClassName": options.priority_class_name,
+        "nodeSelector": options.node_selector,
+        "tolerations": options.tolerations,
+        "topologySpreadConstraints": [
+            _spread("kubernetes.io/hostname", program.component),
+            _spread("topology.kubernetes.io/zone", program.component),
+        ],
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": _NOBODY,
+            "runAsGroup": _NOBODY,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "terminationGracePeriodSeconds": program.grace_s,
+        "containers": [_container(program, options)],
+        "volumes": volumes,
+    }
+
+
+def _container(program: Program, options: Options) -> Object:
+    mounts = [{"name": "tmp", "mountPath": "/tmp"}]  # noqa: S108 - of the container
+    if program.configured:
+        mounts.append({"name": "configuration", "mountPath": "/etc/rescheduler"})
+    return {
+        "name": program.component,
+        "image": f"{options.image.repository}:{options.image.tag}",
+        "imagePullPolicy": options.image.pull_policy,
+        "args": [*program.command, f"--log-level={options.log_level}"],
+        "env": [
+            {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
+        ],
+        "ports": [{"name": program.port_name, "containerPort": program.port}],
+        "livenessProbe": _probe(program, "/healthz", period_s=10, failures=6),
+        "readinessProbe": _probe(program, "/readyz", period_s=5, failures=2),
+        "resources": program.resources,
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": mounts,
+    }
+
+
+def _probe(program: Program, path: str, *, period_s: int, failures: int) -> Object:
+    return {
+        "httpGet": {"path": path, "port": program.port_name, "scheme": program.scheme},
+        "periodSeconds": period_s,
+        "failureThreshold": failures,
+    }
+
+
+def _spread(topology: str, component: str) -> Object:
+    return {
+        "maxSkew": 1,
+        "topologyKey": topology,
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": labels(component)},
+    }

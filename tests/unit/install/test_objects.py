@@ -1,0 +1,129 @@
+"""What is installed: complete, consistent in itself, and asking for no more than it needs."""
+
+import msgspec
+import pytest
+import yaml
+
+from rescheduler.config.loading import load_content
+from rescheduler.config.strategies import known_strategies
+from rescheduler.install.objects import installed
+from rescheduler.install.options import Daemon, Options, Webhook
+
+
+def of_kind(kind, items):
+    return [item for item in items if item["kind"] == kind]
+
+
+def pods(items):
+    return {item["metadata"]["name"]: item["spec"]["template"] for item in of_kind("Deployment", items)}
+
+
+def test_what_others_need_comes_before_those_who_need_it():
+    kinds = [item["kind"] for item in installed()]
+    assert kinds[:2] == ["Namespace", "CustomResourceDefinition"]
+    assert kinds.index("ServiceAccount") < kinds.index("Deployment")
+    assert kinds.index("ConfigMap") < kinds.index("Deployment")
+
+
+def test_every_object_is_known_by_our_name_and_stands_in_our_namespace():
+    for item in installed(namespace="elsewhere"):
+        assert item["metadata"]["labels"]["app.kubernetes.io/name"] == "rescheduler"
+        if item["kind"] not in {"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"}:
+            assert item["metadata"]["namespace"] == "elsewhere"
+    bindings = [item for item in installed(namespace="elsewhere") if item["kind"].endswith("Binding")]
+    assert {subject["namespace"] for item in bindings for subject in item["subjects"]} == {"elsewhere"}
+
+
+@pytest.mark.parametrize("kind", ["Service", "PodDisruptionBudget", "Deployment"])
+def test_what_selects_pods_selects_those_of_its_own_program(kind):
+    items = installed()
+    for item in of_kind(kind, items):
+        selector = item["spec"]["selector"]
+        wanted = selector.get("matchLabels", selector)
+        found = [
+            name for name, pod in pods(items).items() if wanted.items() <= pod["metadata"]["labels"].items()
+        ]
+        assert found == [item["metadata"]["name"]]
+
+
+def test_pods_run_as_nobody_on_a_filesystem_that_they_cannot_write():
+    for pod in pods(installed()).values():
+        spec = pod["spec"]
+        (container,) = spec["containers"]
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert {mount["name"] for mount in container["volumeMounts"]} == {
+            volume["name"] for volume in spec["volumes"]
+        }
+
+
+def test_each_program_has_two_pods_spread_over_nodes_and_zones_with_one_gone_at_a_time():
+    items = installed()
+    assert [item["spec"]["replicas"] for item in of_kind("Deployment", items)] == [2, 2]
+    for pod in pods(items).values():
+        spread = pod["spec"]["topologySpreadConstraints"]
+        assert [each["topologyKey"] for each in spread] == [
+            "kubernetes.io/hostname",
+            "topology.kubernetes.io/zone",
+        ]
+    assert [item["spec"]["maxUnavailable"] for item in of_kind("PodDisruptionBudget", items)] == [1, 1]
+
+
+def test_no_rule_grants_everything_of_anything():
+    for item in installed():
+        for rule in item.get("rules", ()):
+            assert "*" not in (*rule["verbs"], *rule["resources"], *rule["apiGroups"])
+
+
+def test_secrets_are_read_by_name_only():
+    for item in installed():
+        for rule in item.get("rules", ()):
+            if "secrets" in rule["resources"]:
+                assert item["kind"] == "Role"
+                assert rule["verbs"] == ["create"] or rule["resourceNames"] == ["rescheduler-webhook-cert"]
+
+
+def test_without_the_webhook_nothing_of_it_is_left():
+    items = installed(Options(webhook=Webhook(enabled=False)))
+    assert "webhook" not in yaml.safe_dump(
+        [item for item in items if item["kind"] != "CustomResourceDefinition"]
+    ).replace("mutatingwebhookconfigurations", "")
+
+
+def test_the_default_configuration_is_one_with_which_the_daemon_starts():
+    (found,) = of_kind("ConfigMap", installed())
+    loaded = load_content(found["data"]["rescheduler.yaml"].encode(), known_strategies(), source="it")
+    assert loaded.notes == ()
+
+
+def test_args_become_part_of_the_configuration():
+    (found,) = of_kind("ConfigMap", installed(Options(args={"cpuThreshold": 70})))
+    loaded = load_content(found["data"]["rescheduler.yaml"].encode(), known_strategies(), source="it")
+    assert loaded.configuration.policy.cpu_threshold == 70
+
+
+def test_what_is_chosen_arrives_in_all_pods_and_what_is_not_is_not_said():
+    chosen = Options(node_selector={"pool": "system"}, log_level="debug", daemon=Daemon(replicas=3))
+    for pod in pods(installed(chosen)).values():
+        assert pod["spec"]["nodeSelector"] == {"pool": "system"}
+        assert "tolerations" not in pod["spec"]
+        assert "--log-level=debug" in pod["spec"]["containers"][0]["args"]
+    assert pods(installed())["rescheduler"]["spec"].get("nodeSelector") is None
+
+
+def test_the_webhook_registers_itself_unless_only_schedulers_are_to_ask_it():
+    def arguments(options):
+        return pods(installed(options))["rescheduler-webhook"]["spec"]["containers"][0]["args"]
+
+    assert "--extender-only" not in arguments(Options())
+    assert "--extender-only" in arguments(Options(webhook=Webhook(extender_only=True)))
+
+
+def test_values_that_nobody_knows_are_refused():
+    with pytest.raises(msgspec.ValidationError, match="unknown field `dameon`"):
+        msgspec.convert({"dameon": {}}, Options)
