@@ -52,6 +52,9 @@ COMMANDS = {
     "snapshot": _Command(
         "rescheduler.cli.snapshot:snapshot", "Saves the cluster to FILE, or to standard output for -."
     ),
+    "uninstall": _Command(
+        "rescheduler.cli.uninstall:uninstall", "Takes everything of rescheduler out of the cluster."
+    ),
     "webhook": _Command(
         "rescheduler.cli.webhook:webhook",
         "Steers replacements of evicted pods to where they should go.",

@@ -1,0 +1,183 @@
+"""What the product leaves in a cluster, recognised object by object. Pure.
+
+Three sorts: what was installed, what it wrote onto objects of others, and its history. History is finished
+migrations and the marks of pods that were moved: it does nothing, and stays unless it is asked to go.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, Final
+
+from rescheduler.kube import resources
+from rescheduler.kube.patches import Patch, merge_patch
+from rescheduler.kube.resources import Object, Resource, identity_of_object
+from rescheduler.migrations.definition import PLURAL
+from rescheduler.migrations.marks import ANNOTATIONS, ID, LABELS, STATUS, MarkStatus
+from rescheduler.model.migrations import FINALIZER, GROUP, KIND, VERSION, Phase
+from rescheduler.model.node_marks import CORDONED_BY
+from rescheduler.model.steering import AVOIDS, STEERED_BY
+from rescheduler.recovery.ledger import FAILED_ATTEMPTS
+
+__all__ = ["SEARCHED", "Search", "Sort", "Trace"]
+
+
+class Sort(Enum):
+    RUNNING = auto()
+    """A migration that is not finished: it is brought to its end, never just removed."""
+    MARK = auto()
+    INSTALLED = auto()
+    HISTORY = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    sort: Sort
+    resource: Resource[Any]
+    key: str
+    uid: str
+    what: str
+    """In words."""
+    patch: Patch | None = None
+    """What takes it away; None if the whole object is ours, and goes."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.resource.kind} {self.key}"
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    resource: Resource[Any]
+    look: Callable[[Resource[Any], Object], Trace | None]
+    labels: str = ""
+    fields: str = ""
+
+
+def _trace(
+    sort: Sort, resource: Resource[Any], item: Object, what: str, changes: Mapping[str, Any] | None = None
+) -> Trace:
+    found = identity_of_object(item)
+    patch = None
+    if changes is not None:
+        about = {**changes.get("metadata", {}), "resourceVersion": found.version}
+        patch = merge_patch({**changes, "metadata": about})
+    return Trace(sort, resource, found.key, found.uid, what, patch)
+
+
+def _of(item: Object, part: str, names: Iterable[str]) -> list[str]:
+    return [name for name in names if name in (item["metadata"].get(part) or {})]
+
+
+def _migration(resource: Resource[Any], item: Object) -> Trace:
+    phase = (item.get("status") or {}).get("phase", Phase.PENDING)
+    is_held = FINALIZER in (item["metadata"].get("finalizers") or ())
+    if not Phase(phase).is_final or is_held:
+        return _trace(Sort.RUNNING, resource, item, f"{phase}: it is cancelled, or brought to its end")
+    return _trace(Sort.HISTORY, resource, item, phase)
+
+
+def _pod(resource: Resource[Any], item: Object) -> Trace | None:
+    labels, annotations = (
+        _of(item, "labels", LABELS),
+        _of(item, "annotations", (*ANNOTATIONS, AVOIDS, STEERED_BY)),
+    )
+    if not labels and not annotations:
+        return None
+    status = (item["metadata"].get("labels") or {}).get(STATUS, MarkStatus.COMPLETED)
+    sort = Sort.HISTORY if status == MarkStatus.COMPLETED else Sort.MARK
+    changes = {"metadata": {"labels": dict.fromkeys(labels), "annotations": dict.fromkeys(annotations)}}
+    return _trace(sort, resource, item, _words(labels, annotations), changes)
+
+
+def _node(resource: Resource[Any], item: Object) -> Trace | None:
+    """What we cordoned is ours to uncordon."""
+    annotations = _of(item, "annotations", (CORDONED_BY,))
+    if not annotations:
+        return None
+    changes: Object = {"metadata": {"annotations": dict.fromkeys(annotations)}}
+    is_cordoned = bool((item.get("spec") or {}).get("unschedulable"))
+    if is_cordoned:
+        changes["spec"] = {"unschedulable": None}
+    return _trace(
+        Sort.MARK, resource, item, _words([], annotations, "cordoned by us" if is_cordoned else ""), changes
+    )
+
+
+def _workload(resource: Resource[Any], item: Object) -> Trace | None:
+    annotations = _of(item, "annotations", (FAILED_ATTEMPTS,))
+    if not annotations:
+        return None
+    changes = {"metadata": {"annotations": dict.fromkeys(annotations)}}
+    return _trace(Sort.MARK, resource, item, _words([], annotations), changes)
+
+
+def _budget(resource: Resource[Any], item: Object) -> Trace:
+    return _trace(Sort.MARK, resource, item, "the temporary budget of a migration")
+
+
+def _whole(resource: Resource[Any], item: Object) -> Trace | None:
+    """A namespace takes its time to go: what is on its way is not there any more."""
+    is_going = "deletionTimestamp" in item["metadata"]
+    return None if is_going else _trace(Sort.INSTALLED, resource, item, "installed")
+
+
+def _definition(resource: Resource[Any], item: Object) -> Trace:
+    return _trace(Sort.HISTORY, resource, item, "the definition, without which no history can be kept")
+
+
+def _words(labels: list[str], annotations: list[str], also: str = "") -> str:
+    def parts() -> Iterator[str]:
+        if also:
+            yield also
+        if labels:
+            yield f"labels {', '.join(labels)}"
+        if annotations:
+            yield f"annotations {', '.join(annotations)}"
+
+    return "; ".join(parts())
+
+
+_RBAC: Final = "rbac.authorization.k8s.io"
+_OURS: Final = "app.kubernetes.io/name=rescheduler"
+_STATE: Final = "rescheduler-state"
+_WORKLOADS: Final = (
+    resources.DEPLOYMENTS,
+    resources.REPLICA_SETS,
+    resources.STATEFUL_SETS,
+    resources.DAEMON_SETS,
+    resources.JOBS,
+    resources.CRON_JOBS,
+)
+
+
+def _rbac(plural: str, kind: str, *, namespaced: bool) -> Resource[Object]:
+    return resources.custom(_RBAC, "v1", plural, kind, namespaced=namespaced)
+
+
+SEARCHED: Final = (
+    Search(resources.custom(GROUP, VERSION, PLURAL, KIND), _migration),
+    Search(resources.PODS.as_json, _pod),
+    Search(resources.POD_DISRUPTION_BUDGETS, _budget, labels=ID),
+    Search(resources.NODES.as_json, _node),
+    *(Search(each, _workload) for each in _WORKLOADS),
+    # What acts comes first: it would make anew what is removed.
+    Search(resources.DEPLOYMENTS, _whole, labels=_OURS),
+    Search(resources.MUTATING_WEBHOOKS, _whole, labels=_OURS),
+    Search(resources.POD_DISRUPTION_BUDGETS, _whole, labels=_OURS),
+    Search(resources.SERVICES, _whole, labels=_OURS),
+    Search(resources.SECRETS, _whole, labels=_OURS),
+    Search(resources.CONFIG_MAPS, _whole, labels=_OURS),
+    Search(
+        resources.CONFIG_MAPS, _whole, labels=f"!{_OURS.partition('=')[0]}", fields=f"metadata.name={_STATE}"
+    ),
+    Search(resources.LEASES, _whole, fields="metadata.name=rescheduler"),
+    Search(_rbac("rolebindings", "RoleBinding", namespaced=True), _whole, labels=_OURS),
+    Search(_rbac("roles", "Role", namespaced=True), _whole, labels=_OURS),
+    Search(_rbac("clusterrolebindings", "ClusterRoleBinding", namespaced=False), _whole, labels=_OURS),
+    Search(_rbac("clusterroles", "ClusterRole", namespaced=False), _whole, labels=_OURS),
+    Search(resources.custom("", "v1", "serviceaccounts", "ServiceAccount"), _whole, labels=_OURS),
+    Search(resources.NAMESPACES, _whole, labels=_OURS),
+    Search(resources.CUSTOM_RESOURCE_DEFINITIONS, _definition, labels=_OURS),
+)
+"""In the order in which they are removed."""

@@ -1,0 +1,140 @@
+"""`rescheduler uninstall`: whatever we have left in a cluster goes, and nothing that is not ours."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from rescheduler.cli import main
+from rescheduler.install.objects import installed
+from rescheduler.migrations.definition import definition
+from rescheduler.migrations.marks import ID, STATUS
+from rescheduler.model.migrations import FINALIZER
+from rescheduler.model.node_marks import CORDONED_BY
+from rescheduler.recovery.ledger import FAILED_ATTEMPTS
+from tests.unit.cli.living import living_objects, scenario, write_config
+from tests.unit.cli.served import served
+
+KINDS = {"Namespace", "ConfigMap", "Service", "Deployment", "CustomResourceDefinition"}
+
+
+def cluster(tmp_path, *more):
+    objects = [*living_objects(scenario()), definition(), *more]
+    return served(objects, tmp_path / "kubeconfig", alive=True)
+
+
+def one(objects, kind):
+    return next(item for item in objects if item["kind"] == kind)
+
+
+def run(tmp_path, *arguments):
+    config = write_config(tmp_path / "config.yaml")
+    return CliRunner().invoke(
+        main, [*arguments, "--kubeconfig", str(tmp_path / "kubeconfig"), "--config", str(config)]
+    )
+
+
+def migration(pod, node, **status):
+    return {
+        "apiVersion": "rescheduler.dev/v1alpha1",
+        "kind": "PodMigration",
+        "metadata": {
+            "namespace": "shop",
+            "name": f"move-{pod['metadata']['name']}",
+            "uid": "m-1",
+            "creationTimestamp": "2026-03-02T12:00:00Z",
+            "finalizers": [] if status else [FINALIZER],
+        },
+        "spec": {
+            "pod": {"name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]},
+            "sourceNode": "node-1",
+            "targetNode": node,
+            "strategy": "LoadBalancing",
+            "reason": "",
+            "handover": "Auto",
+        },
+        **({"status": status} if status else {}),
+    }
+
+
+def test_of_a_cluster_that_never_had_it_nothing_is_removed(tmp_path):
+    with served(living_objects(scenario()), tmp_path / "kubeconfig", alive=True):
+        result = run(tmp_path, "uninstall", "--yes")
+    assert result.exit_code == 0, result.output
+    assert "Nothing of rescheduler is in the cluster" in result.output
+
+
+def test_every_mark_that_we_left_on_objects_of_others_goes_and_theirs_stay(tmp_path):
+    objects = living_objects(scenario())
+    node, pod, workload = one(objects, "Node"), one(objects, "Pod"), one(objects, "Deployment")
+    node["metadata"].setdefault("annotations", {}).update({CORDONED_BY: "NodeMaintenance"})
+    node["metadata"]["labels"]["theirs"] = "stays"
+    node["spec"]["unschedulable"] = True
+    pod["metadata"]["labels"] |= {ID: "gone", STATUS: "in-progress", "theirs": "stays"}
+    workload["metadata"].setdefault("annotations", {}).update({FAILED_ATTEMPTS: "{}", "theirs": "stays"})
+    with served([*objects, definition()], tmp_path / "kubeconfig", alive=True):
+        before = run(tmp_path, "uninstall", "--check")
+        result = run(tmp_path, "uninstall", "--yes")
+        after = run(tmp_path, "uninstall", "--check")
+        where = ["--kubeconfig", str(tmp_path / "kubeconfig")]
+        saved = CliRunner().invoke(main, ["snapshot", str(tmp_path / "saved.json"), *where])
+    assert before.exit_code == 3
+    assert "cordoned by us; annotations rescheduler.dev/cordoned-by" in before.output
+    assert result.exit_code == 0, result.output
+    assert after.exit_code == 0, after.output
+    assert saved.exit_code == 0, saved.output
+    items = json.loads((tmp_path / "saved.json").read_text())["items"]
+    left = next(item for item in items if item["metadata"].get("uid") == node["metadata"]["uid"])
+    assert left["metadata"]["labels"]["theirs"] == "stays"
+    assert CORDONED_BY not in left["metadata"].get("annotations", {})
+    assert not left["spec"].get("unschedulable")
+    left = next(item for item in items if item["metadata"].get("uid") == pod["metadata"]["uid"])
+    assert left["metadata"]["labels"]["theirs"] == "stays"
+    assert ID not in left["metadata"]["labels"]
+
+
+def test_a_migration_that_is_under_way_is_brought_to_its_end_first(tmp_path):
+    objects = living_objects(scenario())
+    pod = next(item for item in objects if item["kind"] == "Pod")
+    with cluster(tmp_path, migration(pod, "node-2")):
+        result = run(tmp_path, "uninstall", "--yes")
+        after = run(tmp_path, "uninstall", "--check", "--history")
+    assert result.exit_code == 0, result.output
+    assert "it is cancelled, or brought to its end" in result.output
+    assert "PodMigration" not in after.output
+
+
+def test_history_stays_unless_it_is_asked_to_go(tmp_path):
+    objects = living_objects(scenario())
+    pod = next(item for item in objects if item["kind"] == "Pod")
+    done = migration(pod, "node-2", phase="Completed", step="Completed", finishedAt="2026-03-02T12:01:00Z")
+    with cluster(tmp_path, done):
+        kept = run(tmp_path, "uninstall", "--yes")
+        listed = run(tmp_path, "migrations")
+        gone = run(tmp_path, "uninstall", "--yes", "--history")
+        after = run(tmp_path, "uninstall", "--check", "--history")
+    assert kept.exit_code == 0, kept.output
+    assert "move-" in listed.output
+    assert gone.exit_code == 0, gone.output
+    assert after.exit_code == 0, after.output
+
+
+def test_what_was_installed_is_removed(tmp_path):
+    ours = [item for item in installed() if item["kind"] in KINDS]
+    with served([*living_objects(scenario()), *ours], tmp_path / "kubeconfig", alive=True):
+        result = run(tmp_path, "uninstall", "--yes", "--history")
+        after = run(tmp_path, "uninstall", "--check", "--history")
+    assert result.exit_code == 0, result.output
+    assert after.exit_code == 0, after.output
+
+
+@pytest.mark.parametrize("answer", ["n\n", ""])
+def test_whoever_does_not_agree_changes_nothing(tmp_path, answer):
+    ours = [item for item in installed() if item["kind"] in KINDS]
+    with served([*living_objects(scenario()), *ours], tmp_path / "kubeconfig"):
+        refused = CliRunner().invoke(
+            main, ["uninstall", "--kubeconfig", str(tmp_path / "kubeconfig")], input=answer
+        )
+        after = run(tmp_path, "uninstall", "--check")
+    assert refused.exit_code == 1
+    assert after.exit_code == 3
