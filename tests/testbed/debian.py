@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.testbed.compile import BuildError
 
-__all__ = ["unpack_etcd", "unpack_prometheus"]
+__all__ = ["unpack_etcd", "unpack_prometheus", "unpack_promtool"]
 
 
 def unpack_etcd(to: Path) -> None:
@@ -21,6 +21,10 @@ def unpack_etcd(to: Path) -> None:
 
 def unpack_prometheus(to: Path) -> None:
     _unpack("prometheus", "prometheus", to)
+
+
+def unpack_promtool(to: Path) -> None:
+    _unpack("prometheus", "promtool", to)
 
 
 def _unpack(package: str, program: str, to: Path) -> None:

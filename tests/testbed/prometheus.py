@@ -1,26 +1,35 @@
 """A real Prometheus on loopback: Debian's, unpacked into the cache on first use."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tests.testbed.cache import cache_root
-from tests.testbed.debian import unpack_prometheus
+from tests.testbed.debian import unpack_prometheus, unpack_promtool
 from tests.testbed.ports import free_ports, listens
 from tests.testbed.processes import ProcessId, end, spawn
 from tests.testbed.readiness import get, until
 
-__all__ = ["Prometheus", "program"]
+__all__ = ["Prometheus", "program", "promtool"]
 
 _READY_WITHIN_S = 60.0
 _STARTS = 3
 
 
 def program() -> Path:
-    path = cache_root().parent / "prometheus" / "prometheus"
+    return _unpacked("prometheus", unpack_prometheus)
+
+
+def promtool() -> Path:
+    return _unpacked("promtool", unpack_promtool)
+
+
+def _unpacked(name: str, unpack: Callable[[Path], None]) -> Path:
+    path = cache_root().parent / "prometheus" / name
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
-        unpack_prometheus(path)
+        unpack(path)
     return path
 
 
