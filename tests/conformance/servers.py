@@ -17,7 +17,6 @@ from rescheduler.simulator.virtual_time import run_virtual
 from tests.conformance.living import LivingWorld
 from tests.conformance.machines import SimulatedMachines, real_machines
 from tests.conformance.scenario import Scenario
-from tests.conformance.webhook import HANDSHAKE_S
 from tests.conformance.world import World
 from tests.testbed.control_plane import ControlPlane
 from tests.testbed.options import Options
@@ -123,8 +122,6 @@ async def all_on_real_server(chosen: Iterable[Scenario], cluster: ControlPlane) 
             if found.alone:
                 await play(found)
         await asyncio.gather(*(play(found) for found in chosen if not found.alone))
-    # Connections to webhooks that nobody uses any more end by themselves, and nothing tells when.
-    await asyncio.sleep(2 * HANDSHAKE_S)
     return outcomes
 
 

@@ -1,24 +1,22 @@
 """A webhook on loopback, with a certificate authority of its own, that answers as the scenario says."""
 
 import asyncio
-import ssl
-import tempfile
 from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
 from rescheduler.kube.resources import CONFIG_MAPS, MUTATING_WEBHOOKS, Object, Resource, custom
+from rescheduler.serving.listening import listening
 from rescheduler.simulator.shells.certificates import make_certificates
+from rescheduler.tls.showing import showing
 from tests.conformance.objects import config_map
 from tests.conformance.world import World
 
 __all__ = [
-    "HANDSHAKE_S",
     "PODS_ONLY",
     "VALIDATING_WEBHOOKS",
     "Answer",
@@ -40,7 +38,6 @@ VALIDATING_WEBHOOKS = custom(
 )
 PODS_ONLY = [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]
 _PROBE = "is-it-there"
-HANDSHAKE_S = 1.0
 
 
 def allowed(*operations: Object, **more: Any) -> Object:
@@ -77,33 +74,9 @@ async def webhook() -> AsyncIterator[Webhook]:
     hook = Webhook(certificates.authority)
     app = web.Application()
     app.router.add_post("/{path:.*}", hook.handle)
-    runner = web.AppRunner(app, shutdown_timeout=0)
-    await runner.setup()
-    accepted: list[Any] = []
-
-    def accept() -> Any:
-        assert runner.server is not None
-        accepted.append(runner.server())
-        return accepted[-1]
-
-    listening = await asyncio.get_running_loop().create_server(
-        accept,
-        "127.0.0.1",
-        0,
-        ssl=_serving(certificates),
-        # A real server opens more connections than it uses: they must not outlive the run.
-        ssl_handshake_timeout=HANDSHAKE_S,
-        ssl_shutdown_timeout=HANDSHAKE_S,
-    )
-    try:
-        hook.port = listening.sockets[0].getsockname()[1]
+    tls = showing(certificates.certificate, certificates.key)
+    async with listening(app, "127.0.0.1", 0, tls) as hook.port:
         yield hook
-    finally:
-        listening.close()
-        for connection in accepted:
-            if connection.transport is not None:
-                connection.transport.abort()
-        await runner.cleanup()
 
 
 async def configure(
@@ -142,13 +115,3 @@ async def configure(
         probing = world.placed(CONFIG_MAPS, config_map(_PROBE, labels={"probe": _PROBE}))
         await world.client.create(CONFIG_MAPS, probing, dry_run=True)
         await asyncio.sleep(0.01)
-
-
-def _serving(certificates: Any) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    with tempfile.TemporaryDirectory() as folder:
-        certificate, key = Path(folder, "tls.crt"), Path(folder, "tls.key")
-        certificate.write_bytes(certificates.certificate)
-        key.write_bytes(certificates.key)
-        context.load_cert_chain(certificate, key)
-    return context

@@ -14,7 +14,7 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from tests.testbed import etcd
 from tests.testbed.cache import Binaries, located
@@ -47,6 +47,9 @@ class _PortTakenError(PartError):
 
 
 class ControlPlane:
+    ever_started: ClassVar[list["ControlPlane"]] = []
+    """By this process. Of those that are gone, the logs are left."""
+
     def __init__(
         self, folder: Path, options: Options | None = None, binaries: Binaries | None = None
     ) -> None:
@@ -125,6 +128,7 @@ class ControlPlane:
 
     def start(self) -> None:
         """A new, empty cluster. Nothing is left running when it fails."""
+        self.ever_started.append(self)
         with self.run_dir.locked():
             if in_use := self.run_dir.in_use():
                 raise PartError(f"{in_use[0]} is in use: take it down first, or choose another folder")

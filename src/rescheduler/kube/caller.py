@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Protocol, TypeVar
 
@@ -11,6 +12,7 @@ import msgspec
 from rescheduler.kube import errors
 from rescheduler.kube.answers import decoded, refusal
 from rescheduler.kube.call import Call
+from rescheduler.kube.patience import Patience, patiently
 from rescheduler.kube.rate_limit import RateLimit
 from rescheduler.kube.resources import Resource
 from rescheduler.kube.transport import NoAnswer, Request, Response, Transport
@@ -26,10 +28,6 @@ R = TypeVar("R")
 
 Query = tuple[tuple[str, str], ...]
 
-READ_TRIES = 4
-LONGEST_DELAY_S = 10.0
-"""An overloaded server that asks for more patience than this gets its error raised."""
-
 
 class Observer(Protocol):
     def __call__(self, call: Call, code: int, seconds: float, /) -> None:
@@ -37,26 +35,25 @@ class Observer(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
 class Caller:
-    def __init__(
-        self, transport: Transport, rate_limit: RateLimit, timeout_s: float, observer: Observer | None
-    ) -> None:
-        self._transport = transport
-        self._rate_limit = rate_limit
-        self._timeout_s = timeout_s
-        self._observer = observer
+    transport: Transport
+    rate_limit: RateLimit
+    timeout_s: float
+    observer: Observer | None
+    patience: Patience
 
     async def read(
         self, call: Call, resource: Resource[T], query: Query, decode: Callable[[str, bytes], R]
     ) -> R:
         request = self.request("GET", resource.path(call.namespace, call.name), query, resource.codec.accept)
-        content_type, body = await self._patiently(lambda: self.exchange(call, request))
+        content_type, body = await patiently(lambda: self.exchange(call, request), self.patience)
         return decoded(call, content_type, body, decode)
 
     async def read_page(self, call: Call, resource: Resource[T], query: Query) -> Page[T]:
         path, accept = resource.path(call.namespace), resource.codec.accept
         request = self.request("GET", path, query, accept, streaming=True)
-        return await self._patiently(lambda: self._page(call, resource, request))
+        return await patiently(lambda: self._page(call, resource, request), self.patience)
 
     async def _page(self, call: Call, resource: Resource[T], request: Request) -> Page[T]:
         async with await self.send(call, request) as response:
@@ -74,25 +71,13 @@ class Caller:
         """A large list may take its time as long as it goes on: the time-out is for each step of it."""
         while True:
             try:
-                async with asyncio.timeout(self._timeout_s):
+                async with asyncio.timeout(self.timeout_s):
                     chunk = await anext(chunks, None)
             except TimeoutError:
-                raise NoAnswer(f"the answer stopped for {self._timeout_s:g} s", sent=True) from None
+                raise NoAnswer(f"the answer stopped for {self.timeout_s:g} s", sent=True) from None
             if chunk is None:
                 return
             yield chunk
-
-    async def _patiently(self, ask: Callable[[], Awaitable[R]]) -> R:
-        """Repeated when an overloaded server says for how long to wait: reading twice harms nobody."""
-        for patience in reversed(range(READ_TRIES)):
-            try:
-                return await ask()
-            except errors.Overloaded as overloaded:
-                if not patience or overloaded.delay_s > LONGEST_DELAY_S:
-                    raise
-                log.info("%s", overloaded)
-                await asyncio.sleep(overloaded.delay_s)
-        raise AssertionError("the last try returns or raises")
 
     def request(
         self,
@@ -109,7 +94,7 @@ class Caller:
         if content:
             headers["content-type"] = content_type
         body = content if isinstance(content, bytes) else msgspec.json.encode(content)
-        return Request(method, path, query, headers, body, self._timeout_s, streaming)
+        return Request(method, path, query, headers, body, self.timeout_s, streaming)
 
     async def exchange(self, call: Call, request: Request) -> tuple[str, bytes]:
         """Content type and body of a good answer; anything else raises."""
@@ -118,18 +103,18 @@ class Caller:
 
     async def send(self, call: Call, request: Request) -> Response:
         """A response of status 2xx, to be closed by who asked for it; anything else raises."""
-        await self._rate_limit.wait()
+        await self.rate_limit.wait()
         loop = asyncio.get_running_loop()
         began = loop.time()
         code = 0
         try:
-            response = await self._transport.send(request)
+            response = await self.transport.send(request)
             code = response.status
         except NoAnswer as broken:
             raise _unreachable(call, broken) from broken
         finally:
-            if self._observer:
-                self._observer(call, code, loop.time() - began)
+            if self.observer:
+                self.observer(call, code, loop.time() - began)
         if 200 <= code < 300:
             return response
         async with response:

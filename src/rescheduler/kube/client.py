@@ -15,16 +15,19 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar
 
+import msgspec
+
 from rescheduler.kube import errors
 from rescheduler.kube.answers import decoded
 from rescheduler.kube.call import Call
 from rescheduler.kube.caller import Caller, Observer, Query
 from rescheduler.kube.patches import Patch
+from rescheduler.kube.patience import QUICK, USUAL, Patience, patiently
 from rescheduler.kube.rate_limit import RateLimit
 from rescheduler.kube.resources import PODS, Object, Resource, identity_of_object, split_key
 from rescheduler.kube.transport import Request, Transport
 from rescheduler.kube.watch import Watch
-from rescheduler.kube.wire.codec import Page
+from rescheduler.kube.wire.codec import Page, Undecodable
 
 __all__ = ["PAGE_SIZE", "Client", "Observer", "Propagation", "VersionMatch"]
 
@@ -51,11 +54,24 @@ class Client:
         timeout_s: float = 30.0,
         field_manager: str = "rescheduler",
         observer: Observer | None = None,
+        patience: Patience = USUAL,
     ) -> None:
         """`timeout_s` is for one request; watches have their own. No `rate_limit` means none."""
         self.transport = transport
-        self._caller = Caller(transport, rate_limit or RateLimit(), timeout_s, observer)
+        self._caller = Caller(transport, rate_limit or RateLimit(), timeout_s, observer, patience)
         self._field_manager = field_manager
+
+    def in_a_hurry(self) -> "Client":
+        """The same for reads that one can do without: an overloaded server is asked again soon, and once."""
+        same = self._caller
+        return Client(
+            same.transport,
+            rate_limit=same.rate_limit,
+            timeout_s=same.timeout_s,
+            field_manager=self._field_manager,
+            observer=same.observer,
+            patience=QUICK,
+        )
 
     async def close(self) -> None:
         await self.transport.close()
@@ -68,6 +84,13 @@ class Client:
         return await self._caller.read(
             _about("get", resource, key), resource, query, resource.codec.decode_one
         )
+
+    async def server_version(self) -> Object:
+        """As `/version` tells it: `gitVersion`, `major`, `minor` and more."""
+        call = Call("get", "/version")
+        request = self._caller.request("GET", "/version", (), JSON)
+        content_type, body = await patiently(lambda: self._caller.exchange(call, request))
+        return decoded(call, content_type, body, _json_object)
 
     async def list(
         self,
@@ -234,6 +257,13 @@ class Client:
 def _about(verb: str, resource: Resource[Any], key: str) -> Call:
     namespace, name = split_key(key)
     return Call(verb, resource.label, namespace, name, resource.subresource)
+
+
+def _json_object(content_type: str, body: bytes) -> Object:
+    try:
+        return msgspec.json.decode(body, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise Undecodable("an object", content_type, str(error)) from error
 
 
 def _given(*pairs: tuple[str, str]) -> Query:

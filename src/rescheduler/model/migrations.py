@@ -16,10 +16,12 @@ from rescheduler.model.plan import Handover
 
 __all__ = [
     "API_VERSION",
+    "FAILED_PODS",
     "FINALIZER",
     "GROUP",
     "KIND",
     "MANUAL",
+    "MOST_SIBLINGS",
     "VERSION",
     "Condition",
     "ConditionType",
@@ -40,6 +42,9 @@ KIND: Final = "PodMigration"
 
 MANUAL: Final = "Manual"
 """The strategy of a move that a person wishes."""
+
+FAILED_PODS: Final = "FailedPods"
+"""The strategy of a move that gives a failing pod another node."""
 
 FINALIZER: Final = f"{GROUP}/unfinished"
 """Holds a migration that is under way: its deletion is a wish to cancel, granted when all is undone."""
@@ -63,6 +68,9 @@ class ConditionType(StrEnum):
     STEERED = "Steered"
     ROLLED_BACK = "RolledBack"
 
+
+MOST_SIBLINGS: Final = 100
+"""Of whom a status tells: an object must not grow with the workload."""
 
 _Name = Annotated[str, Meta(min_length=1, max_length=253)]
 _Uid = Annotated[str, Meta(min_length=1, max_length=128)]
@@ -133,6 +141,14 @@ class MigrationStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults
     workload: Annotated[OwnerReference | None, Meta(description="The Deployment above that controller.")] = (
         None
     )
+    siblings: Annotated[
+        tuple[_Uid, ...],
+        Meta(
+            max_length=MOST_SIBLINGS,
+            description="Evict: the youngest pods of that controller before the eviction, by uid.",
+        ),
+    ] = ()
+    """None of them is the replacement, and no older one."""
     failure: Annotated[_Word, Meta(description="Why it is or was rolled back, in one word.")] = ""
     failure_is_final: Annotated[bool, Meta(description="Whether trying again would be in vain.")] = False
     message: Annotated[_Text, Meta(description="What is going on, for people.")] = ""

@@ -17,13 +17,17 @@ from msgspec import Raw
 from rescheduler.model.json_faults import fault_in
 from rescheduler.model.saved_yaml import NotPlain, json_from_yaml
 
-__all__ = ["SAVED_AT", "SAVED_KINDS", "SavedCluster", "SavedObject", "UnreadableCluster", "parse_cluster"]
+__all__ = ["SAVED_AT", "SAVED_KINDS", "STEERED"]
+__all__ += ["SavedCluster", "SavedObject", "UnreadableCluster", "parse_cluster"]
 
 SAVED_AT = "rescheduler.dev/saved-at"
 """Annotation of the list: when the cluster looked like this, in RFC 3339."""
 
 SAVED_KINDS = "rescheduler.dev/saved-kinds"
 """Annotation of the list: the kinds of which it has all there were, even if that was none."""
+
+STEERED = "rescheduler.dev/steered"
+"""Annotation of the list: whether our webhook was installed, `true` or `false`; absent if nobody knows."""
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _MOST_FAULTS = 20
@@ -80,6 +84,8 @@ class SavedCluster:
     """As the file says it; empty if it doesn't."""
     complete_kinds: frozenset[str]
     """Kinds of which it has all there were."""
+    steered: bool | None = None
+    """Whether our webhook was installed; None if the file doesn't say."""
 
 
 def parse_cluster(raw: bytes, *, source: str) -> SavedCluster:
@@ -91,7 +97,8 @@ def parse_cluster(raw: bytes, *, source: str) -> SavedCluster:
         raise UnreadableCluster(source, faults)
     told = outer.annotations
     complete = frozenset(kind for kind in told.get(SAVED_KINDS, "").split(",") if kind)
-    return SavedCluster(source, objects, told.get(SAVED_AT, ""), complete)
+    steered = {"true": True, "false": False}.get(told.get(STEERED, ""))
+    return SavedCluster(source, objects, told.get(SAVED_AT, ""), complete, steered)
 
 
 # --- from bytes to the list

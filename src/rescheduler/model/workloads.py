@@ -64,11 +64,16 @@ class WorkloadRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     min_ready_s: int = 0
     paused: bool = False
     """Of a Deployment; of a Job or CronJob: suspended."""
+    has_rolled_out: bool = False
+    """Of a Deployment: whether its controller says that the newest template was once rolled out to the end.
+    It says nothing where no deadline for that is set."""
 
     partition: int = 0
     """Of a StatefulSet: pods with a smaller ordinal are not updated."""
     pod_management: str = ""
     """Of a StatefulSet: OrderedReady or Parallel."""
+    first_ordinal: int = 0
+    """Of a StatefulSet: the number of its first pod."""
     current_revision: str = ""
     update_revision: str = ""
     parallelism: int | None = None
@@ -94,13 +99,16 @@ class WorkloadRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 def is_rolling_out(workload: WorkloadRecord) -> bool:
     """Whether its controller is exchanging pods for those of a newer template, or is about to see one.
 
-    A copy of ours that it has adopted is of its newest template, so that this does not count.
+    One pod more or fewer than it wants is no rollout: it scales, or one was evicted and is being replaced, or
+    it has adopted a copy of ours.
     """
     if workload.observed_generation < workload.generation:
         return True
     match workload.kind:
         case "Deployment":
-            return workload.updated_replicas < max(workload.replicas, workload.current_replicas)
+            some_are_old = workload.updated_replicas < workload.current_replicas
+            some_are_missing = workload.updated_replicas < workload.replicas
+            return some_are_old or (some_are_missing and not workload.has_rolled_out)
         case "StatefulSet" if workload.update_type == "RollingUpdate" and workload.update_revision:
             if workload.partition:
                 return workload.updated_replicas < workload.replicas - workload.partition
@@ -132,6 +140,10 @@ class _Strategy(msgspec.Struct, rename="camel", frozen=True, gc=False):
     rolling_update: _RollingUpdate = _RollingUpdate()
 
 
+class _Ordinals(msgspec.Struct, frozen=True, gc=False):
+    start: int = 0
+
+
 class _Spec(msgspec.Struct, rename="camel", frozen=True, gc=False):
     replicas: int = 1
     selector: LabelSelector | None = None
@@ -141,8 +153,14 @@ class _Spec(msgspec.Struct, rename="camel", frozen=True, gc=False):
     paused: bool = False
     suspend: bool = False
     pod_management_policy: str = "OrderedReady"
+    ordinals: _Ordinals = _Ordinals()
     parallelism: int = 1
     completions: int | None = None
+
+
+class _Condition(msgspec.Struct, frozen=True, gc=False):
+    type: str = ""
+    reason: str = ""
 
 
 class _Status(msgspec.Struct, rename="camel", frozen=True, gc=False):
@@ -161,6 +179,7 @@ class _Status(msgspec.Struct, rename="camel", frozen=True, gc=False):
     active: int | list[object] = 0
     """Of a CronJob: its Jobs."""
     ready: int = 0
+    conditions: tuple[_Condition, ...] = ()
 
 
 class _Workload(Form, frozen=True, gc=False):
@@ -217,6 +236,7 @@ def _deployment(found: _Workload) -> dict[str, Any]:
         "unavailable": 1 if update.type == "RollingUpdate" and surge == unavailable == 0 else unavailable,
         "paused": spec.paused,
         "updated_replicas": found.status.updated_replicas,
+        "has_rolled_out": _Condition("Progressing", "NewReplicaSetAvailable") in found.status.conditions,
     }
 
 
@@ -229,6 +249,7 @@ def _stateful_set(found: _Workload) -> dict[str, Any]:
         "unavailable": max(1, rounded_down(max_unavailable, spec.replicas)),
         "partition": update.rolling_update.partition,
         "pod_management": spec.pod_management_policy,
+        "first_ordinal": spec.ordinals.start,
         "updated_replicas": status.updated_replicas,
         "current_revision": status.current_revision,
         "update_revision": status.update_revision,

@@ -13,7 +13,8 @@ MANDATORY = ("cpu", "memory", "ephemeral-storage", "pods")
 """The first columns: always there, in this order."""
 
 LARGEST = 2**53
-"""Larger amounts (9 PB, 9·10¹² cores) are nonsense, and sums of them must stay within 64 bits."""
+"""Larger amounts (9 PB, 9·10¹² cores) are nonsense, as negative ones are, and sums of them must stay within
+64 bits."""
 
 
 def extended_names(amounts: Iterable[Resources | None]) -> set[str]:
@@ -52,14 +53,18 @@ class AmountTable:
         if amounts:
             table[:, : len(MANDATORY)] = [
                 (
-                    min(each.cpu_millis, LARGEST),
-                    min(each.memory_bytes, LARGEST),
-                    min(each.ephemeral_bytes, LARGEST),
-                    min(each.pods, LARGEST),
+                    _bounded(each.cpu_millis),
+                    _bounded(each.memory_bytes),
+                    _bounded(each.ephemeral_bytes),
+                    _bounded(each.pods),
                 )
                 for each in amounts
             ]
         for row, each in enumerate(amounts):
             for name, amount in each.extended:
-                table[row, self._column[name]] = min(amount, LARGEST)
+                table[row, self._column[name]] = _bounded(amount)
         return table
+
+
+def _bounded(amount: int) -> int:
+    return 0 if amount < 0 else min(amount, LARGEST)

@@ -13,7 +13,7 @@ from rescheduler.snapshot.node_rows import NodeColumns
 from rescheduler.snapshot.pod_rows import UNMEASURED, PodRows
 from rescheduler.snapshot.snapshot import CPU, MEMORY, NOWHERE, Ints, NodeTable, PodTable, Rows
 
-__all__ = ["node_table", "pod_table"]
+__all__ = ["grouped", "node_table", "pod_table", "sums"]
 
 
 def pod_table(
@@ -32,7 +32,7 @@ def pod_table(
     load = requests.copy()
     np.copyto(load[:, CPU], numbers["cpu_used"], where=measured)
     np.copyto(load[:, MEMORY], numbers["memory_used"], where=measured)
-    by_node, first_on = _grouped(node, len(node_row))
+    by_node, first_on = grouped(node, len(node_row))
     return _read_only(
         PodTable(
             records=rows.records(),
@@ -58,8 +58,8 @@ def node_table(nodes: NodeColumns, pods: PodTable) -> NodeTable:
             records=nodes.records,
             row=nodes.row,
             allocatable=nodes.allocatable,
-            requested=_sums(pods.requests, pods),
-            load=_sums(pods.load, pods),
+            requested=sums(pods.requests, pods),
+            load=sums(pods.load, pods),
             ready=nodes.ready,
             schedulable=nodes.schedulable,
         )
@@ -73,7 +73,7 @@ def _rows_of_nodes(rows: PodRows, node_row: Mapping[str, int]) -> Rows:
     return np.array([*found, NOWHERE], dtype=np.int32)
 
 
-def _grouped(node: Rows, nodes: int) -> tuple[Rows, Rows]:
+def grouped(node: Rows, nodes: int) -> tuple[Rows, Rows]:
     """Rows of pods by node, and where each node's begin."""
     placed = np.flatnonzero(node != NOWHERE)
     on = node.take(placed)
@@ -85,7 +85,7 @@ def _grouped(node: Rows, nodes: int) -> tuple[Rows, Rows]:
     return by_node, first_on
 
 
-def _sums(of_pods: Ints, pods: PodTable) -> Ints:
+def sums(of_pods: Ints, pods: PodTable) -> Ints:
     """[node, resource]: over the pods that count there."""
     sums = np.zeros((len(pods.first_on) - 1, of_pods.shape[1]), dtype=np.int64)
     inhabited = np.flatnonzero(np.diff(pods.first_on))

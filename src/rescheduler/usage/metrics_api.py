@@ -60,11 +60,13 @@ class MetricsApi:
         self._client = client
 
     async def read(self) -> Outcome:
+        # A check can do without usage, so it does not wait for a server that is down.
+        client = self._client.in_a_hurry()
         try:
             # Nodes first: there are few, and if they can't be had, the pods need not be asked for.
             # All in one page: a metrics server knows no others.
-            nodes = await self._client.list(_NODES, page_size=0)
-            pods = await self._client.list(_PODS, page_size=0)
+            nodes = await client.list(_NODES, page_size=0)
+            pods = await client.list(_PODS, page_size=0)
         except errors.NotFound:
             return Unavailable(
                 UsageSource.METRICS,

@@ -6,31 +6,28 @@ is then what it would be if usage had stood at each reading since the one before
 into checks; a reading that is seen again weighs nothing.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
+from itertools import compress
 
-import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from rescheduler.config.policy import UsageSource
-from rescheduler.usage.readings import Readings, UsageByName, Used
+from rescheduler.usage.averages import AT_S, CPU, MEMORY, UNKNOWN, Averages, Columns
+from rescheduler.usage.readings import Readings, UsageByName
 
-__all__ = ["CLOCK_SET_BACK_S", "Average", "Smoothing", "smooth"]
+__all__ = ["CLOCK_SET_BACK_S", "Smoothing", "smooth"]
+
+Flags = npt.NDArray[np.bool_]
 
 CLOCK_SET_BACK_S = 300.0
 """A reading that is older than the last one comes from a replica that lags, and is skipped. If it is older
 by more than this, the clock was set back: then it counts, and the average starts anew."""
 
 
-class Average(msgspec.Struct, frozen=True, gc=False):
-    """Of one pod or node. In fractions: in whole units a slow drift would be rounded away at every step."""
-
-    uid: str
-    """Another object of the same name starts anew."""
-    cpu_millis: float
-    memory_bytes: float
-    at_s: float
-    """When it was last measured."""
+def _none() -> Averages:
+    return Averages([], [], np.zeros((3, 0)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +35,8 @@ class Smoothing:
     """What one check leaves to the next. Begin with an empty one."""
 
     source: UsageSource | None = None
-    pods: Mapping[str, Average] = field(default_factory=dict)
-    nodes: Mapping[str, Average] = field(default_factory=dict)
+    pods: Averages = field(default_factory=_none)
+    nodes: Averages = field(default_factory=_none)
 
 
 def smooth(
@@ -58,46 +55,46 @@ def smooth(
     """
     if before.source is not readings.source:
         before = Smoothing()
-    weight = cache(lambda dt_s: 1.0 - 2.0 ** (-dt_s / half_life_s))  # few different times in many readings
     after = Smoothing(
         readings.source,
-        _averages(before.pods, readings.pods, pod_uids, weight),
-        _averages(before.nodes, readings.nodes, node_uids, weight),
+        _averages(before.pods, readings.pods, pod_uids, half_life_s),
+        _averages(before.nodes, readings.nodes, node_uids, half_life_s),
     )
-    return after, replace(readings, pods=_readings(after.pods), nodes=_readings(after.nodes))
+    return after, replace(readings, pods=after.pods.whole(), nodes=after.nodes.whole())
 
 
-def _averages(
-    before: Mapping[str, Average],
-    read: UsageByName,
-    uids: Mapping[str, str],
-    weight: Callable[[float], float],
-) -> dict[str, Average]:
-    after: dict[str, Average] = {}
-    for name, uid in uids.items():
-        new, old = read.get(name), before.get(name)
-        if old is not None and old.uid != uid:
-            old = None
-        if new is None:
-            if old is not None:
-                after[name] = old
-        elif old is None or new.at_s < old.at_s - CLOCK_SET_BACK_S:
-            after[name] = Average(uid, new.cpu_millis, new.memory_bytes, new.at_s)
-        elif new.at_s <= old.at_s:
-            after[name] = old
-        else:
-            share = weight(new.at_s - old.at_s)
-            after[name] = Average(
-                uid,
-                old.cpu_millis + share * (new.cpu_millis - old.cpu_millis),
-                old.memory_bytes + share * (new.memory_bytes - old.memory_bytes),
-                new.at_s,
-            )
+def _averages(before: Averages, read: UsageByName, uids: Mapping[str, str], half_life_s: float) -> Averages:
+    names, owners = list(uids), list(uids.values())
+    place = before.places_of(names, owners)
+    known = place != UNKNOWN
+    old, new = np.zeros((3, len(names))), np.zeros((3, len(names)))
+    old[:, known] = before.columns[:, place[known]]
+    measured = _read(read, names, new)
+    columns = _averaged(old, known, new, measured, half_life_s)
+    there = known | measured
+    if there.all():
+        return Averages(names, owners, columns)
+    return Averages(list(compress(names, there)), list(compress(owners, there)), columns[:, there])
+
+
+def _read(read: UsageByName, names: list[str], columns: Columns) -> Flags:
+    """Writes into the columns what was read; which of the names were."""
+    found = list(map(read.get, names))
+    used = [each for each in found if each is not None]
+    measured = np.array([each is not None for each in found], np.bool_)
+    columns[CPU, measured] = [each.cpu_millis for each in used]
+    columns[MEMORY, measured] = [each.memory_bytes for each in used]
+    columns[AT_S, measured] = [each.at_s for each in used]
+    return measured
+
+
+def _averaged(old: Columns, known: Flags, new: Columns, measured: Flags, half_life_s: float) -> Columns:
+    # Who was not measured keeps what there is, as if it had been seen again; who starts anew begins with what
+    # was read, as if it had always been so.
+    new = np.where(measured, new, old)
+    anew = ~known | (new[AT_S] < old[AT_S] - CLOCK_SET_BACK_S)
+    old = np.where(anew, new, old)
+    dt_s = np.maximum(new[AT_S] - old[AT_S], 0.0)
+    after: Columns = old + (1.0 - np.exp2(-dt_s / half_life_s)) * (new - old)
+    after[AT_S] = np.maximum(old[AT_S], new[AT_S])
     return after
-
-
-def _readings(averages: Mapping[str, Average]) -> dict[str, Used]:
-    return {
-        name: Used(round(each.cpu_millis), round(each.memory_bytes), each.at_s)
-        for name, each in averages.items()
-    }

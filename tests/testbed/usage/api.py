@@ -14,6 +14,7 @@ from rescheduler.kube.client import Client
 from rescheduler.kube.patches import apply_patch
 from rescheduler.kube.resources import custom
 from rescheduler.model.selectors import SelectorError, parse_selector
+from rescheduler.serving.listening import listening
 from tests.testbed.fake_kubelet import FakeKubelet
 from tests.testbed.usage.certificate import self_signed
 from tests.testbed.usage.metrics import DISCOVERY, GROUP_VERSION, listed, node_metrics, pod_metrics
@@ -39,16 +40,13 @@ class UsageApi:
     async def running(self) -> AsyncIterator[Self]:
         """Returns when the API server answers for it; afterwards the group is gone again."""
         tls, certificate = self_signed(f"{SERVICE}.{NAMESPACE}.svc")
-        runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=1.0)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
-            await self._announce(runner.addresses[0][1], certificate)
-            await self._available()
-            yield self
-        finally:
-            await self._withdraw()
-            await runner.cleanup()
+        async with listening(self._application(), "127.0.0.1", 0, tls) as port:
+            try:
+                await self._announce(port, certificate)
+                await self._available()
+                yield self
+            finally:
+                await self._withdraw()
 
     # -- questions
 

@@ -25,6 +25,9 @@ def deployment(
     return workload("Deployment", {"replicas": replicas, "strategy": rolling}, status)
 
 
+ROLLED_OUT = {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"}
+
+
 def settled(replicas: int, **but: Any) -> dict[str, Any]:
     names = ("replicas", "readyReplicas", "availableReplicas", "updatedReplicas")
     return dict.fromkeys(names, replicas) | {"observedGeneration": 3} | but
@@ -172,6 +175,17 @@ def test_what_is_kept_of_a_job_and_a_cron_job():
             deployment(3, status=settled(4, updatedReplicas=3)), True, id="an older one is still there"
         ),
         pytest.param(deployment(3, status=settled(4)), False, id="one more of the newest: a copy of ours"),
+        pytest.param(deployment(3, status=settled(2)), True, id="one is missing, of a template just begun"),
+        pytest.param(
+            deployment(3, status=settled(2, conditions=[ROLLED_OUT])),
+            False,
+            id="one is missing, long after the rollout: it was evicted, or is scaled up",
+        ),
+        pytest.param(
+            deployment(3, status=settled(4, updatedReplicas=3, conditions=[ROLLED_OUT])),
+            True,
+            id="an older one is there, whatever was said before",
+        ),
         pytest.param(
             workload(
                 "StatefulSet", {}, {"currentRevision": "a", "updateRevision": "b", "observedGeneration": 3}

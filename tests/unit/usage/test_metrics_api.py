@@ -83,6 +83,8 @@ class Server:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.down_for = 0
+        """So many requests are refused first."""
         self.nodes: tuple[int, Any] = (200, listed())
         self.pods: tuple[int, Any] = (200, listed(pod("web")))
 
@@ -90,6 +92,8 @@ class Server:
         resource = target.partition("?")[0].rpartition("/")[2]
         self.asked.append(target)
         status, content = getattr(self, resource)
+        if len(self.asked) <= self.down_for:
+            status, content = refusal(503, "the server is currently unable to handle the request")
         raw = content if isinstance(content, bytes) else json.dumps(content).encode()
 
         async def chunks() -> AsyncIterator[bytes]:
@@ -211,15 +215,31 @@ async def test_whatever_fails_comes_back_as_a_sentence(odd, answer, why):
     assert why in outcome.why
 
 
-async def test_a_metrics_server_that_is_down_is_asked_patiently_and_then_given_up(odd, monkeypatch):
-    async def no_wait(_seconds):
-        pass
+@pytest.fixture
+def waits(monkeypatch):
+    """How long was waited, in seconds; nobody really waits."""
+    waited: list[float] = []
 
-    monkeypatch.setattr("rescheduler.kube.caller.asyncio.sleep", no_wait)
+    async def no_wait(seconds):
+        waited.append(seconds)
+
+    monkeypatch.setattr("rescheduler.kube.patience.asyncio.sleep", no_wait)
+    return waited
+
+
+async def test_a_metrics_server_that_is_down_is_asked_once_more_at_once_and_then_given_up(odd, waits):
     odd.nodes = refusal(503, "the server is currently unable to handle the request")
     outcome = await odd.read()
     assert isinstance(outcome, Unavailable)
     assert "currently unable to handle the request (503)" in outcome.why
+    assert len(odd.asked) == 2
+    assert sum(waits) <= 0.2, "a check must not wait for usage: requests will do"
+
+
+async def test_a_metrics_server_that_was_down_for_a_moment_is_read_after_all(odd, waits):
+    odd.down_for = 1
+    assert (await odd.read()).pods.keys() == {"shop/web"}
+    assert len(waits) == 1
 
 
 async def test_pods_that_fail_after_the_nodes_are_told_too(odd):

@@ -1,10 +1,9 @@
 """A TLS context for a cluster: whom we trust, and the certificate we show."""
 
 import ssl
-import tempfile
-from pathlib import Path
 
 from rescheduler.kube.access.credentials import Certificate, CredentialsFailed
+from rescheduler.tls.showing import show
 
 __all__ = ["tls_context"]
 
@@ -24,18 +23,8 @@ def tls_context(
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if certificate:
-        _show(context, certificate)
-    return context
-
-
-def _show(context: ssl.SSLContext, certificate: Certificate) -> None:
-    # OpenSSL's Python face reads keys from files only: one that nobody else can read, for this moment.
-    with tempfile.TemporaryDirectory(prefix="rescheduler-") as folder:
-        chain, key = Path(folder, "chain.pem"), Path(folder, "key.pem")
-        chain.write_bytes(certificate.chain)
-        key.write_bytes(certificate.key)
         try:
-            # Without a password OpenSSL would ask for one on the terminal, in the middle of everything.
-            context.load_cert_chain(chain, key, password="")
+            show(context, certificate.chain, certificate.key)
         except (ssl.SSLError, OSError) as error:
             raise CredentialsFailed(f"can't use the client certificate: {error}") from error
+    return context

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from functools import lru_cache
 from sys import intern
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -133,5 +134,11 @@ def _conditions(conditions: Iterable[_Condition]) -> Iterable[NodeCondition]:
         )
 
 
-def _resources(quantities: Mapping[str, Any]) -> Resources:
-    return resources_of({name: quantity_of(value) for name, value in quantities.items()})
+def _resources(quantities: Quantities) -> Resources:
+    return _amounts(tuple(quantities.items()))
+
+
+@lru_cache(maxsize=1024)
+def _amounts(quantities: tuple[tuple[str, str | int | float], ...]) -> Resources:
+    """Nodes of one kind have the same."""
+    return resources_of({name: quantity_of(value) for name, value in quantities})

@@ -3,19 +3,17 @@
 import asyncio
 import contextlib
 import ipaddress
-import ssl
-import tempfile
 import zlib
 from collections.abc import Awaitable, Mapping
-from pathlib import Path
 from typing import Protocol
 
 from aiohttp import web
 
 from rescheduler.simulator.exchange import Answer
 from rescheduler.simulator.faults import ResponseLost
-from rescheduler.simulator.shells.certificates import Certificates, make_certificates
+from rescheduler.simulator.shells.certificates import make_certificates
 from rescheduler.simulator.shells.kubeconfig import kubeconfig
+from rescheduler.tls.showing import showing
 
 __all__ = ["RunningServer", "serve"]
 
@@ -84,7 +82,7 @@ async def serve(
         runner,
         host,
         port,
-        ssl_context=_ssl_context(certificates) if certificates else None,
+        ssl_context=showing(certificates.certificate, certificates.key) if certificates else None,
     )
     await site.start()
     bound_port = runner.addresses[0][1]
@@ -103,17 +101,6 @@ def _expect_loopback(host: str) -> None:
         loopback = False
     if not loopback:
         raise ValueError(f"{host!r} is not loopback, and the simulated API server lets anyone do anything")
-
-
-def _ssl_context(certificates: Certificates) -> ssl.SSLContext:
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    with tempfile.TemporaryDirectory() as directory:  # ssl reads a key from files only
-        certificate, key = Path(directory, "tls.crt"), Path(directory, "tls.key")
-        certificate.write_bytes(certificates.certificate)
-        key.touch(mode=0o600)
-        key.write_bytes(certificates.key)
-        context.load_cert_chain(certificate, key)
-    return context
 
 
 class _Shell:

@@ -11,7 +11,11 @@ from bench.protobuf_writer import Schema, schema_from
 ROOT = Path(__file__).parents[4]
 WIRE = ROOT / "src" / "rescheduler" / "kube" / "wire"
 SCHEMA: Schema = schema_from(
-    WIRE / "meta.proto", WIRE / "pods.proto", WIRE / "nodes.proto", ROOT / "bench" / "unread.proto"
+    WIRE / "meta.proto",
+    WIRE / "pods.proto",
+    WIRE / "nodes.proto",
+    WIRE / "replica_sets.proto",
+    ROOT / "bench" / "unread.proto",
 )
 
 Json = dict[str, Any]

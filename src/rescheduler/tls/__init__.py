@@ -1,0 +1,1 @@
+"""Certificates: made, read, and shown. Who trusts whom, and for how long, is decided elsewhere."""
