@@ -114,6 +114,10 @@ class FailedPods:
     """Whether pods on a lost node may be removed without their kubelet's consent."""
     default_retries: tuple[DefaultRetries, ...] = ()
     """Tries for workloads without the annotation `scheduling-retries`; the first entry that fits counts."""
+    suspect_after: Count = 3
+    """Workloads that must have failed on a node to make it suspect: the last place to send pods to."""
+    suspect_window: PositiveDuration = timedelta(minutes=30)
+    """How long a failure counts against its node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,6 +220,8 @@ class Policy:
     """How long a steered replacement may be Unschedulable before its steering is withdrawn."""
     allow_unsteered: Flag = False
     """Whether pods may be evicted when nothing steers their replacement."""
+    scheduler_extender: Flag = False
+    """Whether the scheduler asks our extender, so that replacements are steered without the webhook."""
     temporary_budget: Flag = True
     """Whether a workload without a budget is given one while its pods are evicted."""
     grace_period_seconds: Annotated[
@@ -229,7 +235,7 @@ class Policy:
     migration_ttl: PositiveDuration = timedelta(hours=24)
     """How long finished migrations are kept; at least `podCooldown`, which is remembered by them."""
     windows: tuple[Window, ...] = ()
-    """Times at which moves may start; none means always."""
+    """Times at which moves may start; none means always. Pods that keep failing don't wait for them."""
     halt_when: HaltWhen = HaltWhen()
     """When to stop moving pods until things look better."""
     failed_pods: FailedPods = FailedPods()

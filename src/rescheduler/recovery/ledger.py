@@ -111,12 +111,13 @@ class Ledger(msgspec.Struct, frozen=True):
             return self
         return self._with(name, self.line(name, revision).with_failure(failure, retries))
 
-    def forgiving(self, name: str) -> "Ledger":
+    def forgiving(self, name: str, *, last_too: bool = False) -> "Ledger":
         """The nodes tried so far are forgotten, except for the last one. The count is not."""
         line = self.lines.get(name)
         if line is None:
             return self
-        return self._with(name, msgspec.structs.replace(line, forgiven=max(0, len(line.failures) - 1)))
+        forgiven = len(line.failures) - (0 if last_too else 1)
+        return self._with(name, msgspec.structs.replace(line, forgiven=max(0, forgiven)))
 
     def without(self, names: Collection[str]) -> "Ledger":
         return Ledger({name: line for name, line in self.lines.items() if name not in names})

@@ -46,6 +46,7 @@ SPECIFIED = {
     "includeJobs": False,
     "includeLocalStorage": False,
     "allowUnsteered": False,
+    "schedulerExtender": False,
     "includeBarePods": True,
     "minReplicasForEvict": 2,
     "moveUnderZeroBudget": ZeroBudget.MAINTENANCE,

@@ -1,0 +1,86 @@
+"""How often a failing replica may be rescheduled: as often as its owner says, and not at all unless asked."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rescheduler.config.policy import FailedPods
+from rescheduler.model.pods import PodRecord
+from rescheduler.model.workloads import WORKLOAD_KINDS, WorkloadRecord
+
+__all__ = ["RETRIES", "Allowance", "Malformed", "allowance_of", "chain_of"]
+
+RETRIES: Final = "scheduling-retries"
+"""The annotation by which owners ask for it."""
+
+_BY_DEFAULT: Final = "failedPods.defaultRetries"
+_MOST_DIGITS: Final = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    retries: int
+    """Reschedulings of one failing replica."""
+    by: str
+    """Who says so: `Deployment/web`, or `failedPods.defaultRetries`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """What stands there makes no sense, and so allows nothing: not even the default, because who wrote
+    `"off"` did not mean that."""
+
+    kind: str
+    key: str
+    value: str
+
+    @property
+    def why(self) -> str:
+        return f'{RETRIES}: "{self.value}" on {self.kind} {self.key} is not a whole number from 0 on'
+
+
+def chain_of(pod: PodRecord, controllers: Mapping[str, WorkloadRecord]) -> tuple[WorkloadRecord, ...]:
+    """The controllers above a pod that are known by uid, the nearest first."""
+    found: list[WorkloadRecord] = []
+    owner = pod.owner
+    while owner is not None and WORKLOAD_KINDS.get(owner.kind) == owner.api_version:
+        record = controllers.get(owner.uid)
+        if record is None or record in found:
+            break
+        found.append(record)
+        owner = record.owner
+    return tuple(found)
+
+
+def allowance_of(
+    pod: PodRecord, chain: Sequence[WorkloadRecord], terms: FailedPods
+) -> Allowance | Malformed | None:
+    """None if nobody asked for it. `chain` are the controllers above the pod, the nearest first."""
+    if pod.owner is not None and not chain:
+        return None
+    for kind, key, marks in _where_it_may_stand(pod, chain):
+        if (value := marks.get(RETRIES)) is not None:
+            return _read(kind, key, value)
+    for default in terms.default_retries:
+        here = not default.namespaces or pod.namespace in default.namespaces
+        if here and default.pod_selector.matches(pod.labels):
+            return Allowance(default.retries, _BY_DEFAULT)
+    return None
+
+
+def _where_it_may_stand(
+    pod: PodRecord, chain: Sequence[WorkloadRecord]
+) -> Iterator[tuple[str, str, Mapping[str, str]]]:
+    """The topmost counts. A ReplicaSet only has copies of what its Deployment once had, and keeps them."""
+    if not chain:
+        yield "Pod", pod.key, pod.marks
+    for record in reversed(chain):
+        yield record.kind, record.key, record.marks
+        if record.kind == "Deployment":
+            return
+
+
+def _read(kind: str, key: str, value: str) -> Allowance | Malformed:
+    if value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS:
+        return Allowance(int(value), f"{kind}/{key.rpartition('/')[2]}")
+    return Malformed(kind, key, value)

@@ -1,0 +1,110 @@
+"""Which pods of a whole cluster keep failing: found without looking at those that don't."""
+
+import pytest
+
+from rescheduler.config.policy import FailedPods
+from rescheduler.recovery import survey as surveying
+from rescheduler.recovery.decision import Move, NotAllowed
+from rescheduler.recovery.ledger import FAILED_ATTEMPTS, Ledger, Line, Try
+from rescheduler.recovery.survey import survey
+from tests.building import NOW, cluster
+from tests.failing import container, crashing, lost, status_of
+
+TERMS = FailedPods()
+THREE = {"scheduling-retries": "3"}
+
+
+def failing(made, terms=TERMS):
+    snapshot = made.snapshot()
+    return {
+        snapshot.pods.records[row].key: case.decision for row, case in survey(snapshot, terms).cases.items()
+    }
+
+
+@pytest.fixture
+def looked_at(monkeypatch):
+    """The pods that were looked at more closely."""
+    seen = []
+
+    def trouble_of(pod, *rest):
+        seen.append(pod.key)
+        return asked(pod, *rest)
+
+    asked = surveying.trouble_of
+    monkeypatch.setattr(surveying, "trouble_of", trouble_of)
+    return seen
+
+
+def test_of_healthy_pods_none_is_looked_at(looked_at):
+    made = cluster().nodes("a", "b").deployment("shop/web", replicas=50, on=["a", "b"], annotations=THREE)
+    assert failing(made) == {}
+    assert looked_at == []
+
+
+def test_nor_of_those_whose_owners_did_not_ask(looked_at):
+    made = cluster().node("a").deployment("shop/web", replicas=3, on=["a"], **crashing())
+    made.pod("shop/bare", on="a", **crashing())
+    assert failing(made) == {}
+    assert looked_at == []
+
+
+def test_those_that_fail_are_found_whoever_they_belong_to():
+    made = cluster().nodes("a", "b").deployment("shop/web", on=["a"], annotations=THREE, **crashing())
+    made.stateful_set("shop/db", on=["a"], annotations=THREE, **crashing())
+    made.pod("shop/bare", on="b", annotations=THREE, **crashing())
+    move = Move(1, ("a",))
+    assert failing(made) == {"shop/bare": Move(1, ("b",)), "shop/db-0": move, "shop/web-1-0": move}
+
+
+def test_also_where_only_the_jobs_of_a_cron_job_ask():
+    made = cluster().node("a").job("shop/sum", on=["a"], owner="CronJob/nightly", **crashing())
+    for item in list(made.objects):
+        if item["kind"] == "Job":
+            made.apply({**item, "metadata": {**item["metadata"], "annotations": THREE}})
+    metadata = {"name": "nightly", "namespace": "shop", "uid": "uid-of-cronjob-shop-nightly"}
+    made.apply({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": metadata})
+    made.pod("shop/sum-0", on="a", owner="Job/sum", **crashing())
+    assert failing(made) == {"shop/sum-0": Move(1, ("a",))}
+
+
+def test_those_on_a_lost_node_are_found_although_they_say_that_they_are_ready():
+    made = cluster().node("a", **lost()).deployment("shop/web", on=["a"], annotations=THREE)
+    assert failing(made) == {"shop/web-1-0": Move(1, ("a",))}
+
+
+def test_those_on_a_node_that_is_gone_too():
+    well = status_of(container(ready=True), ready=True)
+    made = cluster().node("a").deployment("shop/web", on=["gone"], annotations=THREE, **well)
+    assert failing(made) == {"shop/web-1-0": Move(1, ("gone",))}
+
+
+def test_an_annotation_that_makes_no_sense_is_found_where_it_matters():
+    made = (
+        cluster()
+        .node("a")
+        .deployment("shop/web", on=["a"], annotations={"scheduling-retries": "?"}, **crashing())
+    )
+    assert isinstance(failing(made)["shop/web-1-0"], NotAllowed)
+
+
+def test_switched_off_nothing_is_found():
+    made = cluster().node("a").deployment("shop/web", on=["a"], annotations=THREE, **crashing())
+    assert failing(made, FailedPods(enabled=False)) == {}
+
+
+def test_an_empty_cluster_has_nobody_that_fails():
+    assert failing(cluster()) == {}
+
+
+def test_where_to_send_no_pods_is_known_by_workload():
+    tried = Ledger({"web-x": Line((Try(int(NOW) - 60, "b", "p"),))}).written("uid-of-deployment-shop-web")
+    made = cluster().nodes("a", "b", "c")
+    made.deployment("shop/web", on=["c"], annotations={**THREE, FAILED_ATTEMPTS: tried})
+    made.deployment("shop/api", on=["a"], annotations=THREE, **crashing())
+    snapshot = made.snapshot()
+    found = survey(snapshot, TERMS)
+    names = {workload.key: number for number, workload in enumerate(snapshot.workloads)}
+    assert found.rather_not(names["shop/web"]).tolist() == [False, True, False]
+    assert found.rather_not(names["shop/api"]).tolist() == [True, False, False]
+    assert found.rather_not(-1) is None
+    assert survey(snapshot, FailedPods(suspect_after=1)).rather_not(-1).tolist() == [True, True, False]
