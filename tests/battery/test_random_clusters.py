@@ -12,7 +12,7 @@ from tests.battery.test_promises import SETTINGS, every_setting, planned, unlimi
 from tests.replay import replay
 
 seeds = st.integers(0, 2**32)
-MOST_CHECKS = 3
+MOST_CHECKS = 2
 some = settings(max_examples=12, deadline=None)
 
 
@@ -35,7 +35,8 @@ def test_all_that_can_be_done_is_done_at_once_and_nothing_is_spoiled(setting, se
     made = planned(cluster, policy)
     assert replay(present(cluster.objects), made, policy) == []
     after = executed(cluster, made)
-    # Even loads are searched for, not computed: now and then the next check finds a little more.
+    # A pod moves once in a plan. Where spread or anti-affinity keep it from a place that it can reach from
+    # elsewhere, the next check takes it there; then there is nothing left to do.
     checks = MOST_CHECKS if "LoadBalancing" in policy.enabled_strategies else 1
     again, at_rest = planned(after, policy), after
     for _ in range(1, checks):

@@ -10,7 +10,7 @@ What no pod can change (taints, labels, volume topology) is judged once per pod 
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import numpy as np
 
@@ -23,6 +23,7 @@ __all__ = ["Board"]
 
 _Change = tuple[int, int, int, int]
 """Pod, node, number of its copy, and 1 or -1: put there or taken away."""
+_AS_IT_IS = nullcontext()
 
 
 class Board:
@@ -68,7 +69,8 @@ class Board:
         With `source_stays` the pod itself stands in the way like any other; without, it is thought away.
         Where it is now counts as unfit either way.
         """
-        with self._asking(pod, source_stays) as judgement:
+        judgement = self._rulebook.judgement(pod)
+        with self._asking(pod, judgement, source_stays):
             found = judgement.fits()
         found[self._positions.standing(pod)] = False
         return found
@@ -77,7 +79,8 @@ class Board:
         """The same for one node, cheaper."""
         if node in self._positions.standing(pod):
             return False
-        with self._asking(pod, source_stays) as judgement:
+        judgement = self._rulebook.judgement(pod)
+        with self._asking(pod, judgement, source_stays):
             return judgement.fits_on(node)
 
     def keeps_even(self, pod: int) -> Flags:
@@ -93,7 +96,8 @@ class Board:
 
     def refusals(self, pod: int, node: int, *, source_stays: bool) -> list[Refusal]:
         """All rules that forbid it, in the scheduler's order; empty if it fits."""
-        with self._asking(pod, source_stays) as judgement:
+        judgement = self._rulebook.judgement(pod)
+        with self._asking(pod, judgement, source_stays):
             found = judgement.refusals(node)
         if node in self._positions.standing(pod):
             found.append(Refusal(Rule.ALREADY_HERE, ("the pod is on that node",)))
@@ -125,19 +129,18 @@ class Board:
                 self._change((pod, node, number, -by))
             self._tried = outer
 
-    @contextmanager
-    def _asking(self, pod: int, source_stays: bool) -> Iterator[Judgement]:
+    def _asking(self, pod: int, judgement: Judgement, source_stays: bool) -> AbstractContextManager[None]:
         """With the pod thought away if it must be.
 
         On its own node it is never asked about, so this matters only to rules that look beyond one node.
         """
-        judgement = self._rulebook.judgement(pod)
-        if source_stays or not judgement.sees_itself:
-            yield judgement
-            return
+        return _AS_IT_IS if source_stays or not judgement.sees_itself else self._thought_away(pod)
+
+    @contextmanager
+    def _thought_away(self, pod: int) -> Iterator[None]:
         self._think(pod, -1)
         try:
-            yield judgement
+            yield
         finally:
             self._think(pod, 1)
 

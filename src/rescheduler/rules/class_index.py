@@ -15,6 +15,7 @@ from rescheduler.snapshot.snapshot import Snapshot
 
 __all__ = ["ClassIndex"]
 
+_NAME = "kubernetes.io/metadata.name"
 _Pair = tuple[str, str]
 
 
@@ -73,7 +74,8 @@ class ClassIndex:
         ]
 
     def namespace_labels(self, namespace: str) -> Mapping[str, str]:
-        return self._namespaces.get(namespace, {})
+        """The API server sees to it that every namespace has its name as a label."""
+        return self._namespaces.get(namespace) or {_NAME: namespace}
 
     def _candidates(self, namespace: str, selector: Selector) -> Iterable[int]:
         """Those whose labels may match: by the requirement that leaves the fewest."""

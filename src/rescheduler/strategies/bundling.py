@@ -3,18 +3,17 @@
 Some moves pay only together, such as two pods that change places. Those are bundled: taken all or none.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from rescheduler.strategies.balance import Balance, Floats, Rows
-from rescheduler.strategies.product import product
+from rescheduler.strategies.balance import Balance, Floats, Rows, over_resources
 from rescheduler.strategies.sketch import NEGLIGIBLE
 
 __all__ = ["Bundle", "bundles"]
 
-LONGEST = 6
+LONGEST = 16
 """Moves in a bundle: the more there are, the likelier it is that one is refused, and all with it."""
 STARTS = 64
 """Moves that company of more than one is sought for."""
@@ -64,14 +63,20 @@ class _Left:
         self.pods, self.targets = np.delete(self.pods, indices), np.delete(self.targets, indices)
 
     def singles(self) -> list[tuple[Indices, Bundle]]:
-        """The best, and others about as good that concern other nodes."""
         gains = self.balance.gains_each(self.pods, self.targets)
-        return self._apart(gains, [(index,) for index in range(len(gains))])
+        distance = self.balance.distances()
+        before = distance[self.balance.at[self.pods]] + distance[self.targets]
+        worthwhile = np.flatnonzero(gains > np.maximum(NEGLIGIBLE, self.min_gain * before))
+        chosen = self._apart(worthwhile[:, None], gains[worthwhile])
+        return [((index,), self._bundle((index,), gains[index] / before[index])) for (index,) in chosen]
 
     def pairs(self) -> list[tuple[Indices, Bundle]]:
-        gains = self._gains_of_pairs()
-        first, second = np.nonzero(np.triu(gains > NEGLIGIBLE, 1))
-        return self._apart(gains[first, second], list(zip(first.tolist(), second.tolist(), strict=True)))
+        couples, gains = self._couples()
+        worthwhile = gains > NEGLIGIBLE
+        found = []
+        for couple in self._apart(couples[worthwhile], gains[worthwhile]):
+            found += self._worthwhile(couple, self._gain(couple))
+        return found
 
     def chain(self) -> list[tuple[Indices, Bundle]]:
         """A few moves, each the best of those that the ones before it help, that gain together."""
@@ -91,39 +96,41 @@ class _Left:
                 sources.append(self._make(following))
             for index, source in zip(reversed(chain), reversed(sources), strict=True):
                 self.balance.put(int(self.pods[index]), source)
-            if found := self._worthwhile([(tuple(chain), total)]):
+            if found := self._worthwhile(tuple(chain), total):
                 return found
         return []
 
-    def _apart(self, gains: Floats, candidates: Sequence[Indices]) -> list[tuple[Indices, Bundle]]:
-        """The best ones, each node in one at most: so making one does not change what another gains."""
-        found: list[tuple[Indices, float]] = []
-        touched: set[int] = set()
-        order = np.argsort(-gains, kind="stable").tolist()
-        floor = max(NEGLIGIBLE, gains[order[0]] / 2) if order else 0.0
-        for rank in order:
-            if gains[rank] < floor:
-                break
-            indices = candidates[rank]
-            nodes = {int(self.balance.at[self.pods[index]]) for index in indices}
-            nodes |= {int(self.targets[index]) for index in indices}
-            if touched.isdisjoint(nodes):
-                touched |= nodes
-                found.append((indices, float(gains[rank])))
-        return self._worthwhile(found)
+    def _apart(self, candidates: Rows, gains: Floats) -> list[Indices]:
+        """The best of the candidates [candidate, move], and others about as good that concern other nodes.
 
-    def _worthwhile(self, found: Sequence[tuple[Indices, float]]) -> list[tuple[Indices, Bundle]]:
-        worthwhile = []
-        for indices, gain in found:
-            moves = [
-                (int(self.pods[i]), int(self.balance.at[self.pods[i]]), int(self.targets[i])) for i in indices
-            ]
-            ends = [node for _, *both in moves for node in both]
-            before = float(np.square(self.balance.off[ends if len(moves) == 1 else sorted(set(ends))]).sum())
-            if gain > max(NEGLIGIBLE, self.min_gain * before):
-                loads = self.balance.load[ends].reshape(len(moves), 2, -1)
-                worthwhile.append((indices, Bundle(tuple(moves), loads, gain / before)))
-        return worthwhile
+        Making one does not change what another gains then.
+        """
+        best = np.argsort(-gains, kind="stable")
+        candidates = candidates[best[gains[best] >= gains[best[:1]] / 2]]
+        sources = self.balance.at[self.pods[candidates]].tolist()
+        targets = self.targets[candidates].tolist()
+        touched: set[int] = set()
+        found = []
+        for indices, here, there in zip(candidates.tolist(), sources, targets, strict=True):
+            if touched.isdisjoint(here) and touched.isdisjoint(there):
+                touched.update(here, there)
+                found.append(tuple(indices))
+        return found
+
+    def _worthwhile(self, indices: Indices, gain: float) -> list[tuple[Indices, Bundle]]:
+        """Nothing, if they gain too little."""
+        ends = {int(self.balance.at[self.pods[index]]) for index in indices}
+        ends |= {int(self.targets[index]) for index in indices}
+        before = float(np.square(self.balance.off[sorted(ends)]).sum())
+        if gain <= max(NEGLIGIBLE, self.min_gain * before):
+            return []
+        return [(indices, self._bundle(indices, gain / before))]
+
+    def _bundle(self, indices: Indices, gain: float) -> Bundle:
+        at, load = self.balance.at, self.balance.load
+        moves = [(pod, int(at[pod]), int(self.targets[i])) for i in indices for pod in (int(self.pods[i]),)]
+        loads = load[[node for _, *both in moves for node in both]].reshape(len(moves), 2, -1)
+        return Bundle(tuple(moves), loads, float(gain))
 
     def _make(self, index: int) -> int:
         """Makes that move; from where."""
@@ -132,15 +139,35 @@ class _Left:
         self.balance.put(pod, int(self.targets[index]))
         return source
 
-    def _gains_of_pairs(self) -> Floats:
-        """[move, move]: what two moves gain together: each alone, and where they meet on a node, less what
-        they both change there."""
-        balance, sources = self.balance, self.balance.at[self.pods]
+    def _gain(self, indices: Indices) -> float:
+        """What they gain together."""
+        total, sources = 0.0, []
+        for index in indices:
+            pod, target = self.pods[index : index + 1], self.targets[index : index + 1]
+            total += float(self.balance.gains_each(pod, target)[0])
+            sources.append(self._make(index))
+        for index, source in zip(reversed(indices), reversed(sources), strict=True):
+            self.balance.put(int(self.pods[index]), source)
+        return total
+
+    def _couples(self) -> tuple[Rows, Floats]:
+        """[couple, 2] and [couple]: two moves that meet on a node, and what they gain together.
+
+        Each alone, less what they both change where they meet: only there it matters that there are two.
+        """
+        balance, number, sources = self.balance, len(self.pods), self.balance.at[self.pods]
+        amount = balance.amount[self.pods]
+        nodes = np.concatenate([sources, self.targets])
+        shares = np.concatenate([-amount * balance.weight[sources], amount * balance.weight[self.targets]])
+        order = np.argsort(nodes, kind="stable")
+        ends = np.searchsorted(nodes[order], nodes[order], side="right")
+        following = ends - np.arange(len(order)) - 1
+        first = np.repeat(np.arange(len(order)), following)
+        second = first + 1 + np.arange(len(first)) - np.repeat(np.cumsum(following) - following, following)
+        first, second = order[first], order[second]
+        meeting = over_resources(shares[first] * shares[second])
+        pairs = np.sort(np.stack([first % number, second % number], axis=1), axis=1)
+        keys, where = np.unique(pairs[:, 0] * number + pairs[:, 1], return_inverse=True)
+        couples: Rows = np.stack([keys // number, keys % number], axis=1)
         alone = balance.gains_each(self.pods, self.targets)
-        less = balance.amount[self.pods] * balance.weight[sources]
-        more = balance.amount[self.pods] * balance.weight[self.targets]
-        crossing = np.where(sources[:, None] == self.targets, product(less, more), 0.0)
-        meeting = np.where(self.targets[:, None] == self.targets, product(more, more), 0.0)
-        meeting += np.where(sources[:, None] == sources, product(less, less), 0.0) - crossing - crossing.T
-        gains: Floats = alone[:, None] + alone - 2 * meeting
-        return gains
+        return couples, alone[couples].sum(axis=1) - 2 * np.bincount(where, meeting, len(keys))

@@ -9,7 +9,7 @@ moves.
 import numpy as np
 import numpy.typing as npt
 
-from rescheduler.strategies.balance import Floats, Rows
+from rescheduler.strategies.balance import Floats, Rows, over_resources
 from rescheduler.strategies.sketch import NEGLIGIBLE, Sketch
 
 __all__ = ["SLACK", "descend"]
@@ -44,12 +44,13 @@ def descend(sketch: Sketch) -> None:
 
 
 def _hottest(sketch: Sketch) -> Rows:
-    """Nodes to relieve, the one with most to gain first."""
+    """Nodes to relieve, the one with most to gain first: in the end also those that are not above the mean,
+    for others may be further below it than a pod is large."""
     balance, bounds = sketch.balance, sketch.bounds
-    excess = np.square(np.maximum(balance.off, 0)).sum(axis=1)
+    excess = over_resources(np.square(np.maximum(balance.off, 0)))
     too_far_up = (balance.load - balance.lowest(bounds.takes) > bounds.threshold).any(axis=1)
-    order: Rows = np.argsort(-excess, kind="stable")
-    hottest: Rows = order[(bounds.sheds & too_far_up & (excess > 0))[order]]
+    order: Rows = np.lexsort((-over_resources(balance.off), -excess))
+    hottest: Rows = order[(bounds.sheds & too_far_up)[order]]
     return hottest
 
 
@@ -139,10 +140,10 @@ class _Round:
         # The rules are asked last: that costs more than all else.
         if index not in self.elsewhere and self.gains[index].max() <= self.floor:
             return False
-        places = self._places(pod)
-        if sketch.stays[pod]:
+        if not sketch.may_move(pod):
+            self.learnt += 1
             return False
-        target, gain = self._best(index, pod, places)
+        target, gain = self._best(index, pod)
         if gain <= self.floor or target in self.touched or not sketch.is_worth_it(gain, (source, target)):
             return False
         if not sketch.reaches_far_enough(pod, target):
@@ -154,22 +155,18 @@ class _Round:
         self.floor = max(self.floor, SLACK * gain)
         return True
 
-    def _places(self, pod: int) -> npt.NDArray[np.bool_]:
-        was_narrow = self.sketch.narrow[pod]
-        places = self.sketch.places(pod)
-        self.learnt += bool(self.sketch.stays[pod] or (self.sketch.narrow[pod] and not was_narrow))
-        return places
-
-    def _best(self, index: int, pod: int, places: npt.NDArray[np.bool_]) -> tuple[int, float]:
-        """The best target with room, and what it gains."""
+    def _best(self, index: int, pod: int) -> tuple[int, float]:
+        """The best target that it may go to, and what it gains."""
         if index in self.elsewhere:
             target, gain = self.elsewhere[index]
             return target, gain if self.sketch.may_go(pod, target) else 0.0
-        gains = np.where(places[self.sinks], self.gains[index], 0.0)
+        was_narrow, gains = self.sketch.narrow[pod], self.gains[index]
         while gains[best := int(gains.argmax())] > self.floor:
             if self.sketch.may_go(pod, int(self.sinks[best])):
                 return int(self.sinks[best]), float(gains[best])
+            gains = np.where(self.sketch.places(pod)[self.sinks], gains, 0.0)
             gains[best] = 0.0
+        self.learnt += bool(self.sketch.narrow[pod] and not was_narrow)
         return int(self.sinks[best]), 0.0
 
 

@@ -1,6 +1,6 @@
 """NodeMaintenance: nodes that are to be taken out of service are cordoned and emptied."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -35,10 +35,16 @@ class NodeMaintenance:
     name: ClassVar[str] = "NodeMaintenance"
     urgent: ClassVar[bool] = True
 
+    def __init__(self, only: Collection[str] | None = None) -> None:
+        """`only` these nodes are looked at: whoever drains one does not take care of all."""
+        self._only = only
+
     def propose(self, view: View) -> Iterator[Proposal | NodeProposal]:
         leaving: list[int] = []
         for node in np.flatnonzero(view.nodes).tolist():
             record = view.snapshot.nodes.records[node]
+            if self._only is not None and record.name not in self._only:
+                continue
             if in_maintenance(record):
                 leaving.extend(view.board.pods_on(node))
                 if not record.unschedulable:

@@ -9,7 +9,7 @@ enough for one thread do neither.
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["product"]
+__all__ = ["product", "products"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -23,4 +23,12 @@ def product(left: Floats, right: Floats) -> Floats:
     rows = max(1, _MOST_AT_ONCE // max(1, right.size))
     for start in range(0, len(left), rows):
         np.matmul(left[start : start + rows], right.T, out=found[start : start + rows])
+    return found
+
+
+def products(left: Floats, right: Floats) -> Floats:
+    """The same for each of a pile: `left[i] @ right[i].T`."""
+    found: Floats = np.empty((len(left), left.shape[1], right.shape[1]))
+    for each, (one, other) in enumerate(zip(left, right, strict=True)):
+        found[each] = product(one, other)
     return found

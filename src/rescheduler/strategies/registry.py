@@ -9,7 +9,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
 from rescheduler.config.policy import Policy
-from rescheduler.config.strategies import BUILT_IN, ENTRY_POINT_GROUP
+from rescheduler.config.strategies import BUILT_IN, ENTRY_POINT_GROUP, FAILED_PODS
 from rescheduler.strategies.strategy import Strategy
 
 __all__ = ["BrokenStrategy", "DuplicateStrategy", "UnknownStrategy", "strategies_of"]
@@ -30,16 +30,19 @@ class UnknownStrategy(LookupError):  # noqa: N818 - says what is wrong
 def strategies_of(policy: Policy, plugins: Iterable[EntryPoint] | None = None) -> list[Strategy]:
     """Those that the policy enables, in order of precedence. Only these are imported.
 
+    First of all comes FailedPods, unless it is switched off: pods that serve nobody are the most urgent.
+
     Raises `DuplicateStrategy`, `BrokenStrategy` or `UnknownStrategy`.
     """
     added = _by_name(entry_points(group=ENTRY_POINT_GROUP) if plugins is None else plugins)
-    return [_strategy(name, added) for name in policy.enabled_strategies]
+    first = [FAILED_PODS] if policy.failed_pods.enabled else []
+    return [_strategy(name, added) for name in (*first, *policy.enabled_strategies)]
 
 
 def _by_name(plugins: Iterable[EntryPoint]) -> dict[str, EntryPoint]:
     found: dict[str, EntryPoint] = {}
     for plugin in plugins:
-        if plugin.name in BUILT_IN:
+        if plugin.name in BUILT_IN or plugin.name == FAILED_PODS:
             raise DuplicateStrategy(f"the plugin {_origin(plugin)} adds {plugin.name}, which is built in")
         if plugin.name in found and found[plugin.name].value != plugin.value:
             both = f"{_origin(found[plugin.name])} and {_origin(plugin)}"
@@ -49,7 +52,7 @@ def _by_name(plugins: Iterable[EntryPoint]) -> dict[str, EntryPoint]:
 
 
 def _strategy(name: str, added: dict[str, EntryPoint]) -> Strategy:
-    if name in BUILT_IN:
+    if name in BUILT_IN or name == FAILED_PODS:
         made: Strategy = getattr(import_module(f"rescheduler.strategies.{_module(name)}"), name)()
         return made
     plugin = added.get(name)

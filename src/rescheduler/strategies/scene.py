@@ -6,12 +6,15 @@ import numpy as np
 
 from rescheduler.strategies.balance import Balance, Flags, Rows
 from rescheduler.strategies.bundling import Bundle, bundles
-from rescheduler.strategies.settling import SMALL, search
+from rescheduler.strategies.searching import search
+from rescheduler.strategies.settling import SMALL
 from rescheduler.strategies.sketch import Bounds, Sketch
 from rescheduler.strategies.strategy import Proposal, Step, View
 
 __all__ = ["Scene"]
 
+_REHEARSALS = 4
+"""Searches for moves, each without those that turned out not to be possible in any order."""
 _CROSSINGS = 100
 """Exchanges of pods between full nodes that are tried: each is played through on the board."""
 
@@ -39,6 +42,8 @@ class Scene:
         amount = snapshot.pods.load[self.pods][:, columns].astype(np.float64)
         self.balance = Balance(amount, weight, at[self.pods], load)
         """Moves that were accepted are made on it."""
+        self._unreachable: dict[int, set[int]] = {}
+        """Nodes that a pod may go to by itself, but not in any order of moves that was tried."""
         self._crossings = self._accepted = self._refused = 0
 
     @property
@@ -47,18 +52,72 @@ class Scene:
         return threshold > 0 and self.balance.is_inside(threshold, self.takes)
 
     def bundles(self) -> Iterator[Bundle]:
-        """What is worth proposing, in order."""
+        """What is worth proposing, in order. What does not fit at all comes last: it is said why it stays."""
         if not self.resources or not self.takes.any() or self.view.room <= 0 or self.is_balanced:
-            return iter(())
+            return
+        pods, targets = self._rehearsed()
+        yield from self._as_they_fit(self.balance, pods, targets)
+        left = self.balance.at[pods] != targets
+        yield from bundles(self.balance, pods[left], targets[left], min_gain=self.view.policy.min_gain)
+
+    def _rehearsed(self) -> tuple[Rows, Rows]:
+        """Moves that can all be made one after the other, as far as some tries in a small cluster can tell.
+
+        A sketch may end where no order of its moves leads to. A refused pod stays for the rest of the plan
+        and so do those that went before it, which the next check would set right.
+        """
+        pods, targets = self._searched()
+        for _ in range(_REHEARSALS if len(self.nodes) <= SMALL else 0):
+            if not (unmade := self._rehearse(pods, targets)):
+                break
+            for pod, target in unmade:
+                self._unreachable.setdefault(pod, set()).add(target)
+            pods, targets = self._searched()
+        return pods, targets
+
+    def _searched(self) -> tuple[Rows, Rows]:
+        """Pods that had best move, and their targets."""
         sketch = self._sketch()
         with self.view.board.trial():
             search(sketch)
         pods = sketch.away()
-        return bundles(self.balance, pods, sketch.balance.at[pods], min_gain=self.view.policy.min_gain)
+        return pods, sketch.balance.at[pods]
+
+    def _rehearse(self, pods: Rows, targets: Rows) -> list[tuple[int, int]]:
+        """The moves that are not made."""
+        balance = self.balance.copy()
+        with self.view.board.trial():
+            for bundle in self._as_they_fit(balance, pods, targets):
+                for pod, _, target in bundle.moves:
+                    self.move(pod, target)
+                    balance.put(pod, target)
+        left = balance.at[pods] != targets
+        return list(zip(pods[left].tolist(), targets[left].tolist(), strict=True))
+
+    def _as_they_fit(self, balance: Balance, pods: Rows, targets: Rows) -> Iterator[Bundle]:
+        """What does not fit yet may fit when others have gone: it waits as long as that goes on."""
+        before = len(pods) + 1
+        while len(pods) < before:
+            before = len(pods)
+            for bundle in bundles(balance, pods, targets, min_gain=self.view.policy.min_gain):
+                if self._may_be_made(bundle):
+                    yield bundle
+            left = balance.at[pods] != targets
+            pods, targets = pods[left], targets[left]
+
+    def _may_be_made(self, bundle: Bundle) -> bool:
+        """Whether it fits now. Of several moves the planner alone can tell, which knows ways round."""
+        view, rows = self.view, [int(self.pods[pod]) for pod, *_ in bundle.moves]
+        if not all(map(view.may_move, rows)):
+            return False
+        if len(rows) > 1:
+            return True
+        target, stays = int(self.nodes[bundle.moves[0][2]]), view.handover(rows[0]).source_stays
+        # Spread may be worse for a while: it was looked after where the moves were sketched.
+        return view.board.fits_on(rows[0], target, source_stays=stays)
 
     def _sketch(self) -> Sketch:
         view, policy = self.view, self.view.policy
-        balance = Balance(self.balance.amount, self.balance.weight, self.balance.at, self.balance.load)
         bounds = Bounds(
             sheds=view.hot[self.nodes],
             takes=self.takes,
@@ -66,7 +125,7 @@ class Scene:
             threshold=policy.imbalance_threshold,
             min_gain=policy.min_gain,
         )
-        return Sketch(balance, self, view.snapshot.pods.priority[self.pods], bounds)
+        return Sketch(self.balance.copy(), self, view.snapshot.pods.priority[self.pods], bounds)
 
     def may_move(self, pod: int) -> bool:
         row = int(self.pods[pod])
@@ -80,12 +139,14 @@ class Scene:
         return True
 
     def places(self, pod: int) -> Flags:
-        return self.view.targets(int(self.pods[pod]))[self.nodes]
+        places: Flags = self.view.targets(int(self.pods[pod]))[self.nodes]
+        places[[*self._unreachable.get(pod, ())]] = False
+        return places
 
-    def has_room(self, pod: int, node: int) -> bool:
-        snapshot, row = self.view.snapshot, int(self.nodes[node])
-        asks = snapshot.classes[snapshot.pods.pod_class[self.pods[pod]]].asks
-        return bool((asks + self.view.board.requested[row] <= snapshot.nodes.allocatable[row]).all())
+    def may_go(self, pod: int, node: int) -> bool:
+        return node not in self._unreachable.get(pod, ()) and self.view.may_go(
+            int(self.pods[pod]), int(self.nodes[node])
+        )
 
     def move(self, pod: int, node: int) -> None:
         self.view.board.move(int(self.pods[pod]), int(self.nodes[node]))

@@ -14,10 +14,12 @@ from rescheduler.strategies.balance import Balance, Flags, Rows
 
 __all__ = ["NEGLIGIBLE", "Bounds", "Ground", "Sketch"]
 
-EVEN = 0.05
+EVEN = 0.08
 """Percentage points off the mean, on average over nodes and resources, that nobody would move a pod for."""
 NEGLIGIBLE = EVEN**2
 """Likewise a gain, in squared percentage points."""
+SAMPLE = 32
+"""So many of the first pods, and one in so many of those that follow, are asked about all nodes."""
 ENOUGH_ASKED = 8
 """Pods that must have been asked about before anything is concluded about nodes."""
 
@@ -31,8 +33,8 @@ class Ground(Protocol):
         """[node]: where it may go as things stand."""
         ...
 
-    def has_room(self, pod: int, node: int) -> bool:
-        """By resources, as things stand."""
+    def may_go(self, pod: int, node: int) -> bool:
+        """The same for one node, cheaper."""
         ...
 
     def may_cross(self, pod: int, other: int) -> bool:
@@ -72,8 +74,12 @@ class Sketch:
         self.narrow = np.zeros(len(self.home), np.bool_)
         """[pod]: those found to be barred from some node that welcomes others."""
         self._ground = ground
+        self._free_to_move: set[int] = set()
         self._places: dict[int, Flags] = {}
+        self._met = 0
+        """How many pods were asked about."""
         self._asked = 0
+        """How many of them about all nodes, as a sample."""
         self._allowed = np.zeros(len(bounds.takes), np.int32)
 
     @property
@@ -92,6 +98,16 @@ class Sketch:
     def is_away(self, pod: int) -> bool:
         return bool(self.balance.at[pod] != self.home[pod])
 
+    def may_move(self, pod: int) -> bool:
+        """Who may not is remembered in `stays`."""
+        if pod in self._free_to_move:
+            return True
+        if self.stays[pod] or not self._ground.may_move(pod):
+            self.stays[pod] = True
+            return False
+        self._free_to_move.add(pod)
+        return True
+
     def places(self, pod: int) -> Flags:
         """[node]: where it may go, as things stood when first asked about since `look_again`."""
         known = self._places.get(pod)
@@ -100,15 +116,12 @@ class Sketch:
         return known
 
     def _look(self, pod: int) -> Flags:
-        if not self._ground.may_move(pod):
-            self.stays[pod] = True
+        if not self.may_move(pod):
             return np.zeros(len(self.bounds.takes), np.bool_)
         places = self._places[pod] = self._ground.places(pod) & self.bounds.takes
         barred = self.welcoming & ~places
         barred[self.balance.at[pod]] = False
         self.narrow[pod] = barred.any()
-        self._asked += 1
-        self._allowed += places
         return places
 
     @property
@@ -127,9 +140,29 @@ class Sketch:
         self.narrow[:] = False
 
     def may_go(self, pod: int, node: int) -> bool:
+        """By every rule, as things stand. All its places are looked for only if it may not."""
         if node == self.home[pod]:
             return True
-        return bool(self.places(pod)[node]) and self._ground.has_room(pod, node)
+        if not self.bounds.takes[node] or not self.may_move(pod):
+            return False
+        known = self._places.get(pod) if pod in self._places else self._sampled(pod)
+        if known is not None and not known[node]:
+            return False
+        if self._ground.may_go(pod, node):
+            return True
+        if known is None:
+            self._look(pod)
+        return False
+
+    def _sampled(self, pod: int) -> Flags | None:
+        """All places of the first pods, and of some of the others: they tell which nodes are welcoming."""
+        self._met += 1
+        if self._met > SAMPLE and self._met % SAMPLE:
+            return None
+        places = self._look(pod)
+        self._asked += 1
+        self._allowed += places
+        return places
 
     def may_exchange(self, pod: int, other: int) -> bool:
         here, there = int(self.balance.at[pod]), int(self.balance.at[other])
@@ -143,8 +176,9 @@ class Sketch:
 
     def is_worth_it(self, gain: float, nodes: tuple[int, int]) -> bool:
         """By what the move improves: how far its two nodes are from the mean."""
-        before = float(np.square(self.balance.off[list(nodes)]).sum())
-        return gain > max(NEGLIGIBLE, self.bounds.min_gain * before)
+        if gain <= NEGLIGIBLE or not self.bounds.min_gain:
+            return gain > NEGLIGIBLE
+        return gain > self.bounds.min_gain * float(np.square(self.balance.off[list(nodes)]).sum())
 
     def reaches_far_enough(self, pod: int, target: int) -> bool:
         """Whether its node is further above some node that it may go to than the threshold allows.

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from rescheduler.config.policy import Policy
 from rescheduler.model.plan import Handover, NodeChange
+from rescheduler.recovery.survey import Survey
 from rescheduler.rules.board import Board
 from rescheduler.snapshot.snapshot import Snapshot
 
@@ -72,6 +73,11 @@ class View(Protocol):
     strategy's own judgement of the present: `overloaded & view.hot`."""
 
     @property
+    def survey(self) -> Survey:
+        """Which pods keep failing where they are, and which nodes are suspect for that."""
+        ...
+
+    @property
     def open(self) -> Flags:
         """[node]: those that may be a target at all: Ready, not cordoned, not being emptied."""
         ...
@@ -88,9 +94,14 @@ class View(Protocol):
     def targets(self, pod: int) -> Flags:
         """[node]: where it may go: every rule, and `open`, and not where it is.
 
-        Asked with the pod itself in the way or not, as its handover has it. Unless the strategy is urgent,
-        only where no spread constraint is left worse than it is.
+        Asked with the pod itself in the way or not, as its handover has it. Suspect nodes, and those where
+        pods of its workload keep failing, are among them only if there are no others. Unless the strategy is
+        urgent, only where no spread constraint is left worse than it is.
         """
+        ...
+
+    def may_go(self, pod: int, node: int) -> bool:
+        """`targets(pod)[node]`, cheaper than to ask for all of them."""
         ...
 
     def handover(self, pod: int) -> Handover:

@@ -1,0 +1,40 @@
+"""The same cluster gives the same plan in every process, whatever its hash seed and its number of cores."""
+
+import hashlib
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.battery.scenarios import SCENARIOS, random_cluster
+from tests.battery.test_promises import SETTINGS, planned
+
+SOME = ("one hot node", "nodes of different sizes", "spread violated by drift", "pod groups", "StatefulSets")
+SEEDS = (68, 99, 186)
+
+
+def digest() -> str:
+    """Of the plans for some clusters, in every setting."""
+    clusters = [SCENARIOS[words]() for words in SOME] + [random_cluster(seed) for seed in SEEDS]
+    plans = [planned(cluster, policy) for cluster in clusters for policy in SETTINGS.values()]
+    return hashlib.sha256(repr(plans).encode()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    "surroundings",
+    [
+        pytest.param({"PYTHONHASHSEED": "1"}, id="a hash seed"),
+        pytest.param({"PYTHONHASHSEED": "2"}, id="another hash seed"),
+        pytest.param({"PYTHONHASHSEED": "3", "OPENBLAS_NUM_THREADS": "1"}, id="one thread"),
+    ],
+)
+def test_another_process_makes_the_same_plans(surroundings):
+    told = subprocess.run(
+        [sys.executable, "-c", "from tests.battery.test_repeatable import digest; print(digest())"],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | surroundings,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout.strip() == digest()
