@@ -94,10 +94,12 @@ def pod_object(
     spec: Json | None = None,
     pod_spec: Json | None = None,
     status: Json | None = None,
+    pod_status: Json | None = None,
 ) -> Json:
     """`owner` is `Kind/name` and controls it; `claims` are names of claims that it mounts.
 
-    `pod_spec` is another name for `spec`, for pods that are made with their workload, which has its own.
+    `pod_spec` and `pod_status` are other names for `spec` and `status`, for pods that are made with their
+    workload, which has its own.
 
     Lists in `spec` replace those that are made here, containers for example.
     """
@@ -139,7 +141,11 @@ def pod_object(
     }
     if deleted:
         item["metadata"]["deletionTimestamp"] = deleted
-    more_parts = {"metadata": metadata or {}, "spec": spec or pod_spec or {}, "status": status or {}}
+    more_parts = {
+        "metadata": metadata or {},
+        "spec": spec or pod_spec or {},
+        "status": status or pod_status or {},
+    }
     return merged(item, more_parts)
 
 

@@ -9,10 +9,17 @@ from rescheduler.snapshot.snapshot import Snapshot
 
 __all__ = ["Budgets", "left"]
 
+_NOT_RUNNING_YET = "Pending"
+
 
 def left(budget: BudgetRecord) -> int:
     """How many disruptions it allows now. One whose status is out of date refuses every eviction."""
     return budget.disruptions_allowed if budget.is_current else 0
+
+
+def _can_do_without(budget: BudgetRecord) -> bool:
+    """Without a pod that is not ready."""
+    return budget.always_allows_unhealthy or 0 < budget.desired_healthy <= budget.current_healthy
 
 
 class Budgets:
@@ -32,21 +39,27 @@ class Budgets:
             )
         return self._by_class[row]
 
+    def guarding(self, pod: int) -> tuple[BudgetRecord, ...]:
+        """Those that are asked before it is evicted: none of a pod that has not begun to run.
+
+        Nor the one budget of a pod that is not ready, if it does not need it: as the API server has it.
+        """
+        covering = self.covering(pod)
+        pods = self._snapshot.pods
+        if not covering or pods.ready[pod]:
+            return covering
+        if pods.records[pod].phase == _NOT_RUNNING_YET:
+            return ()
+        return () if len(covering) == 1 and _can_do_without(covering[0]) else covering
+
     def spent_by(self, pod: int, handover: Handover) -> BudgetRecord | None:
         """The budget of which moving it takes one disruption, as long as the move is under way.
 
-        Adopt takes none: the ready copy counts as one more, for which the source may go. Nor does a pod that
-        is not ready and whose budget does not need it.
+        Adopt takes none: the ready copy counts as one more, for which the source may go.
         """
-        covering = self.covering(pod)
-        if not covering or handover is Handover.ADOPT:
+        if handover is Handover.ADOPT:
             return None
-        budget = covering[0]
-        if not self._snapshot.pods.ready[pod]:
-            enough = 0 < budget.desired_healthy <= budget.current_healthy
-            if budget.always_allows_unhealthy or enough:
-                return None
-        return budget
+        return next(iter(self.guarding(pod)), None)
 
     def _in(self, namespace: str) -> list[tuple[BudgetRecord, Selector]]:
         if namespace not in self._read:

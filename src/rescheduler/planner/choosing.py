@@ -7,6 +7,7 @@ has gone, the room that it frees: `ordering` sees to it that the moves can be ma
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from rescheduler.config.strategies import FAILED_PODS
 from rescheduler.model.plan import Change, NodeChange
 from rescheduler.planner.legs import Leg, Unit
 from rescheduler.planner.reasons import Reason
@@ -32,8 +33,10 @@ def choose(draft: Draft, strategies: Sequence[Strategy], heat: Heat | None = Non
     """Plays what the strategies propose on the draft's board.
 
     What a later one moves may make the room that an earlier one lacked, so they are asked again until
-    nothing new comes: else the next check would begin with what this one could have done.
+    nothing new comes: else the next check would begin with what this one could have done. FailedPods does
+    not count among them: its pods are few, and what the others do for other ends is hardly ever in its way.
     """
+    others = [strategy for strategy in strategies if strategy.name != FAILED_PODS]
     units: list[Unit] = []
     changes: dict[int, Change] = {}
     for _ in range(_ROUNDS):
@@ -45,7 +48,7 @@ def choose(draft: Draft, strategies: Sequence[Strategy], heat: Heat | None = Non
                     _take_node(draft, strategy, proposal, changes)
                 else:
                     units += _answer(draft, view, proposal)
-            taken_by_later |= strategy is not strategies[0] and len(units) > before
+            taken_by_later |= strategy in others[1:] and len(units) > before
         if not taken_by_later or draft.room <= 0:
             break
     return Chosen(tuple(units), tuple(changes[node] for node in sorted(changes)))
@@ -100,13 +103,13 @@ def _arranged(draft: Draft, view: PlanView, proposal: Proposal) -> list[Unit] | 
         return no
     if not all(view.open[step.target] for step in proposal.steps):
         return _No(Reason.TARGET_UNFIT, "its target is not Ready, cordoned, or being emptied")
-    found = sequence(draft.board, units, view.open)
+    found = sequence(draft.board, units, view.stops)
     if found is None:
         if len(proposal.steps) == 1:
             return _No(Reason.TARGET_UNFIT, "it does not fit there beside the other moves")
         return _No(Reason.NO_ORDER, f"no order was found for these {len(proposal.steps)} moves")
-    if sum(len(unit.legs) for unit in found) > draft.room:
-        return _No(*draft.no_room)
+    if sum(len(unit.legs) for unit in found) > view.room:
+        return _No(*view.no_room)
     return found
 
 

@@ -11,7 +11,7 @@ from rescheduler.config.policy import Policy
 from rescheduler.model.plan import Handover, Rejection
 from rescheduler.planner.budgets import Budgets
 from rescheduler.planner.handover import Choice, Impossible
-from rescheduler.planner.protections import kind, state, way
+from rescheduler.planner.protections import kind, recovery, siblings, state, way
 from rescheduler.planner.protections.case import Because, Case, Circumstances, Question, Template
 from rescheduler.planner.reasons import Reason
 from rescheduler.snapshot.snapshot import Snapshot
@@ -34,6 +34,8 @@ _OF_THE_POD: Questions = (
     (Reason.TOO_YOUNG, state.too_young),
     (Reason.NOT_SAFE_TO_EVICT, state.not_safe_to_evict),
     (Reason.DO_NOT_DISRUPT, state.do_not_disrupt),
+    (Reason.FAILING, recovery.failing),
+    (Reason.RECOVERED, recovery.recovered),
 )
 
 _OF_ITS_TEMPLATE: Questions = (
@@ -55,12 +57,14 @@ _OF_ITS_TEMPLATE: Questions = (
     (Reason.CLAIM_SHARED, kind.claim_shared),
     (Reason.HANDOVER_IMPOSSIBLE, way.handover_impossible),
     (Reason.ROLLING_OUT, way.rolling_out),
-    (Reason.SEVERAL_BUDGETS, way.several_budgets),
     (Reason.TOO_FEW_REPLICAS, way.too_few_replicas),
 )
 
 _OF_THE_MOVE: Questions = (
+    (Reason.REVISION_PENDING, siblings.revision_pending),
     (Reason.UNSTEERED, way.unsteered),
+    (Reason.SEVERAL_BUDGETS, way.several_budgets),
+    (Reason.SIBLING_NOT_READY, siblings.sibling_not_ready),
     (Reason.BUDGET_SPENT, way.budget_spent),
 )
 
@@ -69,7 +73,8 @@ CHECKS = (*_OF_THE_POD, *_OF_ITS_TEMPLATE, *_OF_THE_MOVE)
 
 
 class Eligibility:
-    """For strategies of one kind: those whose pods have to go (`urgent`), or the others."""
+    """For strategies of one kind: those whose pods have to go (`urgent`), or the others; among the urgent,
+    the one for pods that keep failing (`recovering`)."""
 
     def __init__(
         self,
@@ -79,15 +84,20 @@ class Eligibility:
         urgent: bool,
         steered: bool = True,
         cordoned: Flags | None = None,
+        recovering: bool = False,
     ) -> None:
         cordoned = ~snapshot.nodes.schedulable if cordoned is None else cordoned
         self._around = Circumstances(snapshot, policy, urgent=urgent, steered=steered, cordoned=cordoned)
+        self._around.recovering = recovering
         self._of_templates: dict[Template, Answer | None] = {}
         self._refusals: dict[int, Rejection | None] = {}
 
     @property
     def budgets(self) -> Budgets:
         return self._around.budgets
+
+    def name_of(self, row: int) -> str:
+        return self._around.snapshot.pods.records[row].key
 
     def refusal(self, row: int) -> Rejection | None:
         """The first thing that protects the pod, or None if it may be moved."""
@@ -110,7 +120,7 @@ class Eligibility:
         choice = self._around.choice(row)
         if isinstance(choice, Choice):
             return choice.handover
-        raise ValueError(f"{self._around.snapshot.pods.records[row].key} can't be moved: {choice.detail}")
+        raise ValueError(f"{self.name_of(row)} can't be moved: {choice.detail}")
 
     def _judge(self, row: int) -> Rejection | None:
         case = self._around.case(row)

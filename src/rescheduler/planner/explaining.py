@@ -1,6 +1,8 @@
 """May it move, why not, where could it go, what forbids each other node: as data, for whoever shows it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import numpy as np
 import numpy.typing as npt
@@ -10,10 +12,12 @@ from rescheduler.model.node_marks import in_maintenance
 from rescheduler.model.plan import Handover, Rejection
 from rescheduler.planner.eligibility import Eligibility
 from rescheduler.planner.groups import Groups
-from rescheduler.planner.handover import Choice
+from rescheduler.planner.handover import ASSUMED_STEERED, Choice
 from rescheduler.planner.open_nodes import closed_because, open_nodes
 from rescheduler.planner.outlook import loads_of, percent
 from rescheduler.planner.places import Places, places
+from rescheduler.planner.reasons import Reason
+from rescheduler.planner.recovery_explained import Recovery, recovery_of
 from rescheduler.rules.board import Board
 from rescheduler.snapshot.snapshot import NOWHERE, Snapshot
 
@@ -43,6 +47,12 @@ class PodExplanation:
     """All pods of the group."""
     places: Places | None
     """Where it could go by itself, and what forbids every other node; None if it is on no node."""
+    recovery: Recovery | None = None
+    """Whether it keeps failing, and what is done about it; None if there is nothing to say about that."""
+    assumptions: tuple[str, ...] = ()
+    """What had to be taken for granted about the cluster."""
+    in_window: bool = True
+    """Whether moves may start at all at this time."""
 
     @property
     def may_move(self) -> bool:
@@ -70,10 +80,15 @@ class NodeExplanation:
     """In percent of allocatable, by resource."""
     tenants: tuple[Tenant, ...]
     could_come: int
-    """How many pods of other nodes may be moved and fit here."""
+    """How many pods of other nodes may be moved and fit here; at least, if not all were asked."""
+    all_asked: bool
     could_come_examples: tuple[str, ...]
     takes_none: str
     """Why no moved pod comes here: "is cordoned"; empty if the node takes some."""
+    assumptions: tuple[str, ...] = ()
+    """What had to be taken for granted about the cluster."""
+    in_window: bool = True
+    """Whether moves may start at all at this time."""
 
 
 _EXAMPLES = 10
@@ -81,12 +96,16 @@ _MOST_ASKED = 2000
 """Pods of other nodes that are asked whether they could come."""
 
 
-def explain_pod(snapshot: Snapshot, policy: Policy, key: str, *, steered: bool = True) -> PodExplanation:
-    """Raises `KeyError` if there is no such pod."""
+def explain_pod(
+    snapshot: Snapshot, policy: Policy, key: str, *, steered: bool | None = None
+) -> PodExplanation:
+    """`steered` as for a plan. Raises `KeyError` if there is no such pod."""
     row = snapshot.pods.row[key]
     pod = snapshot.pods.records[row]
-    usual, urgent = (Eligibility(snapshot, policy, urgent=each, steered=steered) for each in (False, True))
-    choice = usual.choice(row)
+    usual, urgent = (
+        Eligibility(snapshot, policy, urgent=each, steered=steered is not False) for each in (False, True)
+    )
+    choice = urgent.choice(row)  # which also says what only maintenance would put up with
     groups = Groups(snapshot, policy.pod_group_label)
     group = groups.of(row)
     found = None
@@ -100,35 +119,72 @@ def explain_pod(snapshot: Snapshot, policy: Policy, key: str, *, steered: bool =
         handover=choice.handover if isinstance(choice, Choice) else None,
         why=choice.why if isinstance(choice, Choice) else choice.detail,
         assumed=choice.assumed if isinstance(choice, Choice) else "",
-        kept_by=tuple(usual.refusals(row)),
+        kept_by=(*usual.refusals(row), *_kept_by_group(groups.members(group), row, usual, policy, group)),
         kept_in_maintenance_by=tuple(urgent.refusals(row)),
         group=group,
         members=tuple(snapshot.pods.records[each].key for each in groups.members(group)) if group else (),
         places=found,
+        recovery=recovery_of(snapshot, policy, row, steered=steered is not False),
+        assumptions=_assumed(steered, isinstance(choice, Choice) and choice.handover is Handover.EVICT),
+        in_window=_in_window(snapshot, policy),
     )
 
 
-def explain_node(snapshot: Snapshot, policy: Policy, name: str, *, steered: bool = True) -> NodeExplanation:
-    """Raises `KeyError` if there is no such node."""
+def _kept_by_group(
+    members: tuple[int, ...], row: int, eligibility: Eligibility, policy: Policy, group: str
+) -> Iterator[Rejection]:
+    """Whoever moves with others stays with them."""
+    if len(members) < 2:
+        return
+    pod = eligibility.name_of(row)
+    others = (eligibility.refusal(each) for each in members if each != row)
+    if (kept := next((each for each in others if each is not None), None)) is not None:
+        detail = f"{kept.subject} has to stay ({kept.reason}: {kept.detail})"
+        yield Rejection(pod, Reason.GROUP_INCOMPLETE, group, detail)
+    most = min(policy.max_concurrent_migrations, policy.max_reschedule_pods)
+    if len(members) > most:
+        detail = f"{len(members)} pods have to move at once, of {most} at most"
+        yield Rejection(pod, Reason.GROUP_TOO_LARGE, group, detail)
+
+
+def _in_window(snapshot: Snapshot, policy: Policy) -> bool:
+    return policy.in_window(datetime.fromtimestamp(snapshot.taken_at_s, UTC))
+
+
+def explain_node(
+    snapshot: Snapshot, policy: Policy, name: str, *, steered: bool | None = None
+) -> NodeExplanation:
+    """`steered` as for a plan. Raises `KeyError` if there is no such node."""
     row = snapshot.nodes.row[name]
     nodes = snapshot.nodes
     record = nodes.records[row]
     urgent = in_maintenance(record) or not nodes.schedulable[row]
-    leaving = Eligibility(snapshot, policy, urgent=urgent, steered=steered)
+    leaving = Eligibility(snapshot, policy, urgent=urgent, steered=steered is not False)
     board, open_to = Board(snapshot), open_nodes(snapshot)
     closed = closed_because(snapshot, row)
-    coming = [] if closed else _could_come(snapshot, policy, board, row, steered=steered)
+    coming, all_asked = (
+        ([], True) if closed else _could_come(snapshot, policy, board, row, steered=steered is not False)
+    )
+    tenants = tuple(_tenant(leaving, board, pod, open_to) for pod in snapshot.pods.on(row).tolist())
+    handovers = [*(each.handover for each in tenants if not each.kept_by), *map(leaving.handover, coming)]
     return NodeExplanation(
         node=name,
         ready=bool(nodes.ready[row]),
         schedulable=bool(nodes.schedulable[row]),
         in_maintenance=in_maintenance(record),
         loads=loads_of(snapshot, row),
-        tenants=tuple(_tenant(leaving, board, pod, open_to) for pod in snapshot.pods.on(row).tolist()),
+        tenants=tenants,
         could_come=len(coming),
+        all_asked=all_asked,
         could_come_examples=tuple(snapshot.pods.records[pod].key for pod in coming[:_EXAMPLES]),
         takes_none=closed,
+        assumptions=_assumed(steered, Handover.EVICT in handovers),
+        in_window=_in_window(snapshot, policy),
     )
+
+
+def _assumed(steered: bool | None, is_evicted: bool) -> tuple[str, ...]:
+    return (ASSUMED_STEERED,) if steered is None and is_evicted else ()
 
 
 def _tenant(eligibility: Eligibility, board: Board, pod: int, open_to: Flags) -> Tenant:
@@ -141,8 +197,10 @@ def _tenant(eligibility: Eligibility, board: Board, pod: int, open_to: Flags) ->
     return Tenant(board.snapshot.pods.records[pod].key, handover, kept_by, targets)
 
 
-def _could_come(snapshot: Snapshot, policy: Policy, board: Board, node: int, *, steered: bool) -> list[int]:
-    """From the most loaded nodes first: those would be the ones to send pods."""
+def _could_come(
+    snapshot: Snapshot, policy: Policy, board: Board, node: int, *, steered: bool
+) -> tuple[list[int], bool]:
+    """From the most loaded nodes first: those would be the ones to send pods. And whether all were asked."""
     eligibility = Eligibility(snapshot, policy, urgent=False, steered=steered)
     fullness = percent(snapshot.nodes.load, snapshot.nodes.allocatable)[:, :2].max(axis=1)
     found: list[int] = []
@@ -150,10 +208,10 @@ def _could_come(snapshot: Snapshot, policy: Policy, board: Board, node: int, *, 
     for other in np.argsort(-fullness, kind="stable").tolist():
         for pod in snapshot.pods.on(other).tolist() if other != node else ():
             if asked >= _MOST_ASKED:
-                return found
+                return found, False
             asked += 1
             if eligibility.refusal(pod) is None:
                 stays = eligibility.handover(pod).source_stays
                 if board.fits_on(pod, node, source_stays=stays):
                     found.append(pod)
-    return found
+    return found, True

@@ -18,10 +18,11 @@ from rescheduler.planner.claims import exclusive_claim
 from rescheduler.planner.reasons import Reason
 from rescheduler.snapshot.snapshot import PodClass, Snapshot
 
-__all__ = ["HANDOVER_ANNOTATION", "Choice", "Handovers", "Impossible"]
+__all__ = ["ASSUMED_STEERED", "HANDOVER_ANNOTATION", "Choice", "Handovers", "Impossible"]
 
 HANDOVER_ANNOTATION = "rescheduler.dev/handover"
 
+ASSUMED_STEERED = "the webhook is installed: replacements of evicted pods go where they should"
 _ASSUMED = "workloads were not given: handovers follow the kind of each pod's owner"
 
 

@@ -4,8 +4,10 @@ from collections import Counter
 from dataclasses import dataclass
 
 from rescheduler.config.policy import Policy
+from rescheduler.model.plan import Handover
 from rescheduler.planner.budgets import Budgets, left
-from rescheduler.planner.legs import Unit
+from rescheduler.planner.legs import Leg, Unit
+from rescheduler.planner.stateful_sets import goes_in_order
 from rescheduler.snapshot.snapshot import NOWHERE, Snapshot
 
 __all__ = ["Demand", "Limits", "Wave"]
@@ -26,6 +28,8 @@ class Demand:
     pods: int
     nodes: frozenset[int]
     workloads: frozenset[int]
+    alone: frozenset[int]
+    """Those of them of which only one may be under way, whatever is configured."""
     disruptions: tuple[tuple[str, int, int], ...]
     """Budget, how many of its disruptions are needed, how many it allows."""
 
@@ -35,6 +39,7 @@ class Limits:
         self.in_all = policy.max_concurrent_migrations
         self.per_node = policy.max_concurrent_per_node
         self.per_workload = policy.max_concurrent_per_workload
+        self._snapshot = snapshot
         self._workload = snapshot.pods.workload
         self._budgets = budgets
 
@@ -47,8 +52,21 @@ class Limits:
             frozenset(node for leg in legs for node in (leg.source, leg.target)),
             # A pod without a workload is nobody's neighbour.
             frozenset(int(self._workload[leg.pod]) for leg in legs) - {NOWHERE},
+            frozenset(int(self._workload[leg.pod]) for leg in legs if self._goes_alone(leg)) - {NOWHERE},
             self._disruptions(unit),
         )
+
+    def _goes_alone(self, leg: Leg) -> bool:
+        """One evicted pod at a time: where the successor of a second would have to wait for that of the
+        first, and where no budget says that more may be missing."""
+        if leg.handover is not Handover.EVICT:
+            return False
+        if not self._budgets.covering(leg.pod):
+            return True
+        owner = self._snapshot.pods.records[leg.pod].owner
+        if owner is None or owner.kind != "StatefulSet":
+            return False
+        return goes_in_order(self._snapshot.controllers.get(owner.uid))
 
     def _disruptions(self, unit: Unit) -> tuple[tuple[str, int, int], ...]:
         spent = (self._budgets.spent_by(leg.pod, leg.handover) for leg in unit.legs)
@@ -68,6 +86,7 @@ class Wave:
         self._names: set[str | int] = set()
         self._nodes: Counter[int] = Counter()
         self._workloads: Counter[int] = Counter()
+        self._alone: set[int] = set()
         self._disruptions: Counter[str] = Counter()
 
     @property
@@ -81,6 +100,8 @@ class Wave:
             and self._names.isdisjoint(demand.names)
             and all(nodes[node] < limits.per_node for node in demand.nodes)
             and all(workloads[workload] < limits.per_workload for workload in demand.workloads)
+            and self._alone.isdisjoint(demand.workloads)
+            and not any(workloads[workload] for workload in demand.alone)
             and all(self._disruptions[key] + needed <= most for key, needed, most in demand.disruptions)
         )
 
@@ -90,5 +111,6 @@ class Wave:
         self._names |= demand.names
         self._nodes.update(demand.nodes)
         self._workloads.update(demand.workloads)
+        self._alone |= demand.alone
         for key, needed, _ in demand.disruptions:
             self._disruptions[key] += needed

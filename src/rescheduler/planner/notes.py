@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from rescheduler.model.plan import Rejection
+from rescheduler.planner.reasons import Reason
 
 __all__ = ["MOST_LISTED", "Notes"]
 
@@ -20,9 +21,17 @@ class Notes:
         self._found.setdefault((rejection.subject, rejection.reason), rejection)
 
     def without(self, moved: Iterable[str]) -> list[Rejection]:
-        """All of them, by subject, except for pods that another strategy could move after all."""
+        """All of them, by subject, except for pods that another strategy could move after all.
+
+        That a pod fails, and is left to FailedPods, is not said where that has said more about it.
+        """
         left_out = frozenset(moved)
-        return [self._found[at] for at in sorted(self._found) if at[0] not in left_out]
+        told = {subject for subject, reason in self._found if reason != Reason.FAILING}
+        return [
+            self._found[subject, reason]
+            for subject, reason in sorted(self._found)
+            if subject not in left_out and not (reason == Reason.FAILING and subject in told)
+        ]
 
     @staticmethod
     def counts(rejections: Iterable[Rejection]) -> dict[str, int]:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 
 from rescheduler.planner.legs import Unit
 from rescheduler.planner.limits import Demand, Limits, Wave
+from rescheduler.planner.onlookers import Onlookers
 from rescheduler.planner.sequencing import can_start, finish, start, withdraw
 from rescheduler.rules.board import Board
-from rescheduler.snapshot.snapshot import PodClass, Rows
 
 __all__ = ["Ordering", "ordered"]
 
@@ -36,6 +36,7 @@ class Ordering:
         """How things stand when all is done."""
         self._limits = limits
         self._overtaking = overtaking
+        self._onlookers = Onlookers(board.snapshot)
         self._waiting = [limits.demand(unit) for unit in units]
         while self._waiting:
             wave = self._next_wave()
@@ -78,9 +79,8 @@ class Ordering:
         """However far the rest of the wave is, and so that the rest still does."""
         if not can_start(self.board, unit):
             return False
-        classes, of = self.board.snapshot.classes, self.board.snapshot.pods.pod_class
-        minded = [other for other in wave.units if _minds(unit, other, classes, of)]
-        minding = [other for other in wave.units if _minds(other, unit, classes, of)]
+        minded = self._onlookers.minded_by(unit, wave.units)
+        minding = self._onlookers.minding(unit, wave.units)
         return all(self._fits_whether_others(do, unit, minded) for do in (withdraw, finish)) and all(
             self._fits_with(unit, other) for other in minding
         )
@@ -103,17 +103,3 @@ class Ordering:
                 return False
             finish(self.board, newcomer)
             return can_start(self.board, unit)
-
-
-def _minds(unit: Unit, other: Unit, classes: Sequence[PodClass], of: Rows) -> bool:
-    """Whether it could matter to the unit how far the other is, beyond the room that it takes."""
-    theirs = {classes[of[leg.pod]].namespace for leg in other.legs}
-    return any(_looks_at(classes[of[leg.pod]], theirs) for leg in unit.legs)
-
-
-def _looks_at(shared: PodClass, namespaces: set[str]) -> bool:
-    """Only spread and affinity can forbid a node because pods are elsewhere, or not there at all."""
-    near = shared.affinity.pod_affinity.required
-    if shared.namespace in namespaces:
-        return bool(shared.constraints.spread or near)
-    return any(term.namespaces or term.namespace_selector is not None for term in near)

@@ -6,21 +6,20 @@ from datetime import UTC, datetime
 from rescheduler.config.policy import Policy
 from rescheduler.model.plan import Handover, Move, Plan, Rejection
 from rescheduler.planner.choosing import choose
-from rescheduler.planner.handover import Choice
+from rescheduler.planner.handover import ASSUMED_STEERED, Choice
 from rescheduler.planner.legs import Leg, Unit
 from rescheduler.planner.notes import MOST_LISTED, Notes
 from rescheduler.planner.ordering import ordered
 from rescheduler.planner.outlook import outlooks
 from rescheduler.planner.reasons import Reason
 from rescheduler.planner.view import Draft, PlanView
-from rescheduler.snapshot.snapshot import Snapshot
+from rescheduler.snapshot.snapshot import NOWHERE, Snapshot
 from rescheduler.strategies.strategy import HeatDriven, Strategy
 from rescheduler.usage.heat import Heat
 
 __all__ = ["plan", "too_hot"]
 
-_OUTSIDE = (Reason.OUTSIDE_WINDOW, "", "no window is open now: nothing is moved")
-_ASSUMED_STEERED = "the webhook is installed: replacements of evicted pods go where they should"
+_OUTSIDE = (Reason.OUTSIDE_WINDOW, "", "no window is open now: nothing is moved but pods that keep failing")
 
 
 def plan(
@@ -81,7 +80,7 @@ def _move(snapshot: Snapshot, leg: Leg, wave: int) -> Move:
     return Move(
         pod=pod.key,
         uid=pod.uid,
-        source=snapshot.nodes.records[leg.source].name,
+        source=snapshot.nodes.records[leg.source].name if leg.source != NOWHERE else pod.node,
         target=snapshot.nodes.records[leg.target].name,
         strategy=leg.strategy,
         handover=leg.handover,
@@ -104,4 +103,4 @@ def _assumed(draft: Draft, waves: Iterable[Iterable[Unit]], steered: bool | None
     choices = (draft.eligibility[True].choice(leg.pod) for leg in legs)
     yield from sorted({each.assumed for each in choices if isinstance(each, Choice) and each.assumed})
     if steered is None and any(leg.handover is Handover.EVICT for leg in legs):
-        yield _ASSUMED_STEERED
+        yield ASSUMED_STEERED

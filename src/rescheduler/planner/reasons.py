@@ -24,6 +24,8 @@ class Reason(StrEnum):
     TOO_YOUNG = "TooYoung"
     NOT_SAFE_TO_EVICT = "NotSafeToEvict"
     DO_NOT_DISRUPT = "DoNotDisrupt"
+    FAILING = "Failing"
+    RECOVERED = "Recovered"
 
     # What kind of pod it is.
     OWNER_UNKNOWN = "OwnerUnknown"
@@ -46,8 +48,10 @@ class Reason(StrEnum):
     # How it could be moved.
     HANDOVER_IMPOSSIBLE = "HandoverImpossible"
     ROLLING_OUT = "RollingOut"
+    REVISION_PENDING = "RevisionPending"
     UNSTEERED = "Unsteered"
     TOO_FEW_REPLICAS = "TooFewReplicas"
+    SIBLING_NOT_READY = "SiblingNotReady"
     SEVERAL_BUDGETS = "SeveralBudgets"
     BUDGET_SPENT = "BudgetSpent"
 
@@ -59,6 +63,13 @@ class Reason(StrEnum):
     GROUP_INCOMPLETE = "GroupIncomplete"
     GROUP_TOO_LARGE = "GroupTooLarge"
     OUTSIDE_WINDOW = "OutsideWindow"
+
+    # Pods that keep failing where they are.
+    GAVE_UP = "GaveUp"
+    NODE_LOST = "NodeLost"
+    NO_MOVE_NEEDED = "NoMoveNeeded"
+    RETRIES_MALFORMED = "RetriesMalformed"
+    RECORD_FULL = "RecordFull"
 
     # Found when a plan is checked again, before it is executed.
     GONE = "Gone"
@@ -89,7 +100,7 @@ REMEDIES: Final[dict[Reason, tuple[str, str]]] = {
     ),
     Reason.ALREADY_MOVING: ("A migration of it is under way.", "Wait for it: `rescheduler migrations`."),
     Reason.COOLING_DOWN: (
-        "It was moved not long ago.",
+        "It was moved not long ago, or that was tried.",
         "Wait, or lower `podCooldown`.",
     ),
     Reason.TOO_YOUNG: ("It has not run for long.", "Wait, or lower `minPodAge`."),
@@ -101,6 +112,11 @@ REMEDIES: Final[dict[Reason, tuple[str, str]]] = {
         'It has the annotation `karpenter.sh/do-not-disrupt: "true"`.',
         "Remove the annotation if the pod may be moved.",
     ),
+    Reason.FAILING: (
+        "It keeps failing where it is, and FailedPods sees to it.",
+        "Wait until it has recovered, or see why it fails: `kubectl describe pod`.",
+    ),
+    Reason.RECOVERED: ("It kept failing where it is, and now runs.", "Nothing to do."),
     Reason.OWNER_UNKNOWN: (
         "Its owner is of a kind whose ways we don't know, or can't be found.",
         "Name a handover for that kind in `handovers`, if its controller replaces pods that are evicted.",
@@ -167,6 +183,10 @@ REMEDIES: Final[dict[Reason, tuple[str, str]]] = {
         "Its workload is rolling out a new version, which replaces pods anyway.",
         "Wait until it is done, or undo it; or annotate the workload with `rescheduler.dev/handover: Evict`.",
     ),
+    Reason.REVISION_PENDING: (
+        "Its StatefulSet would make its successor from another revision: a move would update it on the side.",
+        "Finish the update or undo it. Maintenance moves it all the same, as `kubectl drain` would.",
+    ),
     Reason.UNSTEERED: (
         "It would have to be evicted, and nothing keeps its replacement off the same node.",
         "Install the webhook (`rescheduler manifests`), cordon the node, or set `allowUnsteered`.",
@@ -174,6 +194,10 @@ REMEDIES: Final[dict[Reason, tuple[str, str]]] = {
     Reason.TOO_FEW_REPLICAS: (
         "It would have to be evicted, and its workload has too few replicas to go without it.",
         "Run more replicas, or lower `minReplicasForEvict`.",
+    ),
+    Reason.SIBLING_NOT_READY: (
+        "It would have to be evicted while another pod of its workload is not ready.",
+        "Get the others ready; a pod that is not ready itself may be moved first.",
     ),
     Reason.SEVERAL_BUDGETS: (
         "Several budgets cover it: Kubernetes evicts no such pod.",
@@ -210,6 +234,26 @@ REMEDIES: Final[dict[Reason, tuple[str, str]]] = {
     Reason.OUTSIDE_WINDOW: (
         "Moves may not start at this time.",
         "Wait for the next of the `windows`, or change them.",
+    ),
+    Reason.GAVE_UP: (
+        "It keeps failing, and has had as many tries on other nodes as its owner allows.",
+        "Mend what it fails of and roll that out, which gives it new tries; or raise `scheduling-retries`.",
+    ),
+    Reason.NODE_LOST: (
+        "It is on a lost node, where nobody knows whether it still runs.",
+        "Delete the node if it is gone for good, or set `failedPods.forceOnLostNodes`.",
+    ),
+    Reason.NO_MOVE_NEEDED: (
+        "It keeps failing, and is replaced or made anew without a move.",
+        "Nothing to do: see what becomes of it with `rescheduler explain pod`.",
+    ),
+    Reason.RETRIES_MALFORMED: (
+        "Its annotation `scheduling-retries` makes no sense, and allows nothing.",
+        'Write a whole number from 0 on, in quotes: `scheduling-retries: "3"`.',
+    ),
+    Reason.RECORD_FULL: (
+        "So many replicas of its workload fail that no more tries can be put on record.",
+        "Mend the workload: it is hardly the fault of its nodes.",
     ),
     Reason.GONE: (
         "The pod is no longer there, or another one has its name.",

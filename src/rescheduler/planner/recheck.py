@@ -18,10 +18,12 @@ def still_good(
     policy: Policy,
     *,
     urgent: bool = False,
+    recovering: bool = False,
     steered: bool = True,
     board: Board | None = None,
 ) -> Rejection | None:
-    """None if it is. `urgent` as its strategy is; `board` saves work where several moves are checked.
+    """None if it is. `urgent` as its strategy is, `recovering` if that is FailedPods; `board` saves
+    work where several moves are checked.
 
     Other moves that are under way count as far as the snapshot shows their copies. A second leg, after a
     stop, is about the successor of the pod: whoever executes it puts the successor's key and uid into it.
@@ -32,7 +34,7 @@ def still_good(
     pod = snapshot.pods.records[row]
     if pod.node != move.source:
         return Rejection(move.pod, Reason.ELSEWHERE, pod.node, f"it is on {pod.node or 'no node'}")
-    eligibility = Eligibility(snapshot, policy, urgent=urgent, steered=steered)
+    eligibility = Eligibility(snapshot, policy, urgent=urgent, steered=steered, recovering=recovering)
     if (protected := eligibility.refusal(row)) is not None:
         return protected
     present = eligibility.handover(row)

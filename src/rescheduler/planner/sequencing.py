@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from rescheduler.planner.legs import Leg, Unit
 from rescheduler.rules.board import Board
-from rescheduler.snapshot.snapshot import CPU, MEMORY
+from rescheduler.snapshot.snapshot import CPU, MEMORY, NOWHERE
 
 __all__ = ["can_start", "finish", "finish_now", "sequence", "start", "withdraw"]
 
@@ -87,7 +87,8 @@ def withdraw(board: Board, unit: Unit) -> None:
 def finish(board: Board, unit: Unit) -> None:
     """The sources of a unit that was started are gone."""
     for leg in unit.legs:
-        board.lift(leg.pod, leg.source)
+        if leg.source != NOWHERE:  # one that has failed is in nobody's way
+            board.lift(leg.pod, leg.source)
 
 
 def finish_now(board: Board, unit: Unit) -> None:

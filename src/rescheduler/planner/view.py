@@ -1,9 +1,12 @@
 """The cluster as one strategy sees it, in the middle of planning."""
 
+from functools import cached_property
+
 import numpy as np
 import numpy.typing as npt
 
 from rescheduler.config.policy import Policy
+from rescheduler.config.strategies import FAILED_PODS
 from rescheduler.model.plan import Handover, Rejection
 from rescheduler.planner.eligibility import Eligibility
 from rescheduler.planner.groups import Groups
@@ -12,6 +15,7 @@ from rescheduler.planner.notes import Notes
 from rescheduler.planner.open_nodes import nodes_in_maintenance
 from rescheduler.planner.places import in_words, places
 from rescheduler.planner.reasons import Reason
+from rescheduler.recovery.survey import Survey, survey
 from rescheduler.rules.board import Board
 from rescheduler.snapshot.snapshot import Snapshot
 from rescheduler.strategies.strategy import Strategy
@@ -36,8 +40,7 @@ class Draft:
         self.board = Board(snapshot)
         self.groups = Groups(snapshot, policy.pod_group_label)
         self.notes = Notes()
-        # Outside the windows nodes may still be cordoned and uncordoned: that is not a move.
-        self.room = policy.max_reschedule_pods if in_window else 0
+        self.room = policy.max_reschedule_pods
         self.in_window = in_window
         self.moved: set[int] = set()
         self.emptying: Flags = nodes_in_maintenance(snapshot)
@@ -48,16 +51,17 @@ class Draft:
             urgent: Eligibility(snapshot, policy, urgent=urgent, steered=steered, cordoned=self.cordoned)
             for urgent in (False, True)
         }
+        self.for_failing_pods = Eligibility(
+            snapshot, policy, urgent=True, steered=steered, cordoned=self.cordoned, recovering=True
+        )
         self.limits = Limits(snapshot, policy, self.eligibility[False].budgets)
         self.in_the_way: dict[int, str] = {}
         """What forbids each node to the pods of a class that found no target, in words."""
 
-    @property
-    def no_room(self) -> tuple[Reason, str]:
-        """What to say to a proposal that the plan has no room for."""
-        if self.in_window:
-            return Reason.PLAN_FULL, f"the plan has room for {self.room} more moves"
-        return Reason.OUTSIDE_WINDOW, "no window is open now"
+    @cached_property
+    def survey(self) -> Survey:
+        """Which pods keep failing, and on which nodes."""
+        return survey(self.snapshot, self.policy.failed_pods)
 
     def cordon(self, node: int) -> None:
         self.emptying[node] = self.cordoned[node] = True
@@ -74,8 +78,10 @@ class PlanView:
         self.hot = _counts_as_hot(draft, strategy.name, heat)
         self.strategy = strategy
         self._draft = draft
-        self._eligibility = draft.eligibility[strategy.urgent]
+        self._recovers = strategy.name == FAILED_PODS
+        self._eligibility = draft.for_failing_pods if self._recovers else draft.eligibility[strategy.urgent]
         self._refused: set[int] = set()
+        self._handovers: dict[int, Handover] = {}
         nodes = draft.snapshot.nodes
         self._healthy: Flags = nodes.ready & nodes.schedulable
 
@@ -84,8 +90,26 @@ class PlanView:
         return self._healthy & ~self._draft.emptying
 
     @property
+    def stops(self) -> Flags:
+        """Where a pod may stop on its way: on nodes that the strategy could also send it to."""
+        return self.open if self.strategy.urgent else self.open & self.nodes
+
+    @property
     def room(self) -> int:
-        return self._draft.room
+        # Outside the windows nodes may still be cordoned and uncordoned: that is not a move. Nor do pods
+        # that fail wait for a window: they serve nobody until they are elsewhere.
+        return self._draft.room if self._draft.in_window or self._recovers else 0
+
+    @property
+    def no_room(self) -> tuple[Reason, str]:
+        """What to say to a proposal that the plan has no room for."""
+        if self._draft.in_window or self._recovers:
+            return Reason.PLAN_FULL, f"the plan has room for {self._draft.room} more moves"
+        return Reason.OUTSIDE_WINDOW, "no window is open now"
+
+    @property
+    def survey(self) -> Survey:
+        return self._draft.survey
 
     def may_move(self, pod: int) -> bool:
         # One move per plan: a pod that moved could only be moved on, or back.
@@ -97,13 +121,36 @@ class PlanView:
         return rejection is None
 
     def targets(self, pod: int) -> Flags:
-        stays = self.handover(pod).source_stays
+        try:
+            stays = self.handover(pod).source_stays
+        except ValueError:  # there is no way to move it, so there is nowhere to
+            return np.zeros(len(self.nodes), np.bool_)
         found = self.board.fits(pod, source_stays=stays) & self.open
+        rather_not = self.survey.rather_not(int(self.snapshot.pods.workload[pod]))
+        if rather_not is not None and (better := found & ~rather_not).any():
+            found = better
         # The scheduler would not mind what a pod leaves behind, but TopologySpread would have to mend it.
         return found if self.strategy.urgent else found & self.board.keeps_even(pod)
 
+    def may_go(self, pod: int, node: int) -> bool:
+        rather_not = self.survey.rather_not(int(self.snapshot.pods.workload[pod]))
+        if rather_not is not None and rather_not[node]:
+            return bool(self.targets(pod)[node])
+        try:
+            stays = self.handover(pod).source_stays
+        except ValueError:
+            return False
+        return (
+            bool(self._healthy[node] and not self._draft.emptying[node])
+            and self.board.fits_on(pod, node, source_stays=stays)
+            and (self.strategy.urgent or bool(self.board.keeps_even(pod)[node]))
+        )
+
     def handover(self, pod: int) -> Handover:
-        return self._eligibility.handover(pod)
+        found = self._handovers.get(pod)
+        if found is None:
+            found = self._handovers[pod] = self._eligibility.handover(pod)
+        return found
 
     def together(self, pod: int) -> tuple[int, ...]:
         group = self._draft.groups.of(pod)

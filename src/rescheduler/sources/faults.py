@@ -66,7 +66,8 @@ def _text(value: Any, path: str) -> Iterator[str]:
 
 def _quantity(value: Any, path: str) -> Iterator[str]:
     try:
-        quantity_of(value)
+        if quantity_of(value).nanos < 0:
+            yield f"{path}: {_shown(value)} is less than nothing"
     except QuantityError as error:
         yield f"{path}: {error}"
     except (TypeError, ValueError, OverflowError):

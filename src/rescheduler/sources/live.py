@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 __all__ = ["EmptyCluster", "Missing", "listed", "read_live"]
 
+_AT_ONCE = 4
+"""Lists. The pods take longest and come first; meanwhile three connections serve for all the rest, most of
+which is short. One for each would be more work for both sides than the lists themselves."""
+
 
 class EmptyCluster(Exception):  # noqa: N818 - says what was found
     """There is nothing to plan with."""
@@ -32,16 +36,22 @@ class Missing(str):
 
 
 async def read_live(client: Client, usage: UsageReader, *, meanwhile: Sequence[str] = ()) -> "Reading":
-    """All kinds at once. Raises `KubeError` for what is required, and `EmptyCluster`.
+    """All kinds, several at once. Raises `KubeError` for what is required, and `EmptyCluster`.
 
     `meanwhile` names modules that are imported while the server is at work: those who plan need many.
     """
     kinds = [each for each in CLUSTER_KINDS if each.decides]
-    work: list[Coroutine[Any, Any, Any]] = [listed(client, each) for each in kinds]
+    gate = asyncio.Semaphore(_AT_ONCE)
+    work: list[Coroutine[Any, Any, Any]] = [_in_turn(gate, client, each) for each in kinds]
     work.append(usage.read())
     work.append(asyncio.to_thread(_import, (*meanwhile, "rescheduler.sources.reading")))
     *lists, measured, _ = await together(work)
     return _reading(kinds, lists, measured)
+
+
+async def _in_turn(gate: asyncio.Semaphore, client: Client, kind: ClusterKind) -> list[Any] | Missing:
+    async with gate:
+        return await listed(client, kind)
 
 
 def _import(modules: Iterable[str]) -> None:

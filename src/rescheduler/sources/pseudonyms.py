@@ -120,6 +120,9 @@ class Uids:
         return self._spoken[uid]
 
 
+_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,30}")
+
+
 class Numbers:
     """Values of labels that somebody compares as numbers: others, in the same order."""
 
@@ -136,7 +139,7 @@ class Numbers:
 
     def has(self, key: str, value: str) -> bool:
         """Whether that value is one; it has to be written as numbers are, or the text would not come back."""
-        return key in self._keys and value.removeprefix("-").isdecimal() and str(int(value)) == value
+        return key in self._keys and _NUMBER.fullmatch(value) is not None
 
     def __call__(self, value: str) -> str:
         if self._spoken is None:

@@ -23,6 +23,8 @@ class Reading:
     pods: list[PodRecord] = field(default_factory=list)
     node_uids: dict[str, str] = field(default_factory=dict)
     """By name."""
+    steered: bool | None = None
+    """Whether our webhook was installed; None if nobody knows."""
     assumptions: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """What the user may want to know, and no decision depends on."""

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import MAXYEAR, MINYEAR, UTC, datetime
 from typing import Any
 
 import msgspec
@@ -10,6 +10,8 @@ import msgspec
 from rescheduler.config.policy import Policy, UsageSource
 from rescheduler.kube.wire.nodes import Nodes
 from rescheduler.kube.wire.pods import Pods
+from rescheduler.model.nodes import NodeRecord
+from rescheduler.model.pods import PodRecord
 from rescheduler.model.saved_cluster import (
     SAVED_AT,
     SavedCluster,
@@ -30,6 +32,7 @@ __all__ = ["read_saved", "saved_usage", "sound_objects"]
 _UNREADABLE = (msgspec.DecodeError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 """What parsers raise for objects of another shape than an API server would give."""
 _HOW_TO_SAVE = "save it with rescheduler snapshot, or kubectl get nodes,pods,... -A -o json"
+_NAMED = 3
 _METRICS = tuple(resource.kind for resource in METRICS_KINDS)
 
 
@@ -79,7 +82,7 @@ class _Reader:
     def __init__(self, saved: SavedCluster) -> None:
         self._saved = saved
         moment = _moment(saved.saved_at) or datetime.now(UTC)
-        self.reading = Reading(moment.timestamp())
+        self.reading = Reading(moment.timestamp(), steered=saved.steered)
         # Of our own, so that what a foreign file holds is not kept beyond it.
         self._pods, self._nodes = Pods(), Nodes()
 
@@ -102,6 +105,8 @@ class _Reader:
     def _apply(self, kind: ClusterKind, item: SavedObject) -> Iterator[str]:
         try:
             record = self._record(kind, item)
+            if kind.kind in {"Pod", "Node"}:
+                _must_be_amounts(record)
             kind.applier(self.reading.state)(record)
         except _UNREADABLE as error:
             content = _content(item)
@@ -140,6 +145,24 @@ class _Reader:
         for kind in CLUSTER_KINDS:
             if kind.without and kind.kind not in present and kind.matters(needs):
                 yield f"{kind.without}: the file has no {kind.resource.plural}"
+        if needs.selects_namespaces and "Namespace" in present:
+            yield from self._unknown_namespaces()
+
+    def _unknown_namespaces(self) -> Iterator[str]:
+        known = {item.name for item in self._saved.objects if item.kind == "Namespace"}
+        missing = sorted({pod.namespace for pod in self.reading.pods} - known)
+        if missing:
+            more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+            named = f"{', '.join(missing[:_NAMED])}{more}"
+            yield f"namespaces that are not in the file have no labels but their names: {named}"
+
+
+def _must_be_amounts(record: PodRecord | NodeRecord) -> None:
+    """The API server takes no negative amounts. Raises ValueError."""
+    asked = record.allocatable if isinstance(record, NodeRecord) else record.requests
+    amounts = (asked.cpu_millis, asked.memory_bytes, asked.ephemeral_bytes, asked.pods)
+    if min(amounts) < 0 or any(amount < 0 for _, amount in asked.extended):
+        raise ValueError("less than nothing of a resource")
 
 
 def _emptiness(saved: SavedCluster) -> Iterator[str]:
@@ -167,9 +190,11 @@ def _time_faults(saved: SavedCluster) -> Iterator[str]:
 def _moment(text: str) -> datetime | None:
     try:
         found = datetime.fromisoformat(text) if text else None
-        return found.astimezone(UTC) if found is not None and found.tzinfo is not None else None
+        moment = found.astimezone(UTC) if found is not None and found.tzinfo is not None else None
     except (ValueError, OverflowError):
         return None
+    # In some time zone the first and the last years are not years any more.
+    return moment if moment is not None and MINYEAR < moment.year < MAXYEAR else None
 
 
 def _content(item: SavedObject) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """A cluster into a file: all that matters for deciding, and nothing that could be a secret."""
 
 import gzip
-from collections.abc import Collection
+from collections.abc import Collection, Coroutine
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,10 +15,12 @@ from rescheduler.kube.client import PAGE_SIZE, Client
 from rescheduler.kube.resources import Resource
 from rescheduler.kube.wire.generic import Json
 from rescheduler.model.migrations import GROUP as OUR_GROUP
-from rescheduler.model.saved_cluster import SAVED_AT, SAVED_KINDS
+from rescheduler.model.saved_cluster import SAVED_AT, SAVED_KINDS, STEERED
 from rescheduler.sources.anonymise import anonymised
+from rescheduler.sources.fields import FIELDS
 from rescheduler.sources.kinds import CLUSTER_KINDS, METRICS_KINDS
 from rescheduler.sources.saved import sound_objects
+from rescheduler.sources.steering import is_steered
 from rescheduler.sources.together import together
 from rescheduler.sources.trimming import trimmed
 from rescheduler.usage.metrics_api import GROUP as METRICS_GROUP
@@ -39,6 +41,8 @@ class Saving:
     objects: list[Object]
     notes: tuple[str, ...] = field(default=())
     """What could not be read, and why."""
+    steered: bool | None = None
+    """Whether our webhook is installed; None if nobody knows."""
 
     def without_names(self, keep: Collection[str] = ()) -> "Saving":
         return replace(self, objects=anonymised(self.objects, keep))
@@ -52,7 +56,9 @@ async def saving_of_live(client: Client) -> Saving:
     now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     wanted = [(each.resource, each.required) for each in CLUSTER_KINDS]
     wanted += [(resource, False) for resource in METRICS_KINDS]
-    found = await together(_listed(client, *each) for each in wanted)
+    work: list[Coroutine[Any, Any, Any]] = [_listed(client, *each) for each in wanted]
+    work.append(is_steered(client))
+    *found, steered = await together(work)
     objects: list[Object] = []
     kinds, notes = set(), []
     for (resource, _), items in zip(wanted, found, strict=True):
@@ -61,7 +67,7 @@ async def saving_of_live(client: Client) -> Saving:
         else:
             kinds.add(resource.kind)
             objects += sorted(items, key=_key)
-    return Saving(now, frozenset(kinds), objects, tuple(filter(None, notes)))
+    return Saving(now, frozenset(kinds), objects, tuple(filter(None, notes)), steered)
 
 
 async def _listed(client: Client, resource: Resource[Any], required: bool) -> list[Object] | str:
@@ -96,7 +102,13 @@ def _trimming(resource: Resource[Any]) -> Any:
 def saving_of_file(raw: bytes, *, source: str) -> Saving:
     """A saved cluster once more, for making it anonymous. Raises `UnreadableCluster`."""
     saved, objects = sound_objects(raw, source=source)
-    return Saving(saved.saved_at, saved.complete_kinds, [trimmed(each["kind"], each) for each in objects])
+    kinds = saved.complete_kinds & FIELDS.keys()
+    return Saving(
+        saved.saved_at,
+        frozenset(kinds),
+        [trimmed(each["kind"], each) for each in objects],
+        steered=saved.steered,
+    )
 
 
 # --- into bytes
@@ -112,7 +124,11 @@ def encoded(saving: Saving, name: str) -> bytes:
 
 
 def _head(saving: Saving) -> Object:
-    told = {SAVED_AT: saving.saved_at, SAVED_KINDS: ",".join(sorted(saving.kinds))}
+    told = {
+        SAVED_AT: saving.saved_at,
+        SAVED_KINDS: ",".join(sorted(saving.kinds)),
+        STEERED: "" if saving.steered is None else str(saving.steered).lower(),
+    }
     annotations = {name: value for name, value in told.items() if value}
     return {"apiVersion": "v1", "kind": "List", "metadata": {"annotations": annotations}}
 

@@ -8,7 +8,10 @@ import msgspec
 from msgspec import Raw
 
 from rescheduler.kube.resources import Resource
+from rescheduler.kube.wire.codec import Codec
+from rescheduler.kube.wire.dual import Dual
 from rescheduler.kube.wire.generic import Json
+from rescheduler.kube.wire.replica_sets import replica_sets_from
 
 __all__ = ["slim"]
 
@@ -23,7 +26,22 @@ _object = msgspec.json.Decoder(Object).decode
 
 def slim(resource: Resource[Object]) -> Resource[Object]:
     """The same resource, read like that; `as_json` is still all of it."""
-    return replace(resource, codec=Json(f"the {resource.kind} list", _read, _version_of))
+    title = f"the {resource.kind} list"
+    many = resource.kind == "ReplicaSet"
+    codec: Codec[Object] = (
+        Dual(title, _ReplicaSets(), _version_of) if many else Json(title, _read, _version_of)
+    )
+    return replace(resource, codec=codec)
+
+
+class _ReplicaSets:
+    """Of which there are so many that another encoding pays."""
+
+    def from_json(self, raw: bytes | Raw) -> Object:
+        return _read(raw)
+
+    def from_protobuf(self, items: bytes) -> list[Object]:
+        return replica_sets_from(items)
 
 
 def _read(raw: bytes | Raw) -> Object:

@@ -1,10 +1,10 @@
 """Objects cut down to what `fields` names."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from rescheduler.model.metadata import is_mark
-from rescheduler.sources.fields import FIELDS, Fields, What
+from rescheduler.sources.fields import FIELDS, PARTS, Fields, What
 
 __all__ = ["STORAGE_MARKS", "trimmed"]
 
@@ -39,8 +39,18 @@ def _cut(value: Any, fields: Fields) -> Any:
                 for name, part in value.items()
                 if name in fields and part is not None
             }
+    elif fields in PARTS:
+        return _with_parts(value, PARTS[fields])
     elif fields is What.MARKS and isinstance(value, dict):
         return {name: text for name, text in value.items() if is_mark(name) or name in STORAGE_MARKS}
     elif fields is What.ANYTHING and isinstance(value, list):
         return [{} for _ in value]
+    return value
+
+
+def _with_parts(value: Any, parts: Collection[str]) -> Any:
+    if isinstance(value, list):
+        return [_with_parts(each, parts) for each in value]
+    if isinstance(value, dict):
+        return {name: part for name, part in value.items() if name in parts}
     return value

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-__all__ = ["ADDRESSES", "CONDITIONS", "DRIVERS", "KEYS", "KINDS", "MEANINGFUL", "NAMES", "NAMESPACES"]
-__all__ += ["RESOURCES", "RESOURCE_PREFIXES", "VALUES"]
+__all__ = ["ADDRESSES", "CONDITIONS", "DOMAINS", "DRIVERS", "GROUPS", "KEYS", "KINDS", "MEANINGFUL", "NAMES"]
+__all__ += ["NAMESPACES", "RECORDS", "RECORD_BY_NAME", "RESOURCES", "RESOURCE_PREFIXES", "VALUES", "WORDS"]
 
 NAMESPACES: Final = frozenset({"default", "kube-node-lease", "kube-public", "kube-system"})
 
@@ -16,6 +16,14 @@ KINDS: Final = frozenset(
     }
 )  # fmt: skip
 
+GROUPS: Final = frozenset(
+    {
+        "apps", "autoscaling", "batch", "extensions", "metrics.k8s.io", "policy", "rescheduler.dev",
+        "scheduling.k8s.io", "storage.k8s.io",
+    }
+)  # fmt: skip
+"""Of kinds."""
+
 _OURS: Final = "scheduler.alpha.kubernetes.io"
 MEANINGFUL: Final = {
     f"{_OURS}/maintenance": {"true", "false"},
@@ -27,6 +35,7 @@ MEANINGFUL: Final = {
     },
     "rescheduler.dev/cordoned-by": {"CostOptimization", "NodeMaintenance"},
     "rescheduler.dev/handover": {"Auto", "Adopt", "Copy", "Evict"},
+    "rescheduler.dev/includes-system": {"true", "false"},
     "app.kubernetes.io/name": {"rescheduler"},
     "cluster-autoscaler.kubernetes.io/safe-to-evict": {"true", "false"},
     "karpenter.sh/do-not-disrupt": {"true", "false"},
@@ -50,6 +59,9 @@ KEYS: Final = frozenset(
         f"{_OURS}/original-pod",
         f"{_OURS}/original-pod-name",
         "rescheduler.dev/avoids",
+        "rescheduler.dev/continues",
+        "rescheduler.dev/failed-attempts",
+        "rescheduler.dev/migration",
         "rescheduler.dev/unfinished",
         "scheduling-retries",
         "scheduling.x-k8s.io/pod-group",
@@ -83,6 +95,9 @@ KEYS: Final = frozenset(
 )  # fmt: skip
 """Of labels, taints, annotations and finalizers."""
 
+DOMAINS: Final = frozenset(key.rpartition("/")[0] for key in KEYS if "/" in key)
+"""Of these also other keys than we know are as good as public; others may be anybody's, under k8s.io too."""
+
 VALUES: Final = frozenset(
     {
         "apps.kubernetes.io/pod-index",
@@ -94,7 +109,7 @@ VALUES: Final = frozenset(
         "storage.alpha.kubernetes.io/migrated-plugins",
     }
 )
-"""Keys whose values are never words that somebody chose."""
+"""Keys whose values are numbers, times or drivers."""
 
 CONDITIONS: Final = frozenset(
     {
@@ -124,13 +139,14 @@ CONDITIONS: Final = frozenset(
         "ProgressDeadlineExceeded", "ReplicaFailure", "ReplicaSetUpdated", "SufficientPods",
         "SuccessCriteriaMet", "Suspended", "SyncFailed",
         # of migrations
-        "BudgetAllows", "CopyReady", "HandedOver", "RolledBack", "Steered",
+        "BudgetAllows", "CopyReady", "HandedOver", "RolledBack", "Steered", "rescheduler.dev/Empty",
     }
 )  # fmt: skip
 """Types of conditions, and reasons."""
 
 RESOURCES: Final = frozenset({"cpu", "memory", "pods", "ephemeral-storage", "storage"})
 RESOURCE_PREFIXES: Final = ("hugepages-", "attachable-volumes-")
+"""What follows tells of a size, or of a driver."""
 
 DRIVERS: Final = frozenset(
     {
@@ -144,3 +160,44 @@ DRIVERS: Final = frozenset(
 """Storage drivers that rules know by name."""
 
 ADDRESSES: Final = frozenset({"0.0.0.0", "::", "127.0.0.1", "::1"})  # noqa: S104 - nothing listens here
+
+RECORDS: Final = frozenset(
+    {"earlier", "end", "forgiven", "lines", "node", "of", "pod", "revision", "t", "tries", "v"}
+)
+"""Fields of the record that we keep in the annotation about failed attempts."""
+
+RECORD_BY_NAME: Final = "lines"
+"""The one of them that has fields by the names of pods."""
+
+WORDS: Final = frozenset(
+    {
+        # phases and states
+        "Active", "Available", "Bound", "Completed", "Failed", "InProgress", "Lost", "Pending", "Released",
+        "Running", "Succeeded", "Terminating", "True", "False", "Unknown",
+        "Proposed", "Deferred", "Infeasible", "Guaranteed", "Burstable", "BestEffort",
+        # of pods
+        "Always", "OnFailure", "Never", "Restart", "RestartAllContainers", "TCP", "UDP", "SCTP", "Memory",
+        "HugePages", "DoNotSchedule", "ScheduleAnyway", "Honor", "Ignore", "DirectoryOrCreate", "Directory",
+        "FileOrCreate", "File", "Socket", "CharDevice", "BlockDevice", "PreemptLowerPriority",
+        # of selectors, taints and tolerations
+        "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Equal", "metadata.name",
+        "NoSchedule", "PreferNoSchedule", "NoExecute",
+        # of storage
+        "ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod", "Filesystem", "Block",
+        "Retain", "Delete", "Recycle", "Immediate", "WaitForFirstConsumer",
+        # of workloads and budgets
+        "RollingUpdate", "Recreate", "OnDelete", "OrderedReady", "Parallel", "NonIndexed", "Indexed",
+        "Allow", "Forbid", "Replace", "IfHealthyBudget", "AlwaysAllow", "kubernetes",
+        "@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly",
+        # what kubelets declare
+        "GuaranteedQoSPodCPUResize", "RestartAllContainersOnContainerExits",
+        "UserNamespacesHostNetworkSupport",
+        # of migrations
+        "CostOptimization", "LoadBalancing", "Manual", "NodeMaintenance", "ResourceOptimization",
+        "TopologySpread", "Auto", "Adopt", "Copy", "Evict", "Queued", "Checking", "Marking", "Creating",
+        "Placing", "Starting", "Settling", "Protecting", "Evicting", "Adopting", "Replacing", "Releasing",
+        "RollingBack", "CalledOff", "Cancelled", "CopyFailing", "CopyGone", "Locked", "NotReplaced",
+        "PartnerFailed", "SeveralBudgets", "SourceGone", "TargetLost",
+    }
+)  # fmt: skip
+"""Where a field has one of a few words."""

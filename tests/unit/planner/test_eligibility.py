@@ -185,7 +185,7 @@ def test_a_pod_moved_by_a_migration_that_is_finished_cools_down_too():
     refusal = Eligibility(snapshot, POLICY, urgent=True).refusal(snapshot.pods.row[POD])
     assert refusal is not None
     assert refusal.reason == Reason.COOLING_DOWN
-    assert refusal.detail == "it was moved 1m ago, of 30m"
+    assert refusal.detail == "a migration of it ended 1m ago, of 30m"
 
 
 def test_a_pod_that_a_migration_is_moving_now_stays():
@@ -310,6 +310,26 @@ def test_a_pod_that_is_not_ready_needs_none_where_enough_others_are():
     assert reasons(unready.budget("shop/db", **short, spec=always), pod="shop/db-0") == []
 
 
+@pytest.mark.parametrize("parts", [{}, {"strategy": {"type": "Recreate"}}], ids=["Adopt", "Evict"])
+def test_a_pod_that_has_not_begun_to_run_is_asked_of_no_budget(parts):
+    """Bound, but Pending: the API server evicts it whatever its budgets say, even several."""
+    built = web(**parts).budget("shop/web", selector={"app": "web"}, allowed=0, desired=2, healthy=1)
+    built.budget("shop/second", selector={"app": "web"}, allowed=0)
+    starting = {"on": "a", "owner": "ReplicaSet/web-1", "labels": {"app": "web"}, "ready": False}
+    assert reasons(built.pod(POD, **starting, phase="Running")) == [Reason.SEVERAL_BUDGETS]
+    assert reasons(built.pod(POD, **starting, phase="Pending")) == []
+
+
+def test_what_clocks_say_is_still_to_come_was_just_now():
+    ahead = datetime.fromtimestamp(NOW + 10, UTC).isoformat()
+    moved = two_nodes().pod(POD, on="a", annotations={"scheduler.alpha.kubernetes.io/migration-time": ahead})
+    young = two_nodes().pod(POD, on="a", created=ahead)
+    for built, words in ((moved, "it was moved 0s ago, of 30m"), (young, "it is 0s old, of 5m")):
+        refusal = Eligibility(built.snapshot(), POLICY, urgent=False).refusal(0)
+        assert refusal is not None
+        assert refusal.detail == words
+
+
 # --- eviction
 
 
@@ -362,7 +382,8 @@ def test_a_pod_stays_while_others_use_its_claim_which_is_for_one_node_only(urgen
     built = cluster().nodes("a", "b").claim("shop/data", volume="pv").volume("pv", claim="shop/data")
     built.deployment("shop/web", replicas=2, on=["a"], claims=["data"])
     assert reasons(built, urgent=urgent) == [Reason.CLAIM_SHARED]
-    assert reasons(built.remove("shop/web-1-1"), urgent=urgent) == []
+    built.remove("shop/web-1-1").deployment("shop/web", replicas=1, on=["a"], claims=["data"])
+    assert reasons(built, policy(min_replicas_for_evict=1), urgent=urgent) == []
 
 
 def test_pods_that_have_finished_are_not_counted_as_replicas():

@@ -9,8 +9,10 @@ from rescheduler.config.policy import Policy, UsageSource
 from rescheduler.config.windows import Window
 from rescheduler.model.node_marks import MAINTENANCE
 from rescheduler.model.plan import Handover, Move, NodeChange, Plan
+from rescheduler.model.selectors import parse_selector
 from rescheduler.planner.planning import plan, too_hot
 from rescheduler.planner.reasons import Reason
+from rescheduler.planner.view import Draft, PlanView
 from rescheduler.strategies.strategy import Proposal, Step
 from rescheduler.usage.heat import Heat
 from tests.building import ClusterBuilder, cluster
@@ -273,6 +275,29 @@ def test_without_a_third_node_they_do_not():
     found = planned(bare(x="a", y="a", z="b", w="b"), wishes)
     assert wishes.granted == [False]
     assert refused(found) == {"shop/x": Reason.NO_ORDER, "shop/z": Reason.NO_ORDER}
+
+
+def test_no_pod_stops_on_a_node_that_its_strategy_must_not_look_at():
+    built = bare(x="a", y="a", z="b", w="b").node("c", cpu="2", labels={"pool": "others"})
+    ours = parse_selector("pool!=others")
+    exchange = {"shop/x": "b", "shop/z": "a"}
+    among_ours = policy(strategy_node_selectors={"Wishes": ours})
+    assert len(planned(built, Wishes(exchange)).moves) == 3
+    assert refused(planned(built, Wishes(exchange), policy=among_ours)) == dict.fromkeys(
+        exchange, Reason.NO_ORDER
+    )
+    # Maintenance looks at some nodes, too, but may send pods anywhere.
+    assert len(planned(built, Wishes(exchange, urgent=True), policy=among_ours).moves) == 3
+
+
+def test_a_pod_that_can_t_be_moved_has_nowhere_to_go_whoever_asks():
+    """A strategy may ask where a pod could go before it asks whether it may move."""
+    built = cluster().nodes("a", "b").claim("shop/data", volume="disk").volume("disk", claim="shop/data")
+    snapshot = built.pod("shop/alone", on="a", claims=["data"]).snapshot()
+    view = PlanView(Draft(snapshot, POLICY), Wishes())
+    assert not view.may_move(0)
+    assert not view.targets(0).any()
+    assert not view.may_go(0, 1)
 
 
 def test_a_hop_counts_as_a_move():

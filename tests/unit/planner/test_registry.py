@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from rescheduler.config.policy import Policy
+from rescheduler.config.policy import FailedPods, Policy
 from rescheduler.config.strategies import BUILT_IN, ENTRY_POINT_GROUP
 from rescheduler.strategies.registry import (
     BrokenStrategy,
@@ -18,7 +18,8 @@ from rescheduler.strategies.registry import (
 
 
 def enabling(*names: str) -> Policy:
-    return dataclasses.replace(Policy(), enabled_strategies=names)
+    """And no others."""
+    return dataclasses.replace(Policy(), enabled_strategies=names, failed_pods=FailedPods(enabled=False))
 
 
 class Tidy:
@@ -54,6 +55,16 @@ def test_every_built_in_strategy_is_found_under_its_name(name):
 def test_they_come_in_order_of_precedence():
     names = ("ResourceOptimization", "LoadBalancing")
     assert tuple(each.name for each in strategies_of(enabling(*names))) == names
+
+
+def test_pods_that_keep_failing_come_first_unless_that_is_switched_off():
+    policy = dataclasses.replace(Policy(), enabled_strategies=("NodeMaintenance",))
+    assert [each.name for each in strategies_of(policy)] == ["FailedPods", "NodeMaintenance"]
+
+
+def test_no_plugin_takes_the_place_of_failed_pods(plugin):
+    with pytest.raises(DuplicateStrategy, match="adds FailedPods, which is built in"):
+        strategies_of(enabling("LoadBalancing"), [plugin("tidy_plugin:Tidy", "FailedPods")])
 
 
 def test_a_plugin_is_found_by_its_entry_point(plugin):

@@ -216,7 +216,7 @@ METRICS = {
 
 def rich_objects() -> list[Json]:
     made = cluster()
-    made.namespace("shop", owner="payments")
+    made.namespace("shop", owner="payments").namespace("kube-system")
     made.stateful_set("shop/cart", replicas=1)
     made.deployment("shop/web", replicas=2, on=["node-a", "node-b"])
     made.daemon_set("kube-system/agent", on=["node-a"])

@@ -231,6 +231,28 @@ def test_what_an_annotation_records_is_replaced_inside_of_it():
     }
 
 
+def test_so_are_the_pods_by_which_failed_attempts_are_recorded():
+    objects = [trimmed(each["kind"], each) for each in rich_objects()]
+    (stateful,) = [each for each in objects if each["kind"] == "StatefulSet"]
+    (pod,) = [each for each in objects if each["kind"] == "Pod" and each["metadata"]["name"] == "cart-0"]
+    uid, owner = pod["metadata"]["uid"], stateful["metadata"]["uid"]
+    tries = [{"t": "2026-03-02T11:00:00Z", "node": "node-a", "pod": uid}]
+    lines = {"cart-0": {"revision": "cart-7d4b9", "tries": tries}, "node": {"tries": []}}
+    record = json.dumps({"v": 1, "of": owner, "lines": lines})
+    stateful["metadata"]["annotations"] = {"rescheduler.dev/failed-attempts": record}
+    hidden = anonymised(objects)
+    found = {each["kind"]: each for each in reversed(hidden)}
+    name, node = found["Pod"]["metadata"]["name"], found["Pod"]["spec"]["nodeName"]
+    marks = found["StatefulSet"]["metadata"]["annotations"]
+    read = json.loads(marks["rescheduler.dev/failed-attempts"])
+    assert read["of"] == found["StatefulSet"]["metadata"]["uid"]
+    assert read["lines"][name]["tries"] == [
+        {"t": "2026-03-02T11:00:00Z", "node": node, "pod": found["Pod"]["metadata"]["uid"]}
+    ]
+    assert "node" not in read["lines"]
+    assert "7d4b9" not in json.dumps(hidden)
+
+
 def test_names_that_are_to_stay_do():
     objects = [trimmed(each["kind"], each) for each in rich_objects()]
     found = anonymised(objects, keep=["shop", "important", "disk.example.com/kind"])

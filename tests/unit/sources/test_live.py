@@ -1,12 +1,14 @@
 """A running cluster is read whole, and what can't be read is said."""
 
+import asyncio
+
 from rescheduler.config.policy import Policy
 from rescheduler.kube.client import Client
 from rescheduler.kube.in_process import InProcess
 from rescheduler.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NODES
 from rescheduler.simulator.server import ApiServer
 from rescheduler.sources.live import read_live
-from rescheduler.usage.reading import usage_reader
+from rescheduler.usage.reading import RequestsOnly, usage_reader
 from tests.e2e.facts.podmigrations import PODMIGRATIONS, definitions
 
 
@@ -29,4 +31,27 @@ async def test_a_migration_of_an_older_definition_is_left_out_and_said():
     (said,) = [each for each in reading.assumptions if "PodMigration" in each]
     assert said.startswith("PodMigration default/older is not readable: Object missing required field `pod`")
     assert said.endswith("it is left out")
+    await client.close()
+
+
+async def test_a_few_connections_serve_for_all_lists_and_the_pods_are_asked_for_first():
+    server, at_once, most, asked = ApiServer(), 0, 0, []
+
+    async def counted(method, target, headers, body):
+        nonlocal at_once, most
+        at_once, most = at_once + 1, max(most, at_once + 1)
+        asked.append(target)
+        await asyncio.sleep(0)
+        try:
+            return await server.handle(method, target, headers, body)
+        finally:
+            at_once -= 1
+
+    client = Client(InProcess(counted))
+    await client.create(NODES, {"metadata": {"name": "a"}, "status": {"capacity": {"cpu": "4"}}})
+    asked.clear()
+    await read_live(client, RequestsOnly())
+    assert most <= 4
+    assert len(asked) > 10
+    assert asked[0].startswith("/api/v1/pods?")
     await client.close()

@@ -8,9 +8,11 @@ import pytest
 
 from rescheduler.config.policy import Policy, UsageSource
 from rescheduler.model.saved_cluster import UnreadableCluster
+from rescheduler.rules.board import Board
 from rescheduler.sources.reading import Reading, snapshot_of
 from rescheduler.sources.saved import read_saved, saved_usage
 from tests.building import cluster
+from tests.objects import REQUIRED
 from tests.unit.sources.rich import METRICS, complete, rich_objects, saved
 
 AT = "2026-03-02T12:00:00Z"
@@ -81,6 +83,33 @@ def test_no_claims_means_that_pods_with_claims_stay():
     objects = copy.deepcopy(cluster().node("n").pod("shop/db", on="n", claims=["data"]).objects)
     assumed = read(objects).assumptions
     assert any(each.startswith("pods with claims stay where they are (VolumeUnknown)") for each in assumed)
+
+
+def near(selector: dict) -> dict:
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}, "namespaceSelector": selector}
+    return {"affinity": {"podAffinity": {REQUIRED: [term]}}}
+
+
+def test_a_namespace_that_is_not_there_has_no_labels_and_that_is_said_where_somebody_asks_for_them():
+    made = cluster().node("n").namespace("shop", team="a").pod("shop/web", on="n")
+    made.pod("zoo/ape", on="n").pod("bar/tap", on="n")
+    assert not [each for each in read(complete(made.objects)).assumptions if "namespaces" in each]
+    made.pod("shop/near", on="n", spec=near({"matchLabels": {"team": "a"}}))
+    told = "namespaces that are not in the file have no labels but their names: bar, zoo"
+    assert told in read(complete(made.objects)).assumptions
+    assert told in read(complete(made.objects), saved_kinds="Namespace").assumptions
+    made.namespace("zoo").namespace("bar")
+    assert not [each for each in read(complete(made.objects)).assumptions if "namespaces" in each]
+
+
+def test_but_its_name_is_known():
+    made = cluster().nodes("a", "b").pod("shop/web", on="a")
+    made.pod("zoo/ape", on="b", spec=near({"matchLabels": {"kubernetes.io/metadata.name": "shop"}}))
+    board = Board(made.snapshot())
+    ape = board.snapshot.pods.row["zoo/ape"]
+    assert board.fits(ape, source_stays=False).tolist() == [True, False]
+    made.namespace("shop")
+    assert Board(made.snapshot()).fits(ape, source_stays=False).tolist() == [True, False]
 
 
 def test_a_pod_on_a_node_that_is_not_there_is_left_out_and_named():

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -14,9 +14,12 @@ from rescheduler.model.metadata import Owner
 from rescheduler.model.plan import Handover
 from rescheduler.model.pods import PodRecord
 from rescheduler.model.volumes import CLAIM
+from rescheduler.model.workloads import WorkloadRecord
 from rescheduler.planner.budgets import Budgets
 from rescheduler.planner.handover import Choice, Handovers, Impossible
+from rescheduler.planner.protections.crews import Crew, Crews
 from rescheduler.planner.reasons import Reason
+from rescheduler.planner.stateful_sets import revision_of_successor
 from rescheduler.snapshot.snapshot import NOWHERE, PodClass, Snapshot
 
 __all__ = ["Because", "Case", "Circumstances", "Question", "Template"]
@@ -46,9 +49,12 @@ class Circumstances:
         """Whether the pods have to go: maintenance."""
         self.steered = steered
         """Whether a webhook puts the replacements of evicted pods where they should go."""
+        self.recovering = False
+        """Whether the pods keep failing where they are, and their owners allow them to go elsewhere."""
         self.cordoned = cordoned
         """[node]: where no replacement comes back to; more may be added while a plan is made."""
         self.budgets = Budgets(snapshot)
+        self._crews = Crews(snapshot)
         self._handovers = Handovers(snapshot, policy)
         self._choices: dict[Template, Choice | Impossible] = {}
 
@@ -72,7 +78,38 @@ class Circumstances:
             pods = self.snapshot.pods
             pod, shared = pods.records[row], self.snapshot.classes[pods.pod_class[row]]
             found = self._choices[template] = self._handovers.choose(pod, shared)
+        is_rolling_out = isinstance(found, Impossible) and found.reason is Reason.ROLLING_OUT
+        if self.recovering and is_rolling_out and self._is_seen(row):
+            # Which may well be stuck because of this very pod. It serves nobody where it is.
+            assert isinstance(found, Impossible)
+            return Choice(Handover.EVICT, f"{found.detail}, and this pod fails")
+        if self.urgent and isinstance(found, Choice) and (revision := self.other_revision(row)):
+            return _with_other_revision(found, self.snapshot.pods.records[row], revision)
         return found
+
+    def _is_seen(self, row: int) -> bool:
+        """Whether its controller has seen the newest state of its workload. Of a Deployment, also our own
+        record is a change that it looks at, and a moment later it is no rollout any more."""
+        record = self.record(row)
+        return record is None or record.observed_generation >= record.generation
+
+    def other_revision(self, row: int) -> str:
+        """The revision that its successor would have, if that is another than its own."""
+        pod = self.snapshot.pods.records[row]
+        owner = pod.owner
+        if owner is None or owner.kind != "StatefulSet":
+            return ""
+        return revision_of_successor(pod, self.snapshot.controllers.get(owner.uid))
+
+    def record(self, row: int) -> WorkloadRecord | None:
+        """Of its workload, as far as it is known."""
+        index = int(self.snapshot.pods.workload[row])
+        return None if index == NOWHERE else self.snapshot.workloads[index].record
+
+    def crew(self, row: int) -> Crew | None:
+        """It and the other pods of its workload, wherever they are; None of a pod that has none."""
+        index = int(self.snapshot.pods.workload[row])
+        return None if index == NOWHERE else self._crews.of(index)
 
     def replicas(self, row: int) -> int:
         """How many pods its workload is asked to have; if that is not known, how many there are."""
@@ -137,6 +174,16 @@ class Case:
         if isinstance(choice, Impossible) and choice.reason is reason:
             return Because(choice.detail, choice.by)
         return None
+
+
+def _with_other_revision(choice: Choice, pod: PodRecord, revision: str) -> Choice:
+    assert pod.owner is not None
+    name = f"StatefulSet {pod.namespace}/{pod.owner.name}"
+    return replace(
+        choice,
+        why=f"{choice.why}, and that will be of revision {revision}",
+        assumed=f"pods of {name} may come back with its revision {revision}, as whenever they are deleted",
+    )
 
 
 Question = Callable[[Case], Because | None]

@@ -41,7 +41,7 @@ def owner_unknown(case: Case) -> Because | None:
 
 
 def job_pod(case: Case) -> Because | None:
-    if case.is_owned_by("Job") and not case.policy.include_jobs:
+    if case.is_owned_by("Job") and not case.policy.include_jobs and not case.around.recovering:
         return Because("includeJobs is not set", case.owner_name)
     return None
 
@@ -49,14 +49,16 @@ def job_pod(case: Case) -> Because | None:
 def bare_pod(case: Case) -> Because | None:
     if case.owner is not None:
         return None
-    if not case.policy.include_bare_pods:
+    if not case.policy.include_bare_pods and not case.around.recovering:
         return Because("includeBarePods is not set")
     policy = case.pod.shape.restart_policy or "Always"
     return None if policy == "Always" else Because(f"its restartPolicy is {policy}")
 
 
 def own_pod(case: Case) -> Because | None:
-    return Because("it is one of ours") if is_ours(case.pod) and not case.urgent else None
+    if is_ours(case.pod) and (not case.urgent or case.around.recovering):
+        return Because("it is one of ours")
+    return None
 
 
 def excluded_namespace(case: Case) -> Because | None:
@@ -75,7 +77,7 @@ def system_pod(case: Case) -> Because | None:
 
 
 def moves_system_pods(case: Case) -> bool:
-    return case.urgent and case.policy.maintenance_includes_system
+    return case.urgent and not case.around.recovering and case.policy.maintenance_includes_system
 
 
 def priority_too_high(case: Case) -> Because | None:
@@ -117,7 +119,9 @@ def other_scheduler(case: Case) -> Because | None:
 def local_storage(case: Case) -> Because | None:
     if case.policy.include_local_storage:
         return None
-    kept = local_data(case.shared, case.snapshot.storage, replaceable=case.is_owned_by("ReplicaSet"))
+    # What a pod that keeps failing has in an emptyDir is of no use to anybody.
+    replaceable = case.is_owned_by("ReplicaSet") or case.around.recovering
+    kept = local_data(case.shared, case.snapshot.storage, replaceable=replaceable)
     return Because(f"it has {kept}") if kept else None
 
 

@@ -39,6 +39,8 @@ def daemon_set_pod(case: Case) -> Because | None:
 
 
 def finished(case: Case) -> Because | None:
+    if case.around.recovering and case.owner is None and case.pod.phase == "Failed":
+        return None  # nobody else brings it back
     return Because(f"its phase is {case.pod.phase}") if case.pod.is_finished else None
 
 
@@ -74,16 +76,23 @@ def already_moving(case: Case) -> Because | None:
 
 
 def cooling_down(case: Case) -> Because | None:
-    mark, known_s = case.pod.marks.get(_MOVED_AT), case.snapshot.recent_moves.get(case.pod.uid, 0.0)
-    if not mark and not known_s:
-        return None
-    moved_s = max(_seconds(mark), known_s)
+    if case.around.recovering:
+        return None  # how often it may be moved is for its tries to say
     rest = case.policy.pod_cooldown.total_seconds()
-    ago = case.snapshot.taken_at_s - moved_s
-    return Because(f"it was moved {_span(ago)} ago, of {_span(rest)}") if ago < rest else None
+    for moment_s, words in (
+        (_seconds(case.pod.marks.get(_MOVED_AT)), "it was moved"),
+        # Also one that failed, and left no mark.
+        (case.snapshot.recent_moves.get(case.pod.uid, 0.0), "a migration of it ended"),
+    ):
+        ago = case.snapshot.taken_at_s - moment_s
+        if moment_s and ago < rest:
+            return Because(f"{words} {_span(ago)} ago, of {_span(rest)}")
+    return None
 
 
 def too_young(case: Case) -> Because | None:
+    if case.around.recovering:
+        return None
     age, least = case.snapshot.taken_at_s - case.pod.created_s, case.policy.min_pod_age.total_seconds()
     return Because(f"it is {_span(age)} old, of {_span(least)}") if age < least else None
 
@@ -106,4 +115,5 @@ def _seconds(moment: str | None) -> float:
 
 
 def _span(seconds: float) -> str:
-    return short_duration(timedelta(seconds=round(seconds)))
+    """Clocks differ: what is said to be still to come was just now."""
+    return short_duration(timedelta(seconds=round(max(seconds, 0.0))))

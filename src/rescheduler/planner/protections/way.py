@@ -26,7 +26,7 @@ def rolling_out(case: Case) -> Because | None:
 
 
 def several_budgets(case: Case) -> Because | None:
-    budgets = case.around.budgets.covering(case.row)
+    budgets = case.around.budgets.guarding(case.row)
     if len(budgets) < 2:
         return None
     return Because(f"the budgets {', '.join(budget.key for budget in budgets)} cover it", budgets[0].key)
@@ -51,14 +51,12 @@ def unsteered(case: Case) -> Because | None:
 
 
 def budget_spent(case: Case) -> Because | None:
-    budgets = case.around.budgets.covering(case.row)
+    budgets = case.around.budgets.guarding(case.row)
     if len(budgets) != 1 or case.handover is None or left(budgets[0]) > 0:
         return None
-    if case.handover is Handover.ADOPT:
-        spent = not moves_under_zero_budget(case)
-    else:
-        spent = case.around.budgets.spent_by(case.row, case.handover) is not None
-    return Because(f"the budget {budgets[0].key} allows no disruption", budgets[0].key) if spent else None
+    if case.handover is Handover.ADOPT and moves_under_zero_budget(case):
+        return None
+    return Because(f"the budget {budgets[0].key} allows no disruption", budgets[0].key)
 
 
 def moves_under_zero_budget(case: Case) -> bool:

@@ -19,10 +19,10 @@ from rescheduler.sources.fields.storage import (
     PERSISTENT_VOLUME,
     STORAGE_CLASS,
 )
-from rescheduler.sources.fields.what import Fields, Tree, What
+from rescheduler.sources.fields.what import PARTS, Fields, Tree, What
 from rescheduler.sources.fields.workloads import BUDGET, PRIORITY_CLASS, WORKLOAD
 
-__all__ = ["FIELDS", "Fields", "Tree", "What"]
+__all__ = ["FIELDS", "PARTS", "Fields", "Tree", "What"]
 
 FIELDS: Final[Mapping[str, Tree]] = {
     "Pod": POD,

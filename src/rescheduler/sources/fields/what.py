@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Final, TypeAlias
 
-__all__ = ["NAME", "PLAIN", "Fields", "Tree", "What", "plain"]
+__all__ = ["NAME", "PARTS", "PLAIN", "Fields", "Tree", "What", "plain"]
 
 
 class What(Enum):
     PLAIN = auto()
-    """A number, a quantity, a time, a word of Kubernetes' own: says nothing about whose cluster it is."""
+    """A number, a quantity, a time, a word of Kubernetes' own: if it is, it says nothing about its owner."""
     NAME = auto()
     """Of an object, a path, an image: words that somebody chose."""
     NAMESPACE = auto()
@@ -45,6 +45,13 @@ class What(Enum):
 Fields: TypeAlias = "What | Tree"
 Tree: TypeAlias = Mapping[str, "Fields"]
 """An object, or each object of a list, by the names of its fields."""
+
+PARTS: Final[Mapping[What, frozenset[str]]] = {
+    What.REQUIREMENT: frozenset({"key", "operator", "values"}),
+    What.FIELD_REQUIREMENT: frozenset({"key", "operator", "values"}),
+    What.TAINT: frozenset({"key", "operator", "value", "effect", "timeAdded", "tolerationSeconds"}),
+}
+"""The fields of what is looked at as a whole."""
 
 PLAIN: Final = What.PLAIN
 NAME: Final = What.NAME

@@ -30,6 +30,7 @@ WORKLOAD: Final[Tree] = {
         "strategy": _UPDATE,
         "updateStrategy": _UPDATE,
         "serviceName": NAME,
+        "ordinals": plain("start"),
         "volumeClaimTemplates": {"metadata": {"name": NAME, "labels": What.LABELS}, "spec": CLAIM_SPEC},
         "jobTemplate": {"metadata": {"labels": What.LABELS}, "spec": _JOB_SPEC},
     },
