@@ -18,14 +18,13 @@ def adopting(scene: Scene) -> Sight:
     assert owner is not None
     if copy is None or copy.is_terminating:
         return _gone(scene)
-    if scene.owner_is_gone and scene.workload_is_gone:
-        return _left_to_the_garbage_collector(scene, copy, owner)
-    if copy.owner is not None and copy.owner.uid == scene.migration.uid:
+    holder = "" if copy.owner is None else copy.owner.uid
+    if scene.owner_is_gone and holder in {"", scene.migration.uid, owner.uid}:
+        return _without_workload(scene, copy, owner)
+    if holder == scene.migration.uid:
         return Do(OfferCopy(scene.target_reference))
     if copy.owner is not None:
         return Happened(Event.ADOPTED, f"{copy.owner.kind} {copy.owner.name} has adopted {copy.name}")
-    if scene.owner_is_gone:
-        return Happened(Event.ORPHANED, f"{owner.kind} {owner.name} is gone: {copy.name} stays as it is")
     return Wait(message=f"waits for {owner.kind} {owner.name} to adopt {copy.name}")
 
 
@@ -40,12 +39,15 @@ def _gone(scene: Scene) -> Happened:
     )
 
 
-def _left_to_the_garbage_collector(scene: Scene, copy: PodRecord, owner: OwnerReference) -> Sight:
-    """Deployment and ReplicaSet were deleted, and with them would have gone all their pods.
+def _without_workload(scene: Scene, copy: PodRecord, owner: OwnerReference) -> Sight:
+    """The ReplicaSet was deleted: what becomes of its pods becomes of the copy.
 
-    The collector has taken the ReplicaSet off the copy, because we owned it as well: it is put back, as the
-    only owner, and the collector does what it does with pods whose owner is no more.
+    With `--cascade=orphan` they stay. Otherwise the garbage collector takes them; from the copy it has only
+    taken the ReplicaSet off, because we owned it as well. So that is put back, as the only owner, and the
+    collector does what it does with pods whose owner is no more.
     """
+    if scene.pods_are_orphaned:
+        return Happened(Event.ORPHANED, f"{owner.kind} {owner.name} is gone: {copy.name} stays as it is")
     if [each.uid for each in copy.owners] == [owner.uid]:
         return Wait(message=f"{copy.name} goes the way of its workload")
     return Do(ReturnCopy(scene.target_reference, owner))

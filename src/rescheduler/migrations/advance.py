@@ -16,6 +16,7 @@ import msgspec
 from rescheduler.migrations import adopt, copy, evict
 from rescheduler.migrations.effects import DeleteBudget, DeleteMigration, HoldMigration, LetGoMigration
 from rescheduler.migrations.releasing import remains, rolling_back, temporary_budget
+from rescheduler.migrations.replacement import worth_recording
 from rescheduler.migrations.scene import Answer, Do, Happened, Report, Scene, Sight, Wait
 from rescheduler.migrations.steps import Event, Step, next_step, phase_of
 from rescheduler.model.migrations import (
@@ -193,12 +194,20 @@ def _of_the_event(scene: Scene, happened: Happened) -> dict[str, object]:
                 "target_pod": None,
                 "owner": scene.verdict.owner,
                 "workload": _reference(scene.deployment),
+                "siblings": (),
                 "failure": "",
                 "failure_is_final": False,
                 "conditions": (),
             }
         case Event.COPY_CREATED | Event.REPLACED:
             return {"target_pod": scene.target_reference}
+        case Event.UNREPLACED:
+            return {"target_pod": None}
+        case Event.PROTECTED:
+            return {"siblings": worth_recording(scene.siblings)}
+        case Event.SOURCE_LEFT if scene.source_stands:
+            # Accepted a moment ago: what was seen just before is what its replacement is not.
+            return {"handed_over_at": _left_at(scene), "siblings": worth_recording(scene.siblings)}
         case Event.SOURCE_LEFT:
             return {"handed_over_at": _left_at(scene)}
         case Event.POSTPONED:
@@ -217,7 +226,7 @@ def _reference(workload: WorkloadRecord | None) -> OwnerReference | None:
 
 
 def _left_at(scene: Scene) -> datetime:
-    """When the source went: never later than it did, for its replacement is known by having come after."""
+    """When the source went, as far as that can be told."""
     source = scene.source
     if source is None:
         return scene.migration.status.step_since or scene.now

@@ -14,8 +14,8 @@ from rescheduler.migrations.marks import lock_of
 from rescheduler.migrations.naming import copy_name
 from rescheduler.migrations.scene import Do, Happened, Scene, Sight, Wait
 from rescheduler.migrations.steps import Event
-from rescheduler.model.migrations import PodReference
-from rescheduler.model.pods import PodRecord, Waiting
+from rescheduler.model.migrations import FAILED_PODS, PodReference
+from rescheduler.model.pods import ContainerStatus, PodRecord, Waiting
 
 __all__ = ["GATE", "creating", "marking", "placing", "settling", "starting"]
 
@@ -167,6 +167,20 @@ def _trouble(scene: Scene, copy: PodRecord) -> str:
     if scene.node_is_lost(copy.node):
         return f"its node {copy.node} is gone or not ready"
     for status in (*copy.init_container_statuses, *copy.container_statuses):
-        if isinstance(status.state, Waiting) and status.state.reason in _CANT_RUN:
+        if (
+            isinstance(status.state, Waiting)
+            and status.state.reason in _CANT_RUN
+            and not _may_still_come(scene, status)
+        ):
             return f"{status.name}: {status.state.reason} {status.state.message}".strip()
     return ""
+
+
+def _may_still_come(scene: Scene, status: ContainerStatus) -> bool:
+    """The copy of a pod that failed elsewhere is judged as that was: a few crashes are not enough."""
+    return (
+        scene.migration.spec.strategy == FAILED_PODS
+        and isinstance(status.state, Waiting)
+        and status.state.reason == "CrashLoopBackOff"
+        and status.restart_count < scene.policy.failed_pods.restart_threshold
+    )

@@ -18,9 +18,6 @@ Object = dict[str, Any]
 _TOKENS: Final = "kube-api-access-"
 """Volumes that admission adds with a name of its own for every pod."""
 
-_TOPOLOGY: Final = "topology.kubernetes.io/"
-"""Labels that newer servers copy from the node onto a pod."""
-
 _OF_THE_PLACE: Final = frozenset({"nodeName", "schedulingGates", "ephemeralContainers"})
 """Of a live pod's spec: what belongs to where it ran and what was done to it there."""
 
@@ -49,7 +46,7 @@ def bare_copy(source: Object, migration: Migration, name: str, now: datetime) ->
     """
     metadata = _marked(source["metadata"], source, migration, now) | {"name": name}
     metadata["labels"] = {
-        key: value for key, value in metadata["labels"].items() if not key.startswith(_TOPOLOGY)
+        key: value for key, value in metadata["labels"].items() if not key.startswith(marks.TOPOLOGY)
     }
     spec = {key: value for key, value in source["spec"].items() if key not in _OF_THE_PLACE}
     return _gated(metadata, _without_tokens(spec))

@@ -18,6 +18,7 @@ _KEPT: Final = frozenset(
         "enum",
         "format",
         "items",
+        "maxItems",
         "maxLength",
         "maximum",
         "minLength",

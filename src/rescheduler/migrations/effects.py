@@ -106,7 +106,8 @@ class OfferCopy(Effect):
 
 @dataclass(frozen=True, slots=True)
 class ReturnCopy(Effect):
-    """To an owner that is gone, and to nobody else: the garbage collector takes it like the others."""
+    """To an owner that is gone, and to nobody else: the garbage collector takes it like the others.
+    Preceded by a live read of those others."""
 
     pod: PodReference
     owner: OwnerReference

@@ -64,7 +64,8 @@ def refused(scene: Scene, why: str, pause: timedelta) -> Wait:
 
 
 def _impossible(scene: Scene) -> Happened | None:
-    if len(scene.budgets) > 1:
+    # A pod that has not begun to run is evicted whatever budgets say.
+    if len(scene.budgets) > 1 and scene.source is not None and scene.source.phase != "Pending":
         names = ", ".join(sorted(each.name for each in scene.budgets))
         why = f"several budgets cover the pod ({names}): Kubernetes evicts no such pod"
         # With ours among them, a roll-back leaves one fewer.

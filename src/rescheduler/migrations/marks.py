@@ -20,6 +20,7 @@ __all__ = [
     "REASON",
     "STATUS",
     "TIME",
+    "TOPOLOGY",
     "MarkStatus",
     "annotations",
     "is_copy_of",
@@ -29,6 +30,7 @@ __all__ = [
     "original_name",
     "source_annotations",
     "superfluous",
+    "unmarked_labels",
 ]
 
 PREFIX: Final = "scheduler.alpha.kubernetes.io/"
@@ -44,6 +46,9 @@ TIME: Final = f"{PREFIX}migration-time"
 ORIGINAL_POD: Final = f"{PREFIX}original-pod"
 ORIGINAL_POD_NAME: Final = f"{PREFIX}original-pod-name"
 ANNOTATIONS: Final = (TIME, ORIGINAL_POD, ORIGINAL_POD_NAME)
+
+TOPOLOGY: Final = "topology.kubernetes.io/"
+"""Of labels that newer servers copy from the node onto a pod: no template has them."""
 
 
 class MarkStatus(StrEnum):
@@ -104,6 +109,15 @@ def is_copy_of(pod: PodRecord, migration: Migration) -> bool:
         and pod.marks.get(ORIGINAL_POD) == migration.spec.pod.uid
         and pod.uid != migration.spec.pod.uid
     )
+
+
+def unmarked_labels(pod: PodRecord) -> dict[str, str]:
+    """Those that its template gave it, and so all its siblings: without ours, and without the node's."""
+    return {
+        name: value
+        for name, value in pod.labels.items()
+        if name not in LABELS and not name.startswith(TOPOLOGY)
+    }
 
 
 def lock_of(pod: PodRecord) -> str:

@@ -1,15 +1,17 @@
 """The two ends of every migration: what was temporary goes, and what stays says what happened to it."""
 
+from datetime import datetime
+
 from rescheduler.migrations.effects import DeleteBudget, DeleteCopy, ReleaseTarget, UnmarkSource
 from rescheduler.migrations.marks import ID, STATUS, MarkStatus, label_value
 from rescheduler.migrations.scene import Do, Happened, Scene, Sight, Wait
 from rescheduler.migrations.steps import Event
 from rescheduler.model.budgets import BudgetRecord
-from rescheduler.model.migrations import PodReference
+from rescheduler.model.migrations import FAILED_PODS, PodReference
 from rescheduler.model.plan import Handover
 from rescheduler.model.pods import PodRecord
 
-__all__ = ["releasing", "remains", "rolling_back", "temporary_budget"]
+__all__ = ["releasing", "remains", "rolling_back", "serves", "temporary_budget"]
 
 
 def releasing(scene: Scene) -> Sight:
@@ -36,13 +38,18 @@ def releasing(scene: Scene) -> Sight:
 
 def _where_it_ended(scene: Scene) -> Happened:
     """An evicted pod's replacement is its controller's: it may end up where nobody wanted it, or not come."""
-    if scene.target is None or not scene.target.is_ready:
+    if scene.target is None or not serves(scene.target):
         return Happened(Event.MISSED, "no replacement is ready", "NotReplaced", final=True)
     if scene.target.node == scene.migration.spec.source_node:
         return Happened(
             Event.MISSED, "the replacement is back on the source node", "BackOnSource", final=True
         )
     return Happened(Event.RELEASED)
+
+
+def serves(replacement: PodRecord) -> bool:
+    """Ready; or, of a Job, done before anybody could see it ready."""
+    return replacement.is_ready or replacement.phase == "Succeeded"
 
 
 def rolling_back(scene: Scene) -> Sight:
@@ -61,8 +68,8 @@ def remains(scene: Scene) -> Do | Wait | None:
     The lock goes last, so that nobody else begins meanwhile.
     """
     copy = scene.target if scene.migration.status.handover in {Handover.ADOPT, Handover.COPY} else None
-    if copy is not None and copy.is_terminating and not scene.node_is_lost(copy.node):
-        return Wait(message=f"waits for copy {copy.name} to end")
+    if copy is not None and copy.is_terminating and not scene.node_is_lost(copy.node) and not _overdue(scene):
+        return Wait(_overdue_at(scene), f"waits for copy {copy.name} to end")
     if copy is not None and not copy.is_terminating:
         return Do(DeleteCopy(scene.target_reference, within_budget=copy.is_ready and not _overdue(scene)))
     budget = temporary_budget(scene)
@@ -74,9 +81,15 @@ def remains(scene: Scene) -> Do | Wait | None:
 
 
 def _overdue(scene: Scene) -> bool:
-    """A budget that does not recover must not hold the way back for ever."""
+    """Neither a budget that does not recover, nor a finalizer of others on the copy, may hold the way back
+    for ever."""
+    overdue_at = _overdue_at(scene)
+    return overdue_at is not None and scene.now >= overdue_at
+
+
+def _overdue_at(scene: Scene) -> datetime | None:
     since = scene.migration.status.step_since
-    return since is not None and scene.now >= since + scene.policy.migration_timeout
+    return None if since is None else since + scene.policy.migration_timeout
 
 
 def _unmark(source: PodRecord) -> UnmarkSource:
@@ -85,6 +98,9 @@ def _unmark(source: PodRecord) -> UnmarkSource:
 
 def _may_retry(scene: Scene) -> bool:
     status = scene.migration.status
+    if scene.migration.spec.strategy == FAILED_PODS:
+        # This target is tried now; where to next is decided anew, with what has been learnt.
+        return False
     return not status.failure_is_final and status.attempts <= scene.policy.max_retries
 
 

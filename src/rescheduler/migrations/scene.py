@@ -49,6 +49,8 @@ class Scene:
     """The pod to move; None once it is gone. Never another pod of the same name."""
     target: PodRecord | None = None
     """Our copy, or the controller's replacement of an evicted pod."""
+    siblings: tuple[PodRecord, ...] = ()
+    """The other pods of the source's controller, where its replacement has no other sign than being new."""
     owner: WorkloadRecord | None = None
     """The controller of the source, as it is now; None if it is gone, was re-made, or is of a kind that is
     not followed."""
@@ -56,6 +58,8 @@ class Scene:
     """False for kinds that we don't know: then nothing follows from not seeing it."""
     deployment: WorkloadRecord | None = None
     """The one above a ReplicaSet."""
+    pods_are_orphaned: bool = False
+    """Whether the controller was deleted without its pods, as `--cascade=orphan` does it."""
     workload_is_gone: bool = False
     """Whether there was a Deployment above, and is none any more."""
     is_superseded: bool = False
@@ -63,7 +67,7 @@ class Scene:
     budgets: tuple[BudgetRecord, ...] = ()
     """Those that cover the source, ours included."""
     nodes: Mapping[str, NodeRecord] = field(default_factory=dict)
-    """Source and target node, as far as they are there."""
+    """Source and target node, and where the successor is, as far as they are there."""
     group: tuple[Migration, ...] = ()
     """The other members of its group."""
     verdict: Verdict | None = None

@@ -53,6 +53,8 @@ class Moves:
     now: Callable[[], datetime] = wall_clock
     policy: Policy = field(default_factory=lambda: Policy(settle_time=timedelta(seconds=1)))
     wishes: int = 0
+    ours: Client | None = None
+    """With which the controller works, if not as the administrator whom the stage belongs to."""
 
     @property
     def client(self) -> Client:
@@ -61,7 +63,7 @@ class Moves:
     # -- executing
 
     def controller(self, client: Client | None = None, **policy: Any) -> Controller:
-        client = client or self.client
+        client = client or self.ours or self.client
         seen = Followed(client)
         return Controller(
             client,

@@ -9,7 +9,9 @@ from rescheduler.model.migrations import ConditionType, Migration, Phase
 from rescheduler.model.plan import Handover
 from tests.e2e.facts.observer import observing, revisions
 from tests.e2e.facts.stage import node_of
+from tests.e2e.facts.waiting import until_gone
 from tests.e2e.migrations.moving import Moves, SetMoves
+from tests.e2e.migrations.workloads import CLAIMS, ephemeral_volume, provided_volumes
 
 BUDGETS = [
     pytest.param(1, {"minAvailable": 1}, id="one replica under minAvailable 1"),
@@ -60,6 +62,24 @@ async def test_a_pod_of_a_deployment_moves_although_every_ordinary_eviction_is_r
         ConditionType.COPY_READY: "True",
         ConditionType.HANDED_OVER: "True",
     }
+
+
+async def test_volumes_that_a_pod_has_for_itself_are_made_anew_for_the_copy(
+    set_moves: SetMoves, ephemeral_claims: None
+) -> None:
+    moves = await set_moves(nodes=2)
+    stage = moves.stage
+    await provided_volumes(stage, 2)
+    volumes = [ephemeral_volume(stage, "scratch"), {"name": "cache", "emptyDir": {"sizeLimit": "1Gi"}}]
+    await stage.deployment(1, pod={"volumes": volumes})
+    (source,) = await stage.pods()
+    migration = await move_unnoticed(moves, 1, source, await stage.free_node())
+    assert migration.status.target_pod is not None
+    claim = await moves.client.get(CLAIMS, stage.key(f"{migration.status.target_pod.name}-scratch"))
+    assert [owner["uid"] for owner in claim["metadata"]["ownerReferences"]] == [
+        migration.status.target_pod.uid
+    ]
+    await until_gone(moves.client, CLAIMS, stage.key(f"{source['metadata']['name']}-scratch"))
 
 
 async def test_each_pod_of_a_plain_replica_set_moves_in_turn(set_moves: SetMoves) -> None:

@@ -3,8 +3,11 @@
 import asyncio
 from datetime import timedelta
 
+import pytest
+
 from rescheduler.controller.followed import POD_MIGRATIONS
-from rescheduler.kube.resources import EVENTS, PODS
+from rescheduler.kube.resources import EVENTS
+from rescheduler.migrations import marks
 from rescheduler.model.migrations import FINALIZER, Phase
 from tests.e2e.facts.observer import observing
 from tests.e2e.facts.stage import node_of
@@ -71,11 +74,37 @@ async def test_what_is_finished_is_forgotten_after_a_while(set_moves: SetMoves) 
     assert len(await moves.stage.until_ready(1)) == 1, "the moved pod outlives its migration"
 
 
-async def test_a_migration_removed_by_force_leaves_no_lock_behind(set_moves: SetMoves) -> None:
+async def test_a_pod_that_was_moved_by_another_migration_of_the_same_name_is_nobody_s_copy(
+    set_moves: SetMoves,
+) -> None:
+    moves = await set_moves(nodes=3, migration_timeout=timedelta(seconds=3), max_retries=0)
+    stage = moves.stage
+    await stage.deployment(2)
+    first, second = await stage.pods()
+    moved = await moves.move(first, await stage.free_node())
+    await moves.client.delete(POD_MIGRATIONS, moved.key)
+    before = await stage.until_ready(2)
+    moves.wishes = 0
+    stage.behave({"match": {"node": node_of(first)}, "readiness": "never", "startup": "0s"})
+    again = await moves.move(second, node_of(first))
+    assert again.name == moved.name
+    assert again.status.failure == "TimedOut"
+    after = await stage.until_ready(2)
+    assert {pod["metadata"]["uid"] for pod in after} == {pod["metadata"]["uid"] for pod in before}
+
+
+@pytest.mark.parametrize("is_bare", [False, True], ids=["of a Deployment", "of nobody, and moved before"])
+async def test_a_migration_removed_by_force_leaves_no_lock_behind_on_a_pod(
+    set_moves: SetMoves, is_bare: bool
+) -> None:
     moves = await set_moves(nodes=2)
     stage = moves.stage
-    await stage.deployment(1)
-    (source,) = await stage.pods()
+    if is_bare:
+        first = await stage.until_pod_ready(await stage.pod("web"))
+        await moves.move(first, next(node for node in stage.nodes if node != node_of(first)))
+    else:
+        await stage.deployment(1)
+    (source,) = await stage.until_ready(1)
     stage.behave({"startup": "10m", "termination": "0s"})
     key = await moves.wish(source, await stage.free_node(), held=False)
     async with moves.executing():
@@ -85,8 +114,10 @@ async def test_a_migration_removed_by_force_leaves_no_lock_behind(set_moves: Set
         await moves.client.replace(POD_MIGRATIONS, item)
         await moves.client.delete(POD_MIGRATIONS, key)
         await moves.until_nothing_left()
-    after = await moves.client.get(PODS.as_json, stage.key(source["metadata"]["name"]))
-    assert after["metadata"]["labels"] == source["metadata"]["labels"]
+        (after,) = await stage.until_ready(1)
+    assert after["metadata"]["uid"] == source["metadata"]["uid"]
+    labels = source["metadata"]["labels"].items()
+    assert after["metadata"]["labels"] == {key: value for key, value in labels if key not in marks.LABELS}
 
 
 async def test_events_tell_the_story_on_pod_workload_and_nodes(set_moves: SetMoves) -> None:

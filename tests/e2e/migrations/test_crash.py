@@ -7,12 +7,15 @@ import pytest
 
 from rescheduler.controller.followed import POD_MIGRATIONS
 from rescheduler.kube.client import Client
-from rescheduler.kube.resources import DEPLOYMENTS, Object
+from rescheduler.kube.resources import DEPLOYMENTS, PODS, REPLICA_SETS, Object, Resource
 from rescheduler.kube.transport import Request, Response, Transport
 from rescheduler.model.migrations import Phase
+from tests.e2e.facts.adopt import ready_since
+from tests.e2e.facts.objects import LIMIT_RANGES
 from tests.e2e.facts.observer import observing
-from tests.e2e.facts.stage import Stage
-from tests.e2e.migrations.moving import SetMoves
+from tests.e2e.facts.stage import Stage, node_of
+from tests.e2e.facts.waiting import until_gone
+from tests.e2e.migrations.moving import Moves, SetMoves
 from tests.e2e.migrations.workloads import stateful_set
 
 
@@ -47,6 +50,10 @@ def is_new_pod(request: Request) -> bool:
 async def deployed(stage: Stage) -> None:
     await stage.deployment(2)
     await stage.budget(maxUnavailable=0)
+
+
+async def replicated(stage: Stage) -> None:
+    await stage.replica_set(2)
 
 
 async def bare(stage: Stage) -> None:
@@ -116,16 +123,31 @@ async def test_a_copy_outlives_a_migration_that_is_removed_by_force_after_the_ev
     assert min(seen.ready) == replicas
 
 
-async def test_a_workload_deleted_after_the_eviction_takes_the_copy_with_it(set_moves: SetMoves) -> None:
-    moves = await set_moves()
-    stage = moves.stage
-    await deployed(stage)
-    source = (await stage.pods())[0]
-    key = await moves.wish(source, await stage.free_node())
+async def evicted_and_crashed(moves: Moves) -> str:
+    """The key of a migration whose source is gone, and whose copy still waits to be offered."""
+    source = (await moves.stage.pods())[0]
+    key = await moves.wish(source, await moves.stage.free_node())
     first = EndsAt(moves.client.transport, is_eviction)
     async with moves.executing(Client(first)):
         await asyncio.wait_for(first.ended.wait(), 60)
-    await moves.client.delete(DEPLOYMENTS, stage.key("web"), propagation="Background")
+    return key
+
+
+@pytest.mark.parametrize(
+    ("set_up", "workload"),
+    [
+        pytest.param(deployed, DEPLOYMENTS, id="a Deployment"),
+        pytest.param(replicated, REPLICA_SETS, id="a ReplicaSet of its own"),
+    ],
+)
+async def test_a_workload_deleted_after_the_eviction_takes_the_copy_with_it(
+    set_moves: SetMoves, set_up: Callable, workload: Resource[Object]
+) -> None:
+    moves = await set_moves()
+    stage = moves.stage
+    await set_up(stage)
+    key = await evicted_and_crashed(moves)
+    await moves.client.delete(workload, stage.key("web"), propagation="Background")
     # Ours as well as its ReplicaSet's, the copy stays for now, and the ReplicaSet is no longer named on it.
     await moves.until_pods(lambda pods: len(pods) == 1 and owner_kinds(*pods.values()) == ["PodMigration"])
     async with moves.executing():
@@ -133,6 +155,62 @@ async def test_a_workload_deleted_after_the_eviction_takes_the_copy_with_it(set_
         await moves.until_served(0)
     assert migration.status.failure == "WorkloadGone"
     await moves.until_nothing_left()
+
+
+async def test_a_workload_deleted_without_its_pods_after_the_eviction_leaves_the_copy_too(
+    set_moves: SetMoves,
+) -> None:
+    moves = await set_moves()
+    stage = moves.stage
+    await replicated(stage)
+    key = await evicted_and_crashed(moves)
+    copy = await moves.copy_of(key)
+    await moves.client.delete(REPLICA_SETS, stage.key("web"), propagation="Orphan")
+    await until_gone(moves.client, REPLICA_SETS, stage.key("web"))
+    async with moves.executing():
+        migration = await moves.until_finished(key)
+        await moves.until_nothing_left()
+    assert migration.status.phase is Phase.COMPLETED, migration.status
+    after = await moves.client.get(PODS.as_json, stage.key(copy["metadata"]["name"]))
+    assert after["metadata"]["uid"] == copy["metadata"]["uid"]
+    assert "deletionTimestamp" not in after["metadata"]
+    assert owner_kinds(after) == []
+
+
+async def test_a_copy_that_admission_changed_is_noticed_by_whoever_finds_it(set_moves: SetMoves) -> None:
+    moves = await set_moves(nodes=2)
+    stage = moves.stage
+    await stage.deployment(1)
+    (source,) = await stage.pods()
+    metadata = {"namespace": stage.namespace, "name": "limits"}
+    spec = {"limits": [{"type": "Container", "default": {"cpu": "1"}}]}
+    await moves.client.create(LIMIT_RANGES, {"metadata": metadata, "spec": spec})
+    key = await moves.wish(source, await stage.free_node())
+    first = EndsAt(moves.client.transport, is_new_pod)
+    async with moves.executing(Client(first)):
+        await asyncio.wait_for(first.ended.wait(), 60)
+    async with moves.executing():
+        migration = await moves.until_finished(key)
+        await moves.until_nothing_left()
+    assert migration.status.failure == "AdmissionDiffers"
+    (after,) = await stage.until_ready(1)
+    assert after["metadata"]["uid"] == source["metadata"]["uid"]
+
+
+async def test_a_copy_that_falters_after_the_eviction_is_not_taken_away(set_moves: SetMoves) -> None:
+    """There is only forward: that the eviction may be under way was put on record before it was asked for."""
+    moves = await set_moves()
+    stage = moves.stage
+    await deployed(stage)
+    key = await evicted_and_crashed(moves)
+    on_target = {"node": node_of(await moves.copy_of(key))}
+    stage.behave({"match": on_target, "readiness": "never", "startup": "0s", "termination": "0s"})
+    await moves.copy_of(key, lambda pod: not ready_since(pod))
+    async with moves.executing():
+        migration = await moves.until_finished(key)
+        await moves.until_nothing_left()
+    assert migration.status.phase is Phase.COMPLETED, migration.status
+    assert migration.status.failure == ""
 
 
 def owner_kinds(pod: Object) -> list[str]:

@@ -1,17 +1,20 @@
 """Pods whose controller must make the successor itself: evicted within their budget, and replaced."""
 
-import asyncio
 from datetime import timedelta
 
+from rescheduler.intents.from_migrations import intent_of
 from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import POD_DISRUPTION_BUDGETS, PODS
+from rescheduler.kube.resources import POD_DISRUPTION_BUDGETS, PODS, STATEFUL_SETS, custom
 from rescheduler.model.migrations import ConditionType, Phase
 from rescheduler.model.plan import Handover
+from rescheduler.model.steering import STEERED_BY
 from tests.e2e.facts.observer import observing
 from tests.e2e.facts.stage import node_of
 from tests.e2e.facts.waiting import until_object
 from tests.e2e.migrations.moving import SetMoves
 from tests.e2e.migrations.workloads import claim_templates, provided_volumes, stateful_set
+
+CONFIG_MAPS = custom("", "v1", "configmaps", "ConfigMap")
 
 
 async def test_a_stateful_set_pod_with_a_read_write_once_claim_is_replaced_elsewhere(
@@ -85,9 +88,11 @@ async def test_a_budget_that_allows_it_after_a_while_is_taken_at_once(set_moves:
     key = await moves.wish(source, await moves.stage.free_node())
     async with moves.executing():
         await moves.until(key, lambda migration: migration.status.step == "Evicting")
+        changed_at = moves.now()
         await moves.client.patch(POD_DISRUPTION_BUDGETS, guard, merge_patch({"spec": {"maxUnavailable": 1}}))
         migration = await moves.until_finished(key)
     assert migration.status.handed_over_at is not None
+    assert migration.status.handed_over_at - changed_at < timedelta(seconds=5)
     await moves.stage.until_ready(2)
 
 
@@ -100,7 +105,6 @@ async def test_a_pod_of_a_deployment_that_wants_no_pod_more_is_replaced(set_move
     target = await stage.free_node()
     await stage.cordon(*(node for node in stage.nodes if node != target))
     key = await moves.wish(source, target, handover="Evict")
-    await asyncio.sleep(1.1)  # A replacement is known by being younger, and ages are told in seconds.
     async with observing(moves.client, stage.namespace) as seen, moves.executing():
         migration = await moves.until_finished(key)
         pods = await stage.until_ready(2)
@@ -110,6 +114,83 @@ async def test_a_pod_of_a_deployment_that_wants_no_pod_more_is_replaced(set_move
     (moved,) = [pod for pod in pods if pod["metadata"]["uid"] == migration.status.target_pod.uid]
     assert node_of(moved) == target
     assert max(seen.ready) == 2, "never one more"
+
+
+async def test_a_pod_of_an_owner_that_nobody_knows_is_replaced_by_whoever_that_is(
+    set_moves: SetMoves,
+) -> None:
+    moves = await set_moves(nodes=3)
+    stage, client = moves.stage, moves.client
+    widget = await client.create(CONFIG_MAPS, {"metadata": {"namespace": stage.namespace, "name": "widget"}})
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "widget", "uid": widget["metadata"]["uid"]}
+    metadata = {"labels": {"app": "web"}, "ownerReferences": [owner | {"controller": True}]}
+    for name in ("one", "two"):
+        await stage.until_pod_ready(await stage.pod(name, metadata=metadata))
+    source = next(pod for pod in await stage.pods() if pod["metadata"]["name"] == "one")
+    target = await stage.free_node()
+    await stage.cordon(*(node for node in stage.nodes if node != target))
+    key = await moves.wish(source, target)
+    async with moves.executing():
+        await moves.until_pods(lambda pods: "one" not in pods)
+        made = await stage.pod("three", metadata=metadata)
+        migration = await moves.until_finished(key)
+    assert migration.status.phase is Phase.COMPLETED, migration.status
+    assert migration.status.handover is Handover.EVICT
+    assert migration.status.target_pod is not None
+    assert migration.status.target_pod.uid == made["metadata"]["uid"]
+    await moves.until_nothing_left()
+
+
+async def test_a_replacement_that_finds_no_place_as_it_is_steered_is_made_anew_without(
+    set_moves: SetMoves,
+) -> None:
+    """As if a webhook had steered it: what matters is the mark that tells so, and that there is no place."""
+    moves = await set_moves(nodes=3, steer_timeout=timedelta(seconds=2))
+    stage = moves.stage
+    await stateful_set(stage, 1, annotations={STEERED_BY: "move-1"})
+    (source,) = await stage.pods()
+    target = await stage.free_node()
+    elsewhere = next(node for node in stage.nodes if node not in {target, node_of(source)})
+    await stage.cordon(*stage.nodes)
+    async with observing(moves.client, stage.namespace) as seen, moves.executing():
+        key = await moves.wish(source, target)
+        steered = await moves.until(key, intent_of)
+        assert steered.status.condition(ConditionType.STEERED) is None
+        withdrawn = await moves.until(
+            key, lambda migration: migration.status.condition(ConditionType.STEERED)
+        )
+        assert intent_of(withdrawn) is None
+        first = next(name for name in seen.created)
+        await moves.until_pods(lambda _: seen.created.count(first) > 1)
+        await stage.cordon(elsewhere, on=False)
+        migration = await moves.until_finished(key)
+        (moved,) = await stage.until_ready(1)
+    assert migration.status.phase is Phase.COMPLETED, migration.status
+    told = migration.status.condition(ConditionType.STEERED)
+    assert told is not None
+    assert told.status == "False"
+    assert node_of(moved) == elsewhere
+    await moves.until_nothing_left()
+
+
+async def test_nobody_waits_for_a_workload_that_was_deleted_and_made_anew(set_moves: SetMoves) -> None:
+    """Its namesake's pods are other pods."""
+    moves = await set_moves(nodes=2)
+    stage = moves.stage
+    await stateful_set(stage, 1)
+    (source,) = await stage.pods()
+    stage.behave({"startup": "10m", "termination": "0s"})
+    key = await moves.wish(source, await stage.free_node())
+    async with moves.executing():
+        await moves.until(key, lambda migration: migration.status.step == "Replacing")
+        await moves.client.delete(STATEFUL_SETS, stage.key("web"), propagation="Background")
+        await moves.until_served(0)
+        stage.behave()
+        await stateful_set(stage, 1)
+        migration = await moves.until_finished(key)
+    assert migration.status.failure == "NotReplaced"
+    await moves.until_nothing_left()
+    await stage.until_ready(1)
 
 
 async def test_a_replacement_that_comes_back_to_the_source_is_a_failure(set_moves: SetMoves) -> None:

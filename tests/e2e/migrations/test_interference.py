@@ -1,12 +1,17 @@
 """Whatever others do while a pod is moved: the workload has what they want, and nothing of ours is left."""
 
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
 import pytest
 
-from rescheduler.kube.resources import PODS, REPLICA_SETS
+from rescheduler.kube.resources import DEPLOYMENTS, PODS, REPLICA_SETS
 from rescheduler.model.migrations import Phase
 from tests.e2e.facts.observer import observing
 from tests.e2e.facts.stage import node_of
-from tests.e2e.facts.waiting import until_gone
+from tests.e2e.facts.test_autoscaling import AUTOSCALERS, autoscaler
+from tests.e2e.facts.waiting import until_gone, until_object
 from tests.e2e.migrations.interfering import INTERFERENCES, Interference
 from tests.e2e.migrations.moving import SetMoves
 
@@ -62,6 +67,60 @@ async def test_a_pod_that_is_gone_before_its_turn(set_moves: SetMoves) -> None:
     migration = await moves.move(source, target)
     assert migration.status.phase is Phase.FAILED
     assert migration.status.failure == "SourceGone"
+
+
+async def test_a_source_whose_node_is_lost_while_the_copy_starts_has_a_successor_soon(
+    set_moves: SetMoves,
+) -> None:
+    moves = await set_moves(nodes=2)
+    stage = moves.stage
+    await stage.deployment(1)
+    await stage.budget(minAvailable=1)
+    (source,) = await stage.pods()
+    target = await stage.free_node()
+    stage.behave({"startup": "10m", "termination": "0s"})
+    key = await moves.wish(source, target)
+    async with moves.executing():
+        await moves.copy_of(key, node_of)
+        await moves.lose_node(node_of(source))
+        migration = await moves.until_finished(key)
+    assert migration.status.phase is Phase.COMPLETED, migration.status
+    assert migration.status.target_pod is not None
+    moved = await moves.client.get(PODS.as_json, stage.key(migration.status.target_pod.name))
+    assert node_of(moved) == target
+    assert [owner["kind"] for owner in moved["metadata"]["ownerReferences"]] == ["ReplicaSet"]
+
+
+async def test_an_autoscaler_that_adds_a_pod_meanwhile(
+    set_moves: SetMoves, tell_usage: Callable[[Any], AbstractAsyncContextManager[Any]]
+) -> None:
+    """It counts the copy as well, so it may add one too many, which is its own business afterwards."""
+    moves = await set_moves(nodes=6)
+    stage = moves.stage
+    busy = {"usage": {"cpu": "100%"}, "startup": "0s", "termination": "0s"}
+    stage.behave(busy)
+    await stage.deployment(2)
+    await stage.budget(maxUnavailable=0)
+    source = (await stage.pods())[0]
+    target = await stage.free_node()
+    stage.behave({"match": {"node": target}, **busy, "startup": "10m"}, busy)
+    async with observing(moves.client, stage.namespace) as seen, tell_usage(stage.kubelet):
+        key = await moves.wish(source, target)
+        async with moves.executing():
+            await moves.copy_of(key, node_of)
+            await moves.client.create(AUTOSCALERS, autoscaler(stage.namespace))
+            await until_object(
+                moves.client, DEPLOYMENTS, stage.key("web"), lambda found: found["spec"]["replicas"] > 2
+            )
+            await moves.client.delete(AUTOSCALERS, stage.key("web"))
+            stage.behave(busy)
+            migration = await moves.until_finished(key)
+            await moves.until_nothing_left()
+        deployment = await moves.client.get(DEPLOYMENTS, stage.key("web"))
+        pods = await stage.until_ready(deployment["spec"]["replicas"])
+    assert migration.status.phase is Phase.COMPLETED, migration.status
+    assert target in {node_of(pod) for pod in pods}
+    assert min(seen.ready) >= 2
 
 
 async def test_a_target_that_is_lost_while_the_copy_starts(set_moves: SetMoves) -> None:

@@ -1,5 +1,6 @@
 """A copy that does not come up as it should: the migration is rolled back, and nothing is left of it."""
 
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -8,11 +9,15 @@ import pytest
 from rescheduler.kube.patches import merge_patch, strategic_patch
 from rescheduler.kube.resources import DEPLOYMENTS, NAMESPACES, PODS, Object, Resource
 from rescheduler.model.migrations import Migration, Phase
+from tests.e2e.facts.admission import policy_refuses, webhook_refuses
 from tests.e2e.facts.objects import LIMIT_RANGES, RESOURCE_QUOTAS
 from tests.e2e.facts.observer import observing
 from tests.e2e.facts.stage import node_of
 from tests.e2e.facts.waiting import until_object
 from tests.e2e.migrations.moving import Moves, SetMoves
+from tests.e2e.migrations.sidecars import webhook_adds_sidecars
+
+Eventually = Callable[..., Awaitable[Any]]
 
 
 async def rolled_back(moves: Moves, *, retries: int = 0, **policy: Any) -> Migration:
@@ -138,6 +143,40 @@ async def test_a_copy_that_pod_security_refuses(set_moves: SetMoves) -> None:
     migration = await rolled_back(moves)
     assert migration.status.failure == "CopyRefused"
     assert "PodSecurity" in migration.status.message
+
+
+async def test_a_copy_that_a_webhook_refuses(set_moves: SetMoves, eventually: Eventually) -> None:
+    moves = await one_pod(set_moves)
+    async with webhook_refuses(moves.client, moves.stage.namespace, eventually):
+        migration = await rolled_back(moves)
+    assert migration.status.failure == "CopyRefused"
+    assert migration.status.failure_is_final
+    assert "not today" in migration.status.message
+
+
+async def test_a_copy_that_an_admission_policy_refuses(set_moves: SetMoves, eventually: Eventually) -> None:
+    moves = await one_pod(set_moves)
+    async with policy_refuses(moves.client, moves.stage.namespace, eventually):
+        migration = await rolled_back(moves)
+    assert migration.status.failure == "CopyRefused"
+    assert migration.status.failure_is_final
+
+
+async def test_a_copy_that_a_webhook_makes_another_pod_than_its_source(
+    set_moves: SetMoves, eventually: Eventually
+) -> None:
+    """It is noticed before the copy may be scheduled, let alone serve."""
+    moves = await one_pod(set_moves)
+    async with (
+        webhook_adds_sidecars(moves.client, moves.stage.namespace, eventually),
+        observing(moves.client, moves.stage.namespace) as seen,
+    ):
+        migration = await rolled_back(moves)
+    assert migration.status.failure == "AdmissionDiffers"
+    assert migration.status.failure_is_final
+    assert "container proxy was added" in migration.status.message
+    assert len(seen.created) == 1
+    assert not seen.was_ready & set(seen.created), "the copy never ran"
 
 
 # -- what the copy is like

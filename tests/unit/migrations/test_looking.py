@@ -20,6 +20,7 @@ from tests.unit.migrations.scenes import (
     CONTROLLER,
     NOW,
     OWNER,
+    POLICY,
     copy,
     migration,
     node,
@@ -205,13 +206,43 @@ def test_what_is_done(step, more, effect):
         (Step.EVICTING, {"target": copy(), "source": None}, Event.SOURCE_LEFT),
         (Step.EVICTING, {"target": None, "source": pod()}, Event.COPY_GONE),
         (Step.ADOPTING, {"target": None, "source": None}, Event.COPY_GONE),
-        (Step.ADOPTING, {"target": copy(owners=()), "source": None, "owner": None}, Event.ORPHANED),
+        (Step.ADOPTING, {"target": copy(), "source": None, "owner": None, "pods_are_orphaned": True},
+         Event.ORPHANED),
     ],
 )  # fmt: skip
 def test_what_happened(step, more, event):
     sight = look(scene(migration(step), **more))
     assert isinstance(sight, Happened)
     assert sight.event is event
+
+
+def test_beside_a_copy_that_is_not_ready_any_more_nobody_is_evicted():
+    seen = scene(migration(Step.EVICTING), target=copy(ready=False))
+    assert isinstance(look(seen), Wait)
+    late = replace(seen, now=NOW + timedelta(hours=1))
+    assert isinstance(look(late).effect, effects.UnmarkSource), "called off in the end"
+
+
+def test_a_copy_that_serves_goes_within_its_budget_and_only_if_that_takes_too_long_without():
+    def way_back(now, **more):
+        return look(scene(migration(Step.ROLLING_BACK), target=copy(**more), now=now)).effect
+
+    assert way_back(NOW + timedelta(seconds=1)).within_budget
+    assert not way_back(NOW + timedelta(seconds=1), ready=False).within_budget
+    assert not way_back(NOW + POLICY.migration_timeout).within_budget
+
+
+def test_what_arrives_after_a_migration_came_to_nothing_goes_but_never_what_was_moved():
+    """Requests of a process that has long ended: a copy, or the lock."""
+
+    def after(step, **more):
+        over = migration(step, status={"finished_at": NOW}, finalizers=())
+        return look(scene(over, **more))
+
+    assert isinstance(after(Step.FAILED, target=copy(ready=False)).effect, effects.DeleteCopy)
+    assert isinstance(after(Step.FAILED).effect, effects.UnmarkSource)
+    assert isinstance(after(Step.FAILED, source=pod()), Wait)
+    assert isinstance(after(Step.COMPLETED, source=None, target=copy()), Wait)
 
 
 def test_a_migration_is_settled_when_available_and_noticed():

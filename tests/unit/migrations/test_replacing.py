@@ -5,19 +5,22 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from rescheduler.config.policy import Policy
 from rescheduler.migrations import effects
-from rescheduler.migrations.advance import look
-from rescheduler.migrations.replacement import replacement_of
+from rescheduler.migrations.advance import advanced, look
+from rescheduler.migrations.replacement import replacement_of, worth_recording
 from rescheduler.migrations.scene import Do, Happened, Wait
 from rescheduler.migrations.steps import Event, Step
-from rescheduler.model.migrations import Condition, ConditionType
+from rescheduler.model.migrations import MOST_SIBLINGS, Condition, ConditionType
 from rescheduler.model.plan import Handover
 from rescheduler.model.pods import PodCondition
 from rescheduler.model.steering import STEERED_BY
-from tests.unit.migrations.scenes import NOW, migration, pod, scene
+from tests.unit.migrations.scenes import NOW, migration, pod, replica_set, scene
 
 NOW_S = int(NOW.timestamp())
-EVICTED = migration(Step.REPLACING, Handover.EVICT, status={"handed_over_at": NOW})
+EVICTED = migration(
+    Step.REPLACING, Handover.EVICT, status={"handed_over_at": NOW, "siblings": ("uid-old", "uid-older")}
+)
 WITHDRAWN = Condition(ConditionType.STEERED, "False", NOW + timedelta(minutes=2), "Withdrawn")
 
 
@@ -37,7 +40,9 @@ def unschedulable(since_s=1, created_s=1, steered=True):
 @pytest.mark.parametrize(
     ("pods", "found"),
     [
-        pytest.param([made("a", -10), made("b", 5)], "b", id="what was there before is none"),
+        pytest.param([made("old"), made("b")], "b", id="what was there before is none, also if as old"),
+        pytest.param([made("older", 9), made("b", -9)], "b", id="new is new, whatever the clocks say"),
+        pytest.param([made("a", -3), made("b", 3)], "b", id="rather one that came after than before"),
         pytest.param([made("a", 5), made("b", 3)], "b", id="the first that came after"),
         pytest.param([made("a", 2), made("web-1-a", 9)], "web-1-a", id="of a StatefulSet: the namesake"),
         pytest.param([made("a", 2), made("b", 3, marks={STEERED_BY: "move"})], "b", id="the steered one"),
@@ -51,6 +56,39 @@ def test_the_replacement_is(pods, found):
     assert (None if chosen is None else chosen.name) == found
 
 
+def test_of_a_large_workload_the_older_pods_are_known_by_their_age():
+    crowd = [made(f"p{number}", -number) for number in range(3 * MOST_SIBLINGS)]
+    recorded = worth_recording(crowd)
+    assert len(recorded) == MOST_SIBLINGS
+    status = msgspec.structs.replace(EVICTED.status, siblings=recorded)
+    moving = msgspec.structs.replace(EVICTED, status=status)
+    assert replacement_of(moving, crowd, ()) is None
+    assert replacement_of(moving, [*crowd, made("b", -1)], ()).name == "b"
+    assert replacement_of(moving, [*crowd[MOST_SIBLINGS:], made("b", 1)], ()).name == "b", "all of them gone"
+
+
+def test_who_was_there_is_on_record_before_the_eviction_and_what_came_with_it_is_not():
+    before, new = made("a"), made("b")
+    protected = scene(migration(Step.PROTECTING, Handover.EVICT), siblings=(before,))
+    recorded = advanced(protected, Happened(Event.PROTECTED))
+    assert recorded.status.siblings == ("uid-a",)
+    accepted = scene(recorded, siblings=(before, made("c")))
+    assert advanced(accepted, Happened(Event.SOURCE_LEFT)).status.siblings == ("uid-a", "uid-c")
+    seen_later = scene(recorded, source=None, siblings=(before, new))
+    assert advanced(seen_later, Happened(Event.SOURCE_LEFT)).status.siblings == ("uid-a",)
+
+
+def test_the_webhook_is_given_a_moment_to_hear_of_it_before_the_eviction():
+    def seen(seconds, *, steered):
+        moving = migration(Step.PROTECTING, Handover.EVICT)
+        now = NOW + timedelta(seconds=seconds)
+        return look(scene(moving, owner=replica_set(replicas=1), is_steered=steered, now=now))
+
+    assert seen(0.5, steered=True).until == NOW + timedelta(seconds=1)
+    assert seen(1, steered=True).event is Event.PROTECTED
+    assert seen(0.5, steered=False).event is Event.PROTECTED
+
+
 # -- what becomes of it
 
 
@@ -61,6 +99,11 @@ def at(seconds, **more):
 def test_one_that_finds_no_place_is_given_a_while_and_then_the_intent_is_withdrawn():
     assert at(30, target=unschedulable()).until == NOW + timedelta(seconds=61)
     assert at(61, target=unschedulable()) == Do(effects.WithdrawSteering())
+
+
+def test_one_that_an_extender_steers_has_no_mark_and_is_not_left_waiting_either():
+    by_extender = Policy(scheduler_extender=True)
+    assert at(61, target=unschedulable(steered=False), policy=by_extender) == Do(effects.WithdrawSteering())
 
 
 def test_after_that_it_is_removed_but_never_one_that_was_made_later_or_was_not_steered():

@@ -1,0 +1,40 @@
+"""Before a pod is evicted: who gets a temporary budget, and which budgets stand in the way."""
+
+from rescheduler.migrations.effects import CreateBudget, EvictSource
+from rescheduler.migrations.evict import protecting
+from rescheduler.migrations.evicting import evicting
+from rescheduler.migrations.scene import Do, Happened
+from rescheduler.migrations.steps import Step
+from rescheduler.model.budgets import BudgetRecord
+from rescheduler.model.plan import Handover
+from tests.unit.migrations.scenes import migration, pod, replica_set, scene
+
+BUDGETS = tuple(BudgetRecord(f"shop/{name}", "shop", disruptions_allowed=1) for name in ("one", "other"))
+
+
+def at(step):
+    return migration(step, Handover.EVICT)
+
+
+def test_several_replicas_without_a_budget_get_one_for_the_time_being():
+    seen = protecting(scene(at(Step.PROTECTING)))
+    assert isinstance(seen, Do)
+    assert isinstance(seen.effect, CreateBudget)
+
+
+def test_pods_of_a_job_get_none_because_nobody_could_compute_it():
+    job = replica_set(kind="Job", api_version="batch/v1")
+    assert isinstance(protecting(scene(at(Step.PROTECTING), owner=job)), Happened)
+
+
+def test_of_several_budgets_none_lets_a_running_pod_go():
+    seen = evicting(scene(at(Step.EVICTING), source=pod(), budgets=BUDGETS))
+    assert isinstance(seen, Happened)
+    assert seen.failure == "SeveralBudgets"
+
+
+def test_a_pod_that_has_not_begun_to_run_goes_whatever_budgets_say():
+    waiting = pod(ready=False, marked=True, phase="Pending")
+    seen = evicting(scene(at(Step.EVICTING), source=waiting, budgets=BUDGETS))
+    assert isinstance(seen, Do)
+    assert isinstance(seen.effect, EvictSource)
