@@ -26,6 +26,16 @@ class Grant(NamedTuple):
 _FOLLOW: Final = ("list", "watch")
 _APPS: Final = "apps"
 
+_RECORDED_ON: Final = (
+    (_APPS, "deployments"),
+    (_APPS, "replicasets"),
+    (_APPS, "statefulsets"),
+    (_APPS, "daemonsets"),
+    ("batch", "jobs"),
+    ("batch", "cronjobs"),
+)
+"""Workloads on which failed tries are recorded."""
+
 DAEMON_EVERYWHERE: Final = (
     *(
         Grant(each.resource.group, each.resource.plural, _FOLLOW, "deciding looks at it")
@@ -42,6 +52,7 @@ DAEMON_EVERYWHERE: Final = (
     Grant("", "pods/eviction", ("create",), "pods leave by eviction only, so that budgets hold"),
     Grant(_APPS, "replicasets", ("get",), "the template of the copy, read live"),
     Grant("", "nodes", ("get", "patch"), "cordon and uncordon"),
+    Grant("", "nodes/status", ("patch",), "the condition that says whether a node in maintenance is empty"),
     Grant("", "events", ("create", "patch"), "tell people what happens and why"),
     Grant("policy", "poddisruptionbudgets", ("create", "delete"), "a temporary budget where there is none"),
     Grant(GROUP, "podmigrations", ("get", "create", "patch", "delete"), "the record of each move"),
@@ -55,14 +66,7 @@ DAEMON_EVERYWHERE: Final = (
     ),
     *(
         Grant(group, resource, ("patch",), "the record of failed tries, on the workload")
-        for group, resource in (
-            (_APPS, "deployments"),
-            (_APPS, "replicasets"),
-            (_APPS, "statefulsets"),
-            (_APPS, "daemonsets"),
-            ("batch", "jobs"),
-            ("batch", "cronjobs"),
-        )
+        for group, resource in _RECORDED_ON
     ),
 )
 
@@ -70,20 +74,18 @@ DAEMON_AT_HOME: Final = (
     Grant("coordination.k8s.io", "leases", ("create",), "who leads"),
     Grant("coordination.k8s.io", "leases", ("get", "update"), "who leads", ("rescheduler",)),
     Grant("", "configmaps", ("create",), "status, and whether it is paused"),
-    Grant("", "configmaps", ("get", "list", "watch", "patch"), "the same", ("rescheduler-state",)),
+    Grant("", "configmaps", ("list", "watch", "patch"), "the same", ("rescheduler-state",)),
 )
 
 WEBHOOK_EVERYWHERE: Final = (
     Grant(GROUP, "podmigrations", _FOLLOW, "which replacements should go where"),
     *(
         Grant(group, resource, _FOLLOW, "where pods of a workload have failed")
-        for group, resource in (
-            (_APPS, "deployments"),
-            (_APPS, "replicasets"),
-            (_APPS, "statefulsets"),
-            ("batch", "jobs"),
-        )
+        for group, resource in _RECORDED_ON
+        if resource != "daemonsets"  # whose pods can't go elsewhere
     ),
+    Grant("", "nodes", _FOLLOW, "whether there is any node where they have not failed"),
+    Grant("", "nodes", _FOLLOW, "which nodes there are: not all of them are ever excluded"),
     Grant("admissionregistration.k8s.io", "mutatingwebhookconfigurations", ("create",), "its registration"),
     Grant(
         "admissionregistration.k8s.io",

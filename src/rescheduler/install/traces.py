@@ -10,12 +10,12 @@ from enum import Enum, auto
 from typing import Any, Final
 
 from rescheduler.kube import resources
-from rescheduler.kube.patches import Patch, merge_patch
+from rescheduler.kube.patches import Patch, merge_patch, strategic_patch
 from rescheduler.kube.resources import Object, Resource, identity_of_object
 from rescheduler.migrations.definition import PLURAL
 from rescheduler.migrations.marks import ANNOTATIONS, ID, LABELS, STATUS, MarkStatus
 from rescheduler.model.migrations import FINALIZER, GROUP, KIND, VERSION, Phase
-from rescheduler.model.node_marks import CORDONED_BY
+from rescheduler.model.node_marks import CORDONED_BY, EMPTY_CONDITION
 from rescheduler.model.steering import AVOIDS, STEERED_BY
 from rescheduler.recovery.ledger import FAILED_ATTEMPTS
 
@@ -104,6 +104,16 @@ def _node(resource: Resource[Any], item: Object) -> Trace | None:
     )
 
 
+def _condition(resource: Resource[Any], item: Object) -> Trace | None:
+    conditions = (item.get("status") or {}).get("conditions") or ()
+    if not any(each["type"] == EMPTY_CONDITION for each in conditions):
+        return None
+    found = identity_of_object(item)
+    gone = {"$patch": "delete", "type": EMPTY_CONDITION}
+    patch = strategic_patch({"status": {"conditions": [gone]}})
+    return Trace(Sort.MARK, resource.status, found.key, found.uid, f"condition {EMPTY_CONDITION}", patch)
+
+
 def _workload(resource: Resource[Any], item: Object) -> Trace | None:
     annotations = _of(item, "annotations", (FAILED_ATTEMPTS,))
     if not annotations:
@@ -160,6 +170,7 @@ SEARCHED: Final = (
     Search(resources.PODS.as_json, _pod),
     Search(resources.POD_DISRUPTION_BUDGETS, _budget, labels=ID),
     Search(resources.NODES.as_json, _node),
+    Search(resources.NODES.as_json, _condition),
     *(Search(each, _workload) for each in _WORKLOADS),
     # What acts comes first: it would make anew what is removed.
     Search(resources.DEPLOYMENTS, _whole, labels=_OURS),

@@ -3,7 +3,7 @@
 A replacement of a pod without a name of its own can't be told from any other new pod of its workload, so an
 intent for one is heeded by each: a workload that is scaled up while one of its pods is being moved has all
 its new pods steered. Of several intents for the same pod, all exclusions count, and the one preference is
-that of the intent which was used least, so that several replacements go to several targets.
+that of the migration which was used least, so that several replacements go to several targets.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,8 +36,8 @@ class IntentBook:
         used: Mapping[str, int] = NOTHING_USED,
         told_before: str = "",
     ) -> Intent | None:
-        """`used` says how often each cause has been answered with already, by `namespace/name`;
-        `told_before` is the cause that this very pod has been told of."""
+        """`used` says how often each migration has been answered with already, by `namespace/name`;
+        `told_before` is the migration that this very pod has been told of."""
         found = [
             intent
             for intent in self._by_workload.get(workload_uid, ())
@@ -50,8 +50,10 @@ class IntentBook:
             times = used.get(f"{namespace}/{intent.cause}", 0)
             return (intent.cause != told_before, intent.is_answered, times, intent.cause)
 
-        chosen = min(found, key=rank)
-        avoid = tuple(sorted({node for intent in found for node in intent.avoid}))
+        # Only a migration knows where to; failed attempts add where not.
+        chosen = min([intent for intent in found if intent.cause] or found, key=rank)
+        avoid = {node for intent in found for node in intent.avoid}
+        tried = {node for intent in found for node in intent.tried} - avoid
         # To go to a node that others of the same workload are moved away from helps nobody.
-        prefer = "" if chosen.prefer in avoid else chosen.prefer
-        return replace(chosen, prefer=prefer, avoid=avoid)
+        prefer = "" if chosen.prefer in avoid | tried else chosen.prefer
+        return replace(chosen, prefer=prefer, avoid=tuple(sorted(avoid)), tried=tuple(sorted(tried)))

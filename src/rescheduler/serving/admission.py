@@ -21,18 +21,9 @@ import msgspec
 from rescheduler.intents.book import NOTHING_USED, IntentBook
 from rescheduler.intents.intent import Intent
 from rescheduler.model.steering import AVOIDS, STEERED_BY, as_annotation, avoided, exclusions, preference
-from rescheduler.serving.review import (
-    PREFERRED,
-    REQUIRED,
-    Affinity,
-    Operation,
-    Request,
-    Required,
-    Unreadable,
-    allowing,
-    read_request,
-    uid_of,
-)
+from rescheduler.serving.asked_pods import PREFERRED, REQUIRED, Affinity, Required
+from rescheduler.serving.review import Operation, Request, Unreadable, allowing, read_request, uid_of
+from rescheduler.serving.telling import told
 
 __all__ = ["Answer", "Steered", "answer"]
 
@@ -76,26 +67,20 @@ def answer(body: bytes, book: IntentBook, used: Mapping[str, int] = NOTHING_USED
 
 def _steered(request: Request, book: IntentBook, used: Mapping[str, int]) -> Steered | None:
     metadata, spec = request.object.metadata, request.object.spec
-    controller = metadata.controller
-    if not request.is_for_new_pod or controller is None:
-        return None
     # A pod that comes with its node is past all scheduling: an exclusion could only make the kubelet
     # refuse it.
-    if spec.node_name or not _can_be_told(spec.affinity):
+    if not request.is_for_new_pod or spec.node_name or not _can_be_told(spec.affinity):
         return None
-    marks = metadata.annotations or {}
-    told_before = marks.get(STEERED_BY, "")
-    intent = book.intent_for(
-        request.namespace, controller.uid, metadata.name or "", used=used, told_before=told_before
-    )
-    if intent is None:
+    found = told(metadata, request.namespace, book, used)
+    if found is None:
         return None
-    is_again = intent.cause == told_before
-    if is_again:
+    intent = found.intent
+    if found.is_again:
         # What it was told stands, even if more is known since: the annotation must stay true.
-        intent = replace(intent, avoid=tuple(node for node in avoided(marks) if node in intent.avoid))
+        before = avoided(metadata.annotations or {})
+        intent = replace(intent, avoid=tuple(node for node in before if node in intent.excluded), tried=())
     key = f"{request.namespace}/{metadata.name or metadata.generate_name or ''}"
-    return Steered(key, intent, is_again, is_dry_run=bool(request.dry_run))
+    return Steered(key, intent, found.is_again, is_dry_run=bool(request.dry_run))
 
 
 def _can_be_told(affinity: Affinity | None) -> bool:
@@ -109,21 +94,23 @@ def _can_be_told(affinity: Affinity | None) -> bool:
 
 
 def _onto_affinity(affinity: Affinity | None, steered: Steered) -> Iterator[Operation]:
-    if affinity is None:
-        yield _add("/spec/affinity", {"nodeAffinity": _whole(steered.intent)})
-    elif affinity.node_affinity is None:
-        yield _add("/spec/affinity/nodeAffinity", _whole(steered.intent))
-    else:
-        if steered.intent.avoid:
-            yield from _onto_required(affinity.node_affinity.required, steered)
+    own = affinity.node_affinity if affinity is not None else None
+    if own is not None:
+        if steered.intent.excluded:
+            yield from _onto_required(own.required, steered)
         if steered.intent.prefer:
-            yield from _onto_preferred(affinity.node_affinity.preferred, steered)
+            yield from _onto_preferred(own.preferred, steered)
+    elif whole := _whole(steered.intent):
+        if affinity is None:
+            yield _add("/spec/affinity", {"nodeAffinity": whole})
+        else:
+            yield _add("/spec/affinity/nodeAffinity", whole)
 
 
 def _whole(intent: Intent) -> dict[str, Any]:
     """The node affinity of a pod that has none of its own."""
     parts: dict[str, Any] = {}
-    if intent.avoid:
+    if intent.excluded:
         parts[REQUIRED] = _only_term(intent)
     if intent.prefer:
         parts[PREFERRED] = [_preferred(intent)]
@@ -156,13 +143,13 @@ def _onto_preferred(preferred: list[Any] | None, steered: Steered) -> Iterator[O
 
 
 def _onto_annotations(there: Mapping[str, str] | None, steered: Steered) -> Iterator[Operation]:
-    told = {STEERED_BY: steered.intent.cause}
-    if steered.intent.avoid:
-        told[AVOIDS] = as_annotation(steered.intent.avoid)
+    marks = {STEERED_BY: steered.intent.cause} if steered.intent.cause else {}
+    if steered.intent.excluded:
+        marks[AVOIDS] = as_annotation(steered.intent.excluded)
     if there is None:
-        yield _add("/metadata/annotations", told)
+        yield _add("/metadata/annotations", marks)
         return
-    for key, value in told.items():
+    for key, value in marks.items():
         if there.get(key) != value:
             yield _add(f"/metadata/annotations/{_escaped(key)}", value)
 
@@ -172,7 +159,7 @@ def _only_term(intent: Intent) -> dict[str, Any]:
 
 
 def _exclusions(intent: Intent) -> list[Any]:
-    return list(_as_json(exclusions(intent.avoid)))
+    return list(_as_json(exclusions(intent.excluded)))
 
 
 def _preferred(intent: Intent) -> Any:

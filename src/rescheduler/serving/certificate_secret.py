@@ -17,16 +17,8 @@ from typing import Any, Final
 from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.kube.resources import SECRETS, Object, key_of
-from rescheduler.serving.certificates import (
-    Credentials,
-    Issued,
-    Lifetimes,
-    UnusableCredentials,
-    expect_certificate,
-    issued,
-    next_change,
-    renewed,
-)
+from rescheduler.serving.certificates import Credentials, Lifetimes, next_change, renewed
+from rescheduler.tls.issuing import Issued, UnusableCredentials, certificate_in, issued
 
 __all__ = ["SECRET", "CertificateSecret", "credentials_in", "secret_of"]
 
@@ -130,7 +122,7 @@ def credentials_in(data: Mapping[str, Any]) -> Credentials:
     if not authorities:
         raise UnusableCredentials("ca.crt holds no certificate")
     for each in authorities[1:]:
-        expect_certificate(each)
+        certificate_in(each)
     successor = _pair(data, "next-ca") if "next-ca.crt" in data else None
     authority = issued(authorities[0], _content(data, "ca.key"))
     return Credentials(authority, _pair(data, "tls"), successor, authorities[1:])

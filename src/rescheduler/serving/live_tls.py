@@ -4,10 +4,9 @@ Connections that are open stay with the certificate they began with; each new on
 """
 
 import ssl
-import tempfile
-from pathlib import Path
 
-from rescheduler.serving.certificates import Issued
+from rescheduler.tls.issuing import Issued
+from rescheduler.tls.showing import show
 
 __all__ = ["LiveTls"]
 
@@ -22,12 +21,6 @@ class LiveTls:
         """Whether it is another than before."""
         if serving == self._loaded:
             return False
-        # Python reads keys from files only: this one is for our eyes, and gone at once.
-        with tempfile.TemporaryDirectory(prefix="rescheduler-") as folder:
-            certificate, key = Path(folder, "tls.crt"), Path(folder, "tls.key")
-            certificate.write_bytes(serving.certificate)
-            key.touch(mode=0o600)
-            key.write_bytes(serving.key)
-            self.context.load_cert_chain(certificate, key)
+        show(self.context, serving.certificate, serving.key)
         self._loaded = serving
         return True

@@ -1,7 +1,4 @@
-"""An AdmissionReview as bytes: what is read of one, and the answer that allows what it asks about.
-
-Read is only what steering needs; whatever else stands there may be as it likes.
-"""
+"""An AdmissionReview as bytes: what is read of one, and the answer that allows what it asks about."""
 
 from base64 import b64encode
 from collections.abc import Sequence
@@ -9,23 +6,9 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = [
-    "PREFERRED",
-    "REQUIRED",
-    "Affinity",
-    "Metadata",
-    "NodeAffinity",
-    "Operation",
-    "Request",
-    "Required",
-    "Unreadable",
-    "allowing",
-    "read_request",
-    "uid_of",
-]
+from rescheduler.serving.asked_pods import AskedPod
 
-REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
-PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+__all__ = ["Operation", "Request", "Unreadable", "allowing", "read_request", "uid_of"]
 
 Operation = dict[str, Any]
 """One of a JSON patch."""
@@ -33,50 +16,6 @@ Operation = dict[str, Any]
 
 class Unreadable(ValueError):  # noqa: N818 - says what it is
     """No review, or not of a pod."""
-
-
-class Term(msgspec.Struct, rename="camel"):
-    match_expressions: list[Any] | None = None
-    match_fields: list[Any] | None = None
-
-
-class Required(msgspec.Struct, rename="camel"):
-    node_selector_terms: list[Term] | None = None
-
-
-class NodeAffinity(msgspec.Struct, rename={"required": REQUIRED, "preferred": PREFERRED}):
-    required: Required | None = None
-    preferred: list[Any] | None = None
-
-
-class Affinity(msgspec.Struct, rename="camel"):
-    node_affinity: NodeAffinity | None = None
-
-
-class Spec(msgspec.Struct, rename="camel"):
-    node_name: str | None = None
-    affinity: Affinity | None = None
-
-
-class Owner(msgspec.Struct):
-    uid: str = ""
-    controller: bool | None = None
-
-
-class Metadata(msgspec.Struct, rename="camel"):
-    name: str | None = None
-    generate_name: str | None = None
-    annotations: dict[str, str] | None = None
-    owner_references: list[Owner] | None = None
-
-    @property
-    def controller(self) -> Owner | None:
-        return next((owner for owner in self.owner_references or () if owner.controller), None)
-
-
-class Pod(msgspec.Struct):
-    metadata: Metadata
-    spec: Spec
 
 
 class Kind(msgspec.Struct):
@@ -89,7 +28,7 @@ class Request(msgspec.Struct, rename="camel"):
     kind: Kind
     operation: str
     namespace: str
-    object: Pod
+    object: AskedPod
     sub_resource: str | None = None
     dry_run: bool | None = None
 

@@ -1,11 +1,13 @@
-"""Answers reviews from a cache of the running migrations, without asking anybody.
+"""Answers API servers and schedulers from a cache of running migrations and failed attempts, asking nobody.
 
 If the cache isn't there yet, or has not heard of the server for too long, pods are let through as they are:
 better unsteered than by news of yesterday.
 """
 
+import contextlib
 import logging
 from collections import Counter
+from collections.abc import AsyncIterator, Iterator
 
 from rescheduler.intents.book import IntentBook
 from rescheduler.intents.from_migrations import intent_of
@@ -16,6 +18,9 @@ from rescheduler.kube.resources import Object, custom
 from rescheduler.migrations.definition import PLURAL
 from rescheduler.model.migrations import GROUP, KIND, VERSION, UnreadableMigration, migration_of
 from rescheduler.serving.admission import Steered, answer
+from rescheduler.serving.attempts import AttemptsFollowed
+from rescheduler.serving.extender import filter_nodes, prioritize_nodes
+from rescheduler.serving.known_intents import KnownIntents
 
 __all__ = ["SteeringDesk"]
 
@@ -26,66 +31,87 @@ _NOTHING = IntentBook()
 
 class SteeringDesk:
     def __init__(self, client: Client) -> None:
-        self.informer = Informer(client, custom(GROUP, VERSION, PLURAL, KIND))
-        self._intents: dict[str, Intent] = {}
-        """By the key of the migration."""
-        self._book: IntentBook | None = _NOTHING
-        """None if it is to be made anew."""
+        self._known = KnownIntents(self._forget)
         self._used: Counter[str] = Counter()
-        self.informer.subscribe(self._heard)
+        """How often each migration was answered with."""
+        self._given: dict[str, str] = {}
+        """By the uid of a pod, the migration whose target the scheduler was told for it."""
+        self.informer = Informer(client, custom(GROUP, VERSION, PLURAL, KIND))
+        self.informer.subscribe(self._known.reading(KIND, _of_migration))
+        self._attempts = AttemptsFollowed(client, self._known.learn)
 
     @property
     def is_ready(self) -> bool:
-        return self.informer.is_fresh
+        return self.informer.is_fresh and self._attempts.is_settled
+
+    async def synced(self) -> None:
+        """Returns when all records have been read once."""
+        await self.informer.synced()
+        await self._attempts.settled()
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with self.informer.running(), self._attempts.running():
+            yield
+
+    # -- answering; none of these raises, whatever is asked
 
     def answer(self, body: bytes) -> bytes:
-        """To a review as the server sends it. Never raises."""
-        answered = answer(body, self._known(), self._used)
+        """To a review as an API server sends it."""
+        answered = answer(body, self._book, self._used)
         if answered.steered is not None:
             self._note(answered.steered)
         return answered.body
 
-    def _known(self) -> IntentBook:
-        if not self.is_ready:
-            return _NOTHING
-        if self._book is None:
-            self._book = IntentBook(self._intents.values())
-        return self._book
+    def filter(self, body: bytes) -> bytes:
+        """To the arguments of `filter` as a scheduler sends them."""
+        found = filter_nodes(body, self._book)
+        if found.dropped:
+            log.info("let pod=%s to=%s where it failed: no other place", found.pod, ",".join(found.dropped))
+        if found.refusals:
+            log.info("kept pod=%s away-from=%s", found.pod, ",".join(found.refusals))
+        return found.body
+
+    def prioritize(self, body: bytes) -> bytes:
+        """To the arguments of `prioritize` as a scheduler sends them."""
+        found = prioritize_nodes(body, self._book, self._used, self._given)
+        intent = found.intent
+        if intent is not None and intent.cause:
+            key = f"{intent.namespace}/{intent.cause}"
+            log.info("steered pod=%s to=%s migration=%s", found.pod, intent.prefer, key)
+            # Schedulers ask again until the pod has its place: it counts once, and keeps its target.
+            if found.pod_uid and found.pod_uid not in self._given and not found.is_again:
+                self._given[found.pod_uid] = intent.cause
+                self._used[key] += 1
+        return found.body
+
+    @property
+    def _book(self) -> IntentBook:
+        return self._known.book if self.is_ready else _NOTHING
 
     def _note(self, steered: Steered) -> None:
         intent = steered.intent
-        if not steered.is_dry_run and not steered.is_again:
+        if intent.cause and not steered.is_dry_run and not steered.is_again:
             self._used[f"{intent.namespace}/{intent.cause}"] += 1
         log.info(
-            "steered pod=%s to=%s away-from=%s migration=%s/%s%s",
+            "steered pod=%s to=%s away-from=%s %s%s",
             steered.pod,
             intent.prefer or "-",
-            ",".join(intent.avoid) or "-",
-            intent.namespace,
-            intent.cause,
+            ",".join(intent.excluded) or "-",
+            f"migration={intent.namespace}/{intent.cause}" if intent.cause else "after failed attempts",
             " dry-run" if steered.is_dry_run else "",
         )
 
-    # -- following
-
-    def _heard(self, old: Object | None, new: Object | None) -> None:
-        item = old if new is None else new
-        assert item is not None
-        key = f"{item['metadata']['namespace']}/{item['metadata']['name']}"
-        intent = None if new is None else _read(new)
-        if intent == self._intents.get(key):
-            return
-        self._book = None
-        if intent is None:
-            del self._intents[key]
-            self._used.pop(key, None)
-        else:
-            self._intents[key] = intent
+    def _forget(self, intent: Intent) -> None:
+        self._used.pop(f"{intent.namespace}/{intent.cause}", None)
+        self._given = {uid: cause for uid, cause in self._given.items() if cause != intent.cause}
 
 
-def _read(item: Object) -> Intent | None:
+def _of_migration(item: Object) -> Iterator[Intent]:
     try:
-        return intent_of(migration_of(item))
+        intent = intent_of(migration_of(item))
     except UnreadableMigration as error:
         log.warning("%s; it steers nothing", error)
-        return None
+        return
+    if intent is not None:
+        yield intent

@@ -16,7 +16,7 @@ from typing import Any
 from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.kube.informer import Informer, Selection
-from rescheduler.kube.resources import MUTATING_WEBHOOKS, SECRETS
+from rescheduler.kube.resources import MUTATING_WEBHOOKS, SECRETS, Object
 from rescheduler.serving.certificate_secret import SECRET, CertificateSecret
 from rescheduler.serving.certificates import Credentials
 from rescheduler.serving.live_tls import LiveTls
@@ -43,7 +43,7 @@ class Upkeep:
         self,
         client: Client,
         secret: CertificateSecret,
-        registration: Registration,
+        registration: Registration | None,
         *,
         now: Callable[[], datetime],
         pace: UpkeepPace = UpkeepPace(),  # noqa: B008 - frozen
@@ -55,12 +55,12 @@ class Upkeep:
         self._pace = pace
         self._changed = asyncio.Event()
         self.done_once = asyncio.Event()
-        """Set when a look has succeeded for the first time: from then on we are registered."""
+        """Set when a look has succeeded for the first time: from then on all is in order."""
         own = Selection(namespace=secret.namespace, fields=f"metadata.name={SECRET}")
-        self._secrets = Informer(client, SECRETS, own)
-        self._registered = Informer(
-            client, MUTATING_WEBHOOKS, Selection(fields=f"metadata.name={CONFIGURATION}")
-        )
+        self._followed: list[Informer[Object]] = [Informer(client, SECRETS, own)]
+        if registration is not None:
+            ours = Selection(fields=f"metadata.name={CONFIGURATION}")
+            self._followed.append(Informer(client, MUTATING_WEBHOOKS, ours))
 
     async def prepare(self) -> None:
         """After this there is a certificate to serve. Raises `KubeError`."""
@@ -68,9 +68,10 @@ class Upkeep:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        async with self._secrets.running(), self._registered.running():
-            for informer in (self._secrets, self._registered):
+        async with contextlib.AsyncExitStack() as stack:
+            for informer in self._followed:
                 informer.subscribe(self._heard)
+                await stack.enter_async_context(informer.running())
             task = asyncio.create_task(self._run(), name="upkeep of the webhook")
             try:
                 yield
@@ -106,7 +107,8 @@ class Upkeep:
 
     async def _look(self) -> Credentials:
         found = await self._secret.credentials()
-        await self._registration.keep(found.trusted)
+        if self._registration is not None:
+            await self._registration.keep(found.trusted)
         if self.tls.load(found.serving):
             log.info("serves the certificate that is valid until %s", found.serving.expires_at.isoformat())
         self.done_once.set()

@@ -1,9 +1,9 @@
-"""The webhook as a process: HTTPS, its certificate, its registration, and the cache it answers from."""
+"""Webhook and extender as a process: HTTPS, certificate, registration, and the cache it answers from."""
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
@@ -13,20 +13,20 @@ from aiohttp import web
 from rescheduler.kube.client import Client
 from rescheduler.serving.certificate_secret import CertificateSecret
 from rescheduler.serving.certificates import Lifetimes
+from rescheduler.serving.listening import listening
 from rescheduler.serving.registration import PATH, Address, Registration
 from rescheduler.serving.steering_desk import SteeringDesk
 from rescheduler.serving.upkeep import Upkeep, UpkeepPace
 
-__all__ = ["Webhook", "WebhookOptions", "application"]
+__all__ = ["FILTER_PATH", "PRIORITIZE_PATH", "Webhook", "WebhookOptions", "application"]
 
 log = logging.getLogger(__name__)
 
-_LARGEST_BODY: Final = 16 << 20
-"""A review holds a whole pod, and whatever its annotations hold."""
-_IDLE_S: Final = 120.0
-"""Longer than API servers keep idle connections (90 s): it is they who close them, never in mid-request."""
-_UNFINISHED_S: Final = 2.0
-"""How long requests that are under way may take after the end; their callers wait for one second."""
+FILTER_PATH: Final = "/extender/filter"
+PRIORITIZE_PATH: Final = "/extender/prioritize"
+
+_LARGEST_BODY: Final = 128 << 20
+"""A review holds a whole pod; a scheduler that is not told otherwise sends all its nodes, each of 10 KB."""
 
 
 def _wall_clock() -> datetime:
@@ -42,6 +42,8 @@ class WebhookOptions:
     host: str | None = None
     """None listens on all addresses."""
     port: int = 9443
+    registers: bool = True
+    """Whether API servers are to ask us; without, only schedulers do."""
     drain_s: float = 5.0
     """From the wish to end to the end: so long it takes until everybody knows that we are not ready."""
     lifetimes: Lifetimes = field(default_factory=Lifetimes)
@@ -58,7 +60,7 @@ class Webhook:
         self._is_ending = False
         self._desk = SteeringDesk(client)
         secret = CertificateSecret(client, options.namespace, options.address.names, now, options.lifetimes)
-        registration = Registration(client, options.address)
+        registration = Registration(client, options.address) if options.registers else None
         self._upkeep = Upkeep(client, secret, registration, now=now, pace=options.pace)
 
     @property
@@ -67,10 +69,10 @@ class Webhook:
 
     async def ready(self) -> None:
         """Returns when it knows the running migrations."""
-        await self._desk.informer.synced()
+        await self._desk.synced()
 
     async def registered(self) -> None:
-        """Returns when API servers have been told of it."""
+        """Returns when its certificate is in order, and API servers have been told of it."""
         await self._upkeep.done_once.wait()
 
     @contextlib.asynccontextmanager
@@ -78,7 +80,7 @@ class Webhook:
         """Serves while the body runs. Raises `KubeError` without a certificate, `OSError` without a port."""
         await self._upkeep.prepare()
         async with contextlib.AsyncExitStack() as stack:
-            await stack.enter_async_context(self._desk.informer.running())
+            await stack.enter_async_context(self._desk.running())
             await stack.enter_async_context(self._listening())
             log.info("listens on port %d", self.port)
             await stack.enter_async_context(self._upkeep.running())
@@ -96,29 +98,21 @@ class Webhook:
 
     @contextlib.asynccontextmanager
     async def _listening(self) -> AsyncIterator[None]:
-        app = application(self._desk.answer, lambda: self.is_ready)
-        runner = web.AppRunner(
-            app,
-            access_log=None,
-            handle_signals=False,
-            keepalive_timeout=_IDLE_S,
-            shutdown_timeout=_UNFINISHED_S,
-        )
-        await runner.setup()
-        try:
-            site = web.TCPSite(
-                runner, self._options.host, self._options.port, ssl_context=self._upkeep.tls.context
-            )
-            await site.start()
-            self.port = runner.addresses[0][1]
+        answers = {
+            PATH: self._desk.answer,
+            FILTER_PATH: self._desk.filter,
+            PRIORITIZE_PATH: self._desk.prioritize,
+        }
+        app = application(answers, lambda: self.is_ready)
+        tls = self._upkeep.tls.context
+        async with listening(app, self._options.host, self._options.port, tls) as self.port:
             yield
-        finally:
-            await runner.cleanup()
 
 
-def application(answer: Callable[[bytes], bytes], is_ready: Callable[[], bool]) -> web.Application:
-    async def mutate(request: web.Request) -> web.Response:
-        return web.Response(body=answer(await request.read()), content_type="application/json")
+def application(
+    answers: Mapping[str, Callable[[bytes], bytes]], is_ready: Callable[[], bool]
+) -> web.Application:
+    """Bytes in, bytes out, by path; and whether it lives and is ready."""
 
     async def healthz(_: web.Request) -> web.Response:
         return web.Response(text="ok")
@@ -129,7 +123,15 @@ def application(answer: Callable[[bytes], bytes], is_ready: Callable[[], bool]) 
         return web.Response(status=503, text="the running migrations are not known yet, or not any more")
 
     app = web.Application(client_max_size=_LARGEST_BODY)
-    app.router.add_post(PATH, mutate)
+    for path, answer in answers.items():
+        app.router.add_post(path, _posting(answer))
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
     return app
+
+
+def _posting(answer: Callable[[bytes], bytes]) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def post(request: web.Request) -> web.Response:
+        return web.Response(body=answer(await request.read()), content_type="application/json")
+
+    return post

@@ -16,6 +16,7 @@ from rescheduler.kube.resources import MUTATING_WEBHOOKS
 from rescheduler.migrations.definition import NAME, definition
 from rescheduler.serving.registration import CONFIGURATION
 from tests.e2e.facts.stage import AT_ONCE, Stage, until_usable
+from tests.e2e.permissions import WEBHOOK, kubeconfig_as
 from tests.e2e.webhook.steered import Serving, SetSteered, Steered
 from tests.testbed import ControlPlane
 from tests.testbed.options import QUICK
@@ -45,15 +46,17 @@ def serving(
     namespace: str,
     unused_tcp_port_factory: Callable[[], int],
     unregistered: None,
+    tmp_path: Path,
 ) -> Serving:
-    """The command, as an administrator would run it beside the cluster."""
+    """The command, as the service account that it is installed with."""
+    account = kubeconfig_as(control_plane, WEBHOOK, namespace, tmp_path)
 
     @contextlib.asynccontextmanager
     async def served() -> AsyncIterator[None]:
         port = unused_tcp_port_factory()
         process = await asyncio.create_subprocess_exec(
             Path(sys.executable).with_name("rescheduler"), "webhook",
-            "--kubeconfig", str(control_plane.kubeconfig), "--namespace", namespace,
+            "--kubeconfig", str(account), "--namespace", namespace,
             "--host", "127.0.0.1", "--port", str(port), "--url", f"https://127.0.0.1:{port}",
             stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip

@@ -34,12 +34,17 @@ class Steered:
         return self.stage.client
 
     @contextlib.asynccontextmanager
-    async def moving(self, pod: Object, to: str) -> AsyncIterator[None]:
-        """A migration of the pod is about to evict it, and the webhook knows."""
-        (owner,) = pod["metadata"]["ownerReferences"]
-        reference = {key: owner[key] for key in ("apiVersion", "kind", "name", "uid")}
-        moved = self._migration("move-1", pod["metadata"]["name"], node_of(pod), to, reference)
-        async with moved, self.probing():
+    async def moving(self, *pods: Object, to: str = "") -> AsyncIterator[None]:
+        """Migrations of the pods are about to evict them, and the webhook knows."""
+        async with contextlib.AsyncExitStack() as stack:
+            for number, pod in enumerate(pods, start=1):
+                (owner,) = pod["metadata"]["ownerReferences"]
+                reference = {key: owner[key] for key in ("apiVersion", "kind", "name", "uid")}
+                moved = self._migration(
+                    f"move-{number}", pod["metadata"]["name"], node_of(pod), to, reference
+                )
+                await stack.enter_async_context(moved)
+            await stack.enter_async_context(self.probing())
             yield
 
     @contextlib.asynccontextmanager

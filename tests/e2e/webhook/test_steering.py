@@ -1,5 +1,7 @@
 """A pod that is evicted to be moved is made anew where it should be, whatever its own wishes are."""
 
+import json
+
 from rescheduler.kube.resources import REPLICA_SETS
 from rescheduler.model.steering import AVOIDS, STEERED_BY
 from tests.e2e.facts import objects
@@ -17,7 +19,7 @@ async def test_a_stateful_set_pod_is_recreated_on_the_target_and_no_other_pod_is
     await stateful_set(steered.stage, 2)
     first, source = sorted(await steered.stage.pods(), key=lambda pod: pod["metadata"]["name"])
     target = await steered.stage.free_node()
-    async with steered.serving(), steered.moving(source, target):
+    async with steered.serving(), steered.moving(source, to=target):
         other = await steered.evict(first, 2)
         replacement = await steered.evict(source, 2)
     assert replacement["metadata"]["name"] == "web-1"
@@ -32,7 +34,7 @@ async def test_a_replica_set_s_pod_is_replaced_on_the_target(set_steered: SetSte
     await steered.stage.deployment(2)
     source = (await steered.stage.pods())[0]
     target = await steered.stage.free_node()
-    async with steered.serving(), steered.moving(source, target):
+    async with steered.serving(), steered.moving(source, to=target):
         replacement = await steered.evict(source, 2)
     assert node_of(replacement) == target
     assert replacement["metadata"]["annotations"][STEERED_BY] == "move-1"
@@ -50,7 +52,7 @@ async def test_it_does_not_come_back_even_where_nothing_else_is_to_be_preferred(
     busy = objects.pod_spec(stage.kubelet.name, cpu="1", nodeName=other)
     await stage.client.create(REPLICA_SETS, objects.replica_set(stage.namespace, "busy", 2, busy))
     await stage.until_ready(2, app="busy")
-    async with steered.serving(), steered.moving(source, ""):
+    async with steered.serving(), steered.moving(source):
         replacement = await steered.evict(source, 1)
     assert node_of(replacement) == other
 
@@ -69,7 +71,7 @@ async def test_alternatives_that_its_owner_requires_keep_their_meaning(set_steer
     await stage.deployment(1, pod={"affinity": affinity})
     await stage.cordon(other, on=False)
     (source,) = await stage.pods()
-    async with steered.serving(), steered.moving(source, forbidden):
+    async with steered.serving(), steered.moving(source, to=forbidden):
         replacement = await steered.evict(source, 1)
     assert node_of(source) == source_node
     assert node_of(replacement) == other
@@ -85,3 +87,18 @@ async def test_without_the_webhook_pods_are_made_as_usual(set_steered: SetSteere
     replacement = await steered.evict(source, 1)
     assert "annotations" not in replacement["metadata"]
     assert "affinity" not in replacement["spec"]
+
+
+async def test_several_nodes_are_kept_away_from_at_once(set_steered: SetSteered) -> None:
+    """Both pods are moved: neither replacement may come to where the other was."""
+    steered = await set_steered(nodes=3)
+    stage = steered.stage
+    await stage.deployment(2)
+    first, second = await stage.pods()
+    free = await stage.free_node()
+    assert len({node_of(first), node_of(second), free}) == 3
+    async with steered.serving(), steered.moving(first, second):
+        replacements = [await steered.evict(each, 2) for each in (first, second)]
+    assert {node_of(each) for each in replacements} == {free}
+    avoided = [json.loads(each["metadata"]["annotations"][AVOIDS]) for each in replacements]
+    assert avoided == [sorted([node_of(first), node_of(second)])] * 2

@@ -72,3 +72,26 @@ def test_a_target_that_others_of_the_workload_leave_is_no_target():
 def test_the_order_in_which_migrations_became_known_makes_no_difference():
     several = [intent("m-1", "c", "a"), intent("m-2", "d", "b"), intent("m-3", "e", "a")]
     assert told(IntentBook(several)) == told(IntentBook(reversed(several)))
+
+
+# -- failed attempts beside migrations
+
+
+def failed(*nodes: str, pod: str | None = None) -> Intent:
+    return intent("", "", pod=pod, tried=nodes)
+
+
+def test_failed_attempts_add_to_what_a_migration_wants():
+    found = told(IntentBook([failed("bad", "old"), intent("m-1", "new", "old")]))
+    assert (found.cause, found.prefer) == ("m-1", "new")
+    assert (found.avoid, found.tried) == (("old",), ("bad",))
+    assert found.excluded == ("bad", "old")
+
+
+def test_a_target_where_the_pod_kept_failing_is_none():
+    assert told(IntentBook([failed("new"), intent("m-1", "new", "old")])).prefer == ""
+
+
+def test_failed_attempts_alone_name_no_migration():
+    found = told(IntentBook([failed("bad"), failed("worse")]), told_before="")
+    assert (found.cause, found.excluded) == ("", ("bad", "worse"))

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rescheduler.intents.book import IntentBook
+from rescheduler.intents.intent import Intent
 from rescheduler.model.constraints import Affinity
+from rescheduler.model.migrations import OwnerReference
 from rescheduler.model.steering import AVOIDS, STEERED_BY, avoiding, without_own_exclusions
 from rescheduler.rules.node_affinity import node_affinity
 from rescheduler.rules.terrain import Terrain
@@ -290,6 +292,29 @@ def test_asked_any_number_of_times_the_answer_is_as_after_once(affinity: Any, av
     book = book_of(*avoid, prefer="d")
     once = steered(pod_of(affinity), book)
     assert steered(once, book) == once
+
+
+# -- after failed attempts
+
+
+def after_failures(*nodes: str) -> IntentBook:
+    owner = OwnerReference("apps/v1", "ReplicaSet", "web", "rs-1")
+    return IntentBook([Intent("shop", owner, None, "", (), "", tried=nodes)])
+
+
+def test_a_pod_whose_like_kept_failing_is_kept_off_those_nodes_and_no_migration_is_named():
+    made = steered(pod_of(), after_failures("b", "a"))
+    assert node_affinity_of(made) == {REQUIRED: {"nodeSelectorTerms": [{"matchFields": only("a", "b")}]}}
+    assert made["metadata"]["annotations"] == {AVOIDS: '["a","b"]'}
+
+
+@given(_affinities, st.lists(st.sampled_from(NODES), unique=True, min_size=1))
+def test_asked_again_it_is_told_nothing_twice_even_if_it_has_failed_elsewhere_since(
+    affinity: Any, nodes: list[str]
+):
+    once = steered(pod_of(affinity), after_failures(*nodes))
+    assert steered(once, after_failures(*nodes)) == once
+    assert steered(once, after_failures(*nodes, "later")) == once
 
 
 # -- whatever comes in

@@ -6,14 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from cryptography import x509
 
-from rescheduler.serving.certificates import (
-    Credentials,
-    Lifetimes,
-    UnusableCredentials,
-    issued,
-    next_change,
-    renewed,
-)
+from rescheduler.serving.certificates import Credentials, Lifetimes, next_change, renewed
+from rescheduler.tls.issuing import UnusableCredentials, issued
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 NAMES = ("hook.ours.svc", "127.0.0.1")

@@ -2,10 +2,7 @@
 
 import asyncio
 import contextlib
-import io
-import ssl
 from base64 import b64decode
-from collections.abc import AsyncIterator, Awaitable, Callable
 
 import aiohttp
 import pytest
@@ -16,7 +13,6 @@ from rescheduler.kube.resources import MUTATING_WEBHOOKS, SECRETS
 from rescheduler.serving.certificate_secret import SECRET
 from rescheduler.serving.registration import CONFIGURATION
 from rescheduler.serving.upkeep import UpkeepPace
-from rescheduler.serving.webhook import Webhook
 from rescheduler.simulator import ApiServer
 from rescheduler.simulator.faults import Fault
 from tests.e2e.webhook.rotating import (
@@ -27,11 +23,10 @@ from tests.e2e.webhook.rotating import (
     is_caught_up,
     under_load,
 )
+from tests.unit.serving.calling import calling
 from tests.unit.serving.conftest import Serve
 from tests.unit.serving.migrating import Eventually, begin, created, is_steered, steering
 from tests.unit.serving.reviews import judged, pod_of, review_of
-
-Call = Callable[..., Awaitable[tuple[int, bytes]]]
 
 
 async def bundle(client: Client) -> str:
@@ -39,28 +34,12 @@ async def bundle(client: Client) -> str:
     return b64decode(hook["clientConfig"]["caBundle"]).decode()
 
 
-@contextlib.asynccontextmanager
-async def calling(client: Client, webhook: Webhook) -> AsyncIterator[Call]:
-    """call(method, path, body): as an API server does, which trusts what the registration says."""
-    async with aiohttp.ClientSession() as session:
-
-        async def call(method: str, path: str, body: bytes = b"", *, trusted: str = "") -> tuple[int, bytes]:
-            context = ssl.create_default_context(cadata=trusted or await bundle(client))
-            # Each on a connection of its own, so that the certificate is looked at every time.
-            headers = {"connection": "close"}
-            url = f"https://127.0.0.1:{webhook.port}{path}"
-            asked = session.request(method, url, data=io.BytesIO(body), ssl=context, headers=headers)
-            async with asked as response:
-                return response.status, await response.read()
-
-        yield call
-
-
 async def test_it_says_that_it_lives_and_that_it_is_ready(client: Client, serve: Serve):
     async with serve() as webhook, calling(client, webhook) as call:
         assert await call("GET", "/healthz") == (200, b"ok")
         assert await call("GET", "/readyz") == (200, b"ok")
         assert (await call("GET", "/mutate"))[0] == 405
+        assert (await call("GET", "/extender/filter"))[0] == 405
         status, body = await call("POST", "/mutate", b"nonsense")
         assert status == 200
         assert judged(body) == ("", [])

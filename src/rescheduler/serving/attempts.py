@@ -1,0 +1,158 @@
+"""Follows where pods of workloads have failed: the annotation on each workload, and nothing else of it.
+
+A Deployment's record holds for the pods of its ReplicaSets, a CronJob's for those of its Jobs. Whoever may
+not read workloads, or nodes, steers by migrations alone.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from rescheduler.intents.from_attempts import intents_of_ledger
+from rescheduler.intents.intent import Intent
+from rescheduler.kube import errors
+from rescheduler.kube.client import Client
+from rescheduler.kube.informer import Informer
+from rescheduler.kube.resources import (
+    CRON_JOBS,
+    DEPLOYMENTS,
+    JOBS,
+    NODES,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+    Object,
+    Resource,
+)
+from rescheduler.kube.wire.metadata_only import MetadataOnly
+from rescheduler.model.migrations import OwnerReference
+from rescheduler.model.nodes import NodeRecord
+from rescheduler.recovery.ledger import FAILED_ATTEMPTS, Ledger, read_ledger
+
+__all__ = ["AttemptsFollowed"]
+
+_ABOVE: Final = {"ReplicaSet": "Deployment", "Job": "CronJob"}
+_BELOW: Final = {above: kind for kind, above in _ABOVE.items()}
+_FOLLOWED: Final = (CRON_JOBS, DEPLOYMENTS, JOBS, REPLICA_SETS, STATEFUL_SETS)
+_KEPT: Final = ("namespace", "name", "uid", "resourceVersion", "ownerReferences")
+
+Learn = Callable[[str, tuple[Intent, ...]], None]
+"""What a workload wants its new pods to know from now on, by a name for that workload."""
+
+
+class AttemptsFollowed:
+    def __init__(self, client: Client, learn: Learn) -> None:
+        self._learn = learn
+        self._open_nodes: frozenset[str] = frozenset()
+        self._steering: dict[tuple[str, str], None] = {}
+        """Kind and key of the controllers whose pods avoid something: to be looked at when nodes change."""
+        self._workloads = {each.kind: _informer(client, each) for each in _FOLLOWED}
+        self._nodes = Informer(client, NODES)
+        self._nodes.subscribe(self._node_changed)
+        for kind, informer in self._workloads.items():
+            informer.subscribe(self._heard(kind))
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with contextlib.AsyncExitStack() as stack:
+            for informer in self._informers:
+                await stack.enter_async_context(informer.running())
+            yield
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all is known that can be: what is forbidden will not come."""
+        return all(each.is_synced or isinstance(each.failure, errors.Final) for each in self._informers)
+
+    async def settled(self) -> None:
+        await asyncio.gather(*(_settled(each) for each in self._informers))
+
+    @property
+    def _informers(self) -> tuple[Informer[Any], ...]:
+        return (self._nodes, *self._workloads.values())
+
+    # -- following
+
+    def _heard(self, kind: str) -> Callable[[Object | None, Object | None], None]:
+        def heard(old: Object | None, new: Object | None) -> None:
+            item = old if new is None else new
+            assert item is not None
+            if kind in _BELOW:
+                below = _BELOW[kind]
+                for each in self._workloads[below].find("owner", item["metadata"]["uid"]):
+                    self._look(below, _key(each))
+            else:
+                self._look(kind, _key(item))
+
+        return heard
+
+    def _look(self, kind: str, key: str) -> None:
+        item = self._workloads[kind].get(key)
+        intents = () if item is None else tuple(self._intents(kind, item))
+        # Whoever has avoided every node there is avoids some again as soon as there are others.
+        if item is not None and self._ledger(kind, item).lines:
+            self._steering[kind, key] = None
+        else:
+            self._steering.pop((kind, key), None)
+        self._learn(f"{kind}/{key}", intents)
+
+    def _intents(self, kind: str, item: Object) -> Iterator[Intent]:
+        metadata = item["metadata"]
+        controller = OwnerReference(_API_VERSIONS[kind], kind, metadata["name"], metadata["uid"])
+        ledger = self._ledger(kind, item)
+        yield from intents_of_ledger(ledger, metadata["namespace"], controller, self._open_nodes)
+
+    def _ledger(self, kind: str, item: Object) -> Ledger:
+        """That of the topmost: what stands below it is a copy, or of another time."""
+        metadata = item["metadata"]
+        for owner in metadata.get("ownerReferences") or ():
+            if owner.get("controller") and owner.get("kind") == _ABOVE.get(kind):
+                above = self._workloads[_ABOVE[kind]].get(f"{metadata['namespace']}/{owner.get('name')}")
+                if above is not None and above["metadata"]["uid"] == owner.get("uid"):
+                    metadata = above["metadata"]
+        written = (metadata.get("annotations") or {}).get(FAILED_ATTEMPTS, "")
+        return read_ledger(written, {metadata["uid"]})
+
+    def _node_changed(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
+        if (old is not None and _is_open(old)) == (new is not None and _is_open(new)):
+            return
+        node = old if new is None else new
+        assert node is not None
+        alone = {node.name}
+        is_open = new is not None and _is_open(new)
+        self._open_nodes = self._open_nodes | alone if is_open else self._open_nodes - alone
+        for kind, key in list(self._steering):
+            self._look(kind, key)
+
+
+_API_VERSIONS: Final[Mapping[str, str]] = {each.kind: each.api_version for each in _FOLLOWED}
+
+
+def _informer(client: Client, resource: Resource[Object]) -> Informer[Object]:
+    """Of many thousands, little more than their names is kept."""
+    slim = replace(resource, codec=MetadataOnly(f"the {resource.kind} list", _kept))
+    return Informer(client, slim, indices={"owner": _owner_uids})
+
+
+def _kept(metadata: Object) -> Object:
+    kept: Object = {name: metadata[name] for name in _KEPT if name in metadata}
+    written = (metadata.get("annotations") or {}).get(FAILED_ATTEMPTS)
+    return kept if written is None else kept | {"annotations": {FAILED_ATTEMPTS: written}}
+
+
+def _owner_uids(item: Object) -> list[str]:
+    return [str(each.get("uid")) for each in item["metadata"].get("ownerReferences") or ()]
+
+
+def _key(item: Object) -> str:
+    return f"{item['metadata']['namespace']}/{item['metadata']['name']}"
+
+
+def _is_open(node: NodeRecord) -> bool:
+    return node.is_ready and not node.unschedulable and node.deleted_s is None
+
+
+async def _settled(informer: Informer[Any]) -> None:
+    while not (informer.is_synced or isinstance(informer.failure, errors.Final)):  # noqa: ASYNC110
+        await asyncio.sleep(0.05)

@@ -1,0 +1,70 @@
+"""What only a real kube-scheduler shows: its profiles, its two ways to ask, what it makes of a refusal."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from rescheduler.install.extender import PROFILE
+from rescheduler.kube.resources import PODS, Object
+from tests.e2e.extender.conftest import Address
+from tests.e2e.extender.extended import Extended, SetExtended
+from tests.e2e.facts.stage import node_of
+from tests.e2e.facts.waiting import until
+from tests.testbed import ControlPlane, Part
+
+
+async def replaced_away_from_its_source(extended: Extended, **pod: str) -> bool:
+    """On two nodes of which the scheduler prefers the source: the other one is busier."""
+    stage = extended.stage
+    await stage.deployment(1, pod=dict(pod))
+    (source,) = await stage.pods()
+    other = next(node for node in stage.nodes if node != node_of(source))
+    await stage.pod("busy", metadata={"labels": {"app": "busy"}}, nodeName=other, cpu="2")
+    await stage.until_ready(1, app="busy")
+    async with extended.serving(), extended.moving(source):
+        replacement = await extended.evict(source, 1)
+    return node_of(replacement) == other
+
+
+async def test_pods_of_every_profile_are_asked_about_and_ours_is_one(set_extended: SetExtended) -> None:
+    extended = await set_extended(nodes=2)
+    assert await replaced_away_from_its_source(extended, schedulerName=PROFILE)
+
+
+@pytest.fixture
+def sending_whole_nodes(control_plane: ControlPlane, address: Address):
+    control_plane.restart(Part.SCHEDULER, address.options(nodeCacheCapable=False))
+    yield
+    control_plane.restart(Part.SCHEDULER, address.options())
+
+
+async def test_a_scheduler_that_sends_whole_nodes_is_answered_likewise(
+    sending_whole_nodes: None, set_extended: SetExtended
+) -> None:
+    extended = await set_extended(nodes=2)
+    assert await replaced_away_from_its_source(extended)
+
+
+async def test_where_only_its_source_is_left_a_pod_says_why_it_waits(set_extended: SetExtended) -> None:
+    """As with the webhook: until the migration withdraws its intent, and has the pod made anew."""
+    extended = await set_extended(nodes=1)
+    stage = extended.stage
+    await stage.deployment(1)
+    (source,) = await stage.pods()
+
+    def waiting(pods: Mapping[str, Object]) -> Object | None:
+        found = (pod for pod in pods.values() if pod["metadata"]["uid"] != source["metadata"]["uid"])
+        return next((pod for pod in found if "moves pods of this workload away" in _refusal(pod)), None)
+
+    async with extended.serving():
+        async with extended.moving(source):
+            await extended.client.evict(stage.key(source["metadata"]["name"]))
+            waits = await until(extended.client, PODS.as_json, stage.namespace, waiting, labels="app=web")
+        await extended.client.delete(PODS, stage.key(waits["metadata"]["name"]))
+        (placed,) = await stage.until_ready(1)
+    assert node_of(placed) == node_of(source)
+
+
+def _refusal(pod: Object) -> str:
+    conditions = pod.get("status", {}).get("conditions", ())
+    return next((str(each.get("message", "")) for each in conditions if each["type"] == "PodScheduled"), "")

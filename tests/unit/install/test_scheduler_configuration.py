@@ -1,0 +1,50 @@
+"""What a kube-scheduler is told of our extender. That a real one takes it is shown in tests/e2e/extender."""
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from rescheduler.cli import main
+from rescheduler.serving.registration import InService
+from rescheduler.serving.webhook import FILTER_PATH, PRIORITIZE_PATH
+
+
+def printed(*arguments: str):
+    done = CliRunner().invoke(main, ["manifests", *arguments])
+    assert done.exit_code == 0, done.output
+    return yaml.safe_load(done.stdout)
+
+
+def test_it_can_stop_nobody_and_is_quick():
+    (extender,) = printed("--extender")["extenders"]
+    assert extender["ignorable"] is True
+    assert extender["httpTimeout"] == "1s"
+    assert extender["nodeCacheCapable"] is True
+
+
+def test_it_leads_to_where_we_answer_by_a_name_that_our_certificate_is_for():
+    (extender,) = printed("--extender")["extenders"]
+    prefix = extender["urlPrefix"]
+    host = InService("rescheduler", "rescheduler-webhook").names[2]
+    assert f"{prefix}/{extender['filterVerb']}" == f"https://{host}{FILTER_PATH}"
+    assert f"{prefix}/{extender['prioritizeVerb']}" == f"https://{host}{PRIORITIZE_PATH}"
+    assert extender["enableHTTPS"] is True
+    assert extender["tlsConfig"]["serverName"] == host
+    assert extender["tlsConfig"]["caFile"]
+
+
+@pytest.mark.parametrize(
+    ("said", "profiles"),
+    [
+        pytest.param("--extender", ["default-scheduler", "rescheduler-scheduler"], id="beside, if not said"),
+        pytest.param("--extender=beside", ["default-scheduler", "rescheduler-scheduler"], id="beside"),
+        pytest.param("--extender=instead", ["rescheduler-scheduler"], id="instead"),
+    ],
+)
+def test_the_profile_stands_beside_the_default_one_or_instead_of_it(said: str, profiles: list[str]):
+    assert [each["schedulerName"] for each in printed(said)["profiles"]] == profiles
+
+
+def test_a_second_scheduler_has_a_lease_of_its_own():
+    assert "leaderElection" not in printed("--extender")
+    assert printed("--extender=instead")["leaderElection"]["resourceName"] == "rescheduler-scheduler"

@@ -1,0 +1,111 @@
+"""The extender's part of the process: over HTTPS, from what the cluster holds."""
+
+import asyncio
+import http.client
+import ssl
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rescheduler.kube import errors
+from rescheduler.kube.client import Client
+from rescheduler.kube.resources import MUTATING_WEBHOOKS
+from rescheduler.serving.registration import CONFIGURATION
+from rescheduler.simulator import ApiServer
+from rescheduler.simulator.faults import Fault
+from tests.unit.serving.calling import Call, calling, trusted_by_callers
+from tests.unit.serving.conftest import Serve
+from tests.unit.serving.migrating import MIGRATIONS, Eventually, begin, created, is_steered
+from tests.unit.serving.questions import question, scores_of, verdict_of
+from tests.unit.serving.test_extender import ANY_BYTES, changed_questions
+
+FILTER, PRIORITIZE = "/extender/filter", "/extender/prioritize"
+
+
+async def kept(call: Call, *names: str) -> list[str]:
+    status, body = await call("POST", FILTER, question(*names))
+    assert status == 200
+    return verdict_of(body).kept
+
+
+async def scores(call: Call, *names: str, uid: str) -> dict[str, int]:
+    return scores_of((await call("POST", PRIORITIZE, question(*names, uid=uid)))[1])
+
+
+def keeping(call: Call, expected: list[str]) -> Callable:
+    async def look() -> bool:
+        return await kept(call, "old", "new", "a") == expected
+
+    return look
+
+
+async def test_it_answers_from_the_same_migrations_as_the_webhook(
+    client: Client, serve: Serve, eventually: Eventually
+):
+    async with serve() as webhook, calling(client, webhook) as call:
+        assert await kept(call, "old", "new", "a") == ["old", "new", "a"]
+        await begin(client)
+        await eventually(keeping(call, ["new", "a"]))
+        assert is_steered(await created(client))
+        assert await scores(call, "new", "a", uid="p-1") == {"new": 10}
+        await client.delete(MIGRATIONS, "shop/move-1")
+        await eventually(keeping(call, ["old", "new", "a"]))
+        assert await scores(call, "new", "a", uid="p-1") == {}
+
+
+async def test_targets_are_given_out_in_turn_and_each_pod_keeps_its_own(
+    client: Client, serve: Serve, eventually: Eventually
+):
+    await begin(client, "move-1", targetNode="new-1")
+    await begin(client, "move-2", targetNode="new-2")
+    async with serve() as webhook, calling(client, webhook) as call:
+        await eventually(keeping(call, ["new", "a"]))
+        asked = ["p-1", "p-1", "p-2", "p-1", "p-2"]
+        told = [await scores(call, "new-1", "new-2", uid=uid) for uid in asked]
+        one, other = {"new-1": 10}, {"new-2": 10}
+        assert told == [one, one, other, one, other]
+
+
+async def test_before_it_knows_the_migrations_every_node_will_do(
+    client: Client, server: ApiServer, serve: Serve, eventually: Eventually
+):
+    await begin(client)
+    fault = Fault("unavailable", verbs=("list",), resource="podmigrations.*", times=None)
+    number = server.faults.add(fault)
+    async with serve(until_ready=False) as webhook, calling(client, webhook) as call:
+        assert await kept(call, "old", "new", "a") == ["old", "new", "a"]
+        server.faults.remove(number)
+        await eventually(keeping(call, ["new", "a"]))
+
+
+async def test_alone_it_registers_nothing(client: Client, serve: Serve, eventually: Eventually):
+    await begin(client)
+    async with serve(registers=False) as webhook, calling(client, webhook) as call:
+        await eventually(keeping(call, ["new", "a"]))
+        with pytest.raises(errors.NotFound):
+            await client.get(MUTATING_WEBHOOKS, CONFIGURATION)
+
+
+async def test_whatever_is_sent_gets_an_answer_that_a_scheduler_can_read(
+    client: Client, serve: Serve, eventually: Eventually
+):
+    await begin(client)
+    async with serve(registers=False) as webhook, calling(client, webhook) as call:
+        await eventually(keeping(call, ["new", "a"]))
+        context = ssl.create_default_context(cadata=await trusted_by_callers(client))
+
+        @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+        @given(st.sampled_from([FILTER, PRIORITIZE]), ANY_BYTES | changed_questions())
+        def sent(path: str, body: bytes) -> None:
+            connection.request("POST", path, body, {"content-type": "application/json"})
+            response = connection.getresponse()
+            assert response.status == 200
+            (verdict_of if path == FILTER else scores_of)(response.read())
+
+        connection = http.client.HTTPSConnection("127.0.0.1", webhook.port, context=context)
+        try:
+            await asyncio.to_thread(sent)
+        finally:
+            connection.close()

@@ -1,0 +1,81 @@
+"""The tests of the real scheduler, with the simulated one, which asks our process over HTTPS."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from rescheduler.kube.client import Client
+from rescheduler.kube.resources import NODES
+from rescheduler.serving.webhook import Webhook
+from rescheduler.simulator import ApiServer
+from rescheduler.simulator.life import bring_to_life
+from rescheduler.simulator.scenario import parse_scenario
+from tests.e2e.extender.extended import Extended, SetExtended
+from tests.e2e.extender.test_extending import *  # noqa: F403
+from tests.e2e.facts.stage import Stage, until_usable
+from tests.testbed.fake_kubelet.nodes import node_object, node_shapes
+from tests.unit.serving.calling import calling
+from tests.unit.serving.conftest import Serve
+from tests.unit.serving.test_steering import Played
+
+SCENARIO = b"""
+extenders:
+- {url: "https://127.0.0.1/extender", filter: filter, prioritize: prioritize, weight: 2, ignorable: true}
+"""
+
+
+class Reached:
+    """The extender that runs at the moment, if one does."""
+
+    def __init__(self, client: Client) -> None:
+        self.webhook: Webhook | None = None
+        self._client = client
+
+    async def ask(self, verb: str, body: bytes) -> bytes:
+        if self.webhook is None:
+            raise OSError("connection refused")
+        async with calling(self._client, self.webhook) as call:
+            status, answer = await call("POST", f"/extender/{verb}", body)
+            assert status == 200
+            return answer
+
+    def at(self, _url: str, _timeout_s: float) -> Callable[[str, Any], Awaitable[Any]]:
+        async def carry(verb: str, arguments: Any) -> Any:
+            return json.loads(await self.ask(verb, json.dumps(arguments).encode()))
+
+        return carry
+
+
+@pytest.fixture
+async def set_extended(
+    server: ApiServer, client: Client, serve: Serve, eventually: Callable[..., Awaitable[Any]]
+) -> AsyncIterator[SetExtended]:
+    reached = Reached(client)
+    scenario = parse_scenario(SCENARIO, source="test")
+    life = bring_to_life(server, scenario, reach_extender=reached.at)
+
+    @contextlib.asynccontextmanager
+    async def serving() -> AsyncIterator[None]:
+        async with serve(registers=False) as webhook:
+            reached.webhook = webhook
+            yield
+            reached.webhook = None
+
+    async def set_it(nodes: int = 3) -> Extended:
+        kubelet = Played(life.kubelets)
+        for shape in node_shapes(nodes, kubelet.name):
+            await client.create(NODES.as_json, node_object(shape, kubelet.name, server.clock.now()))
+        stage = Stage(client, "shop", kubelet, await until_usable(client, kubelet, nodes))
+        stage.behave()
+        return Extended(stage, serving, eventually, reached.ask)
+
+    yield set_it
+    # Nobody may be in the middle of a call when the network goes.
+    living = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in living:
+        task.cancel()
+    await asyncio.gather(*living, return_exceptions=True)
