@@ -105,7 +105,7 @@ async def _simulate(
         rescheduler = Rescheduler(
             client, configuration, lease_at=_LEASE, steered=True, now=now, me="simulated"
         )
-        async with rescheduler.looking(), rescheduler.executing():
+        async with rescheduler.looking(), rescheduler.executing(lambda: rescheduler.recovering().running()):
             reader = _reader(usage, rescheduler.cluster, now)
             async with rescheduler.checking(reader) as loop:
                 async for check in loop.checks():
@@ -129,8 +129,8 @@ async def _living(objects: list[Object], start: datetime) -> AsyncIterator[tuple
         desk = SteeringDesk(client)
         server.cluster.admission.webhooks.caller = _Desk(desk)
         bring_to_life(server)
-        await stack.enter_async_context(desk.informer.running())
-        await desk.informer.synced()
+        await stack.enter_async_context(desk.running())
+        await desk.synced()
         yield server, client
 
 
@@ -150,7 +150,7 @@ async def _carried_out(check: Check, rescheduler: Rescheduler, now: Callable[[],
     def note(errand: Errand) -> None:
         course.append(Happening(now(), Errand(errand.move, errand.key, errand.migration, errand.given_up)))
 
-    run = PlanRun(rescheduler.client, rescheduler.followed, check.plan, note)
+    run = PlanRun(rescheduler.client, rescheduler.followed, check.plan, note, record=rescheduler.record)
     if not rescheduler.configuration.policy.dry_run:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LONGEST_S):

@@ -25,6 +25,11 @@ Begin = Callable[..., Awaitable[FakeKubelet]]
 Eventually = Callable[..., Awaitable[Any]]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What all others have had our programs ask for is looked at in the end."""
+    items.sort(key=lambda item: item.path.name == "test_permissions.py")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def nothing_is_left_running() -> Iterator[None]:
     """Set up before every other fixture, so that it looks after all of them have gone."""
@@ -97,14 +102,3 @@ def schedulable(kubelet: FakeKubelet, count: int) -> Callable[[], Awaitable[bool
         return len(free) >= count
 
     return look
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """A server of a test that an API server is still connected to leaves a TLS connection to the collector.
-
-    It is noticed much later, in a test that has nothing to do with it. Everything else stays an error.
-    """
-    for what in ("<function _SSLProtocolTransport", "<function _SelectorTransport", "<socket.socket"):
-        config.addinivalue_line(
-            "filterwarnings", f"ignore:Exception ignored in. {what}:pytest.PytestUnraisableExceptionWarning"
-        )

@@ -1,17 +1,22 @@
-"""Checks, one after the other: look at the cluster, plan, have the plan carried out, look again.
+"""Checks, one after the other: look at the cluster, and plan.
 
 What one check leaves to the next is kept here and passed in: averages of usage, and how many checks in a
 row a node was too hot. All the rest is read from the cluster each time.
+
+What takes long is done in a thread, on values that nobody changes: the event loop goes on meanwhile.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from rescheduler.config.policy import Policy
+from rescheduler.controller.anticipating import Coming, anticipated, coming
 from rescheduler.controller.known_cluster import KnownCluster
 from rescheduler.controller.plan_run import PlanRun
+from rescheduler.controller.recovering.recording import Recording
 from rescheduler.kube.client import Client
 from rescheduler.model.plan import Plan
 from rescheduler.planner.planning import plan, too_hot
@@ -20,6 +25,7 @@ from rescheduler.strategies.registry import strategies_of
 from rescheduler.usage.heat import Heat
 from rescheduler.usage.one_check import usage_of_check
 from rescheduler.usage.reading import UsageReader
+from rescheduler.usage.readings import Outcome
 from rescheduler.usage.smoothing import Smoothing
 
 __all__ = ["Check", "CheckLoop"]
@@ -33,9 +39,11 @@ class Check:
     snapshot: Snapshot
     plan: Plan
     run: PlanRun
+    planning_s: float = 0.0
+    usage_source: str = ""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Memory:
     smoothing: Smoothing | None = field(default_factory=Smoothing)
     heat: Heat = field(default_factory=Heat)
@@ -52,51 +60,83 @@ class CheckLoop:
         now: Callable[[], datetime],
         is_steered: Callable[[], bool],
     ) -> None:
+        self.usage = usage
+        self.policy = policy
+        """May be exchanged between two checks, as may `usage`."""
         self._client = client
         self._cluster = cluster
-        self._usage = usage
-        self._policy = policy
         self._now = now
         self._is_steered = is_steered
         self._memory = _Memory()
+        self._number = 0
 
     async def checks(self) -> AsyncIterator[Check]:
         """One per `reschedulingInterval`, for ever. Whoever takes one has its plan carried out: `run.run()`.
 
-        The next one waits for that. A plan reckons with all of its moves, so one that is half made is
-        finished before another is begun.
+        The next one waits for that: nothing is under way when it plans. The daemon does not wait.
         """
-        loop, number = asyncio.get_running_loop(), 0
+        loop = asyncio.get_running_loop()
         while True:
             began_s = loop.time()
-            number += 1
-            yield await self._check(number)
-            rest_s = began_s + self._policy.rescheduling_interval.total_seconds() - loop.time()
+            yield await self.check()
+            rest_s = began_s + self.policy.rescheduling_interval.total_seconds() - loop.time()
             await asyncio.sleep(max(0.0, rest_s))
 
-    async def _check(self, number: int) -> Check:
+    async def check(self) -> Check:
+        """Plans as if what is under way were done already: else it would be done twice."""
+        self._number += 1
         began = self._now()
-        await self._measure(began)
-        snapshot = self._cluster.snapshot()
-        strategies = strategies_of(self._policy)
-        made = plan(
-            snapshot,
-            self._policy,
-            strategies,
-            heat=self._memory.heat,
-            steered=self._is_steered(),
-        )
-        return Check(number, began, snapshot, made, PlanRun(self._client, self._cluster.followed, made))
+        outcome = await self.usage.read()
+        under_way = coming(self._cluster.followed)
+        decide = _Deciding(self._cluster, self.policy, self._memory, self._is_steered())
+        decided = await asyncio.to_thread(decide, outcome, under_way, self._now().timestamp())
+        self._memory = decided.memory
+        record = Recording(self._client, self._cluster, lambda: self.policy, self._now).record
+        run = PlanRun(self._client, self._cluster.followed, decided.plan, record=record)
+        took_s, source = decided.planning_s, decided.usage_source
+        return Check(self._number, began, decided.snapshot, decided.plan, run, took_s, source)
 
-    async def _measure(self, now: datetime) -> None:
-        outcome = await self._usage.read()
-        trusted, self._memory.smoothing = usage_of_check(
+
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    snapshot: Snapshot
+    """As the cluster is, without what is under way."""
+    plan: Plan
+    memory: _Memory
+    planning_s: float
+    usage_source: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Deciding:
+    """The part of a check that takes long. Runs in a thread."""
+
+    cluster: KnownCluster
+    policy: Policy
+    memory: _Memory
+    steered: bool
+
+    def __call__(self, outcome: Outcome, under_way: Sequence[Coming], now_s: float) -> _Decided:
+        strategies = strategies_of(self.policy)
+        usage, smoothing = usage_of_check(
             outcome,
-            self._cluster.tenants(),
-            now_s=now.timestamp(),
-            half_life_s=self._policy.usage_half_life.total_seconds(),
-            smoothing=self._memory.smoothing,
+            self.cluster.tenants(now_s),
+            now_s=now_s,
+            half_life_s=self.policy.usage_half_life.total_seconds(),
+            smoothing=self.memory.smoothing,
         )
-        self._cluster.measure(trusted.pods, trusted.notes)
-        hot = too_hot(self._cluster.snapshot(), self._policy, strategies_of(self._policy))
-        self._memory.heat = self._memory.heat.after(hot, trusted.source)
+        self.cluster.measure(usage.pods, usage.notes)
+        snapshot = self.cluster.snapshot(now_s)
+        expected = anticipated(snapshot, under_way)
+        hot = too_hot(expected, self.policy, strategies)
+        memory = _Memory(smoothing, self.memory.heat.after(hot, usage.source))
+        began_s = time.perf_counter()
+        made = plan(
+            expected, self._with_room(under_way), strategies, heat=memory.heat, steered=self.steered
+        )  # fmt: skip
+        return _Decided(snapshot, made, memory, time.perf_counter() - began_s, usage.source)
+
+    def _with_room(self, under_way: Sequence[Coming]) -> Policy:
+        """Who still waits for his turn counts: the queue must not grow with every check."""
+        waiting = sum(not each.is_begun for each in under_way)
+        return replace(self.policy, max_reschedule_pods=max(0, self.policy.max_reschedule_pods - waiting))

@@ -15,12 +15,14 @@ from typing import Final
 from rescheduler.config.policy import Policy
 from rescheduler.controller.events import EventWriter
 from rescheduler.controller.followed import Followed
+from rescheduler.controller.observing import unfinished
 from rescheduler.controller.queue import Closed, WorkQueue
 from rescheduler.controller.reconciler import Judge, Reconciler
 from rescheduler.controller.story import Story
 from rescheduler.controller.waking import Waking
 from rescheduler.kube import errors
 from rescheduler.kube.client import Client
+from rescheduler.model.migrations import Migration
 
 __all__ = ["WORKERS", "Controller"]
 
@@ -56,6 +58,31 @@ class Controller:
         self._waking = Waking(self.followed, self._queue.add, self._reconciler.turns)
         self._now = now
         self._workers = workers
+        self._at_work: list[asyncio.Task[None]] = []
+
+    @property
+    def queue_depth(self) -> int:
+        """How many migrations wait to be looked at."""
+        return len(self._queue)
+
+    def use(self, policy: Policy) -> None:
+        """From the next look on."""
+        self._reconciler.policy = policy
+
+    def begin_only(self, may_begin: Callable[[Migration], bool]) -> None:
+        """Asked about every migration whose turn has come; what is under way is not asked about."""
+        self._reconciler.may_begin = may_begin
+
+    def look_again(self) -> None:
+        """At all that are not over: they may begin or go on now, though nothing has happened to them."""
+        for migration in unfinished(self.followed):
+            self._queue.add(migration.key)
+
+    async def finish_steps(self, within_s: float) -> None:
+        """Before the end: no key is begun any more, and those at work have so long to come to a stop."""
+        self._queue.close()
+        if self._at_work:
+            await asyncio.wait(self._at_work, timeout=within_s)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -65,7 +92,7 @@ class Controller:
                 await stack.enter_async_context(self.followed.running())
             await stack.enter_async_context(self._events.running())
             stack.callback(self._waking.subscribe())
-            workers = [
+            self._at_work = [
                 asyncio.create_task(self._work(), name=f"migrations {number}")
                 for number in range(self._workers)
             ]
@@ -73,9 +100,9 @@ class Controller:
                 yield
             finally:
                 self._queue.close()
-                for worker in workers:
+                for worker in self._at_work:
                     worker.cancel()
-                await asyncio.gather(*workers, return_exceptions=True)
+                await asyncio.gather(*self._at_work, return_exceptions=True)
 
     async def _work(self) -> None:
         while True:

@@ -1,7 +1,7 @@
 """Kubernetes Events: what happened to an object, for people who look at that object.
 
-Best effort: written in the background, never waited for, the same one not again within a few minutes, and
-dropped when there are too many or the server won't have them.
+Best effort: written in the background, never waited for, the same one again as a higher count, and dropped
+when there are too many or the server won't have them.
 """
 
 import asyncio
@@ -9,12 +9,14 @@ import contextlib
 import hashlib
 import logging
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
+from rescheduler.controller.event_limits import EventLimits, Told
 from rescheduler.kube import errors
 from rescheduler.kube.client import Client
+from rescheduler.kube.patches import merge_patch
 from rescheduler.kube.resources import EVENTS, Object
 
 __all__ = ["EventWriter", "Subject"]
@@ -24,7 +26,6 @@ log = logging.getLogger(__name__)
 _COMPONENT: Final = "rescheduler"
 _MOST_WAITING: Final = 1000
 _LONGEST_MESSAGE: Final = 1024
-_SAME_FOR_S: Final = 300.0
 _LAST_WORDS_S: Final = 2.0
 """At the end, how long Events that are not written yet are waited for."""
 
@@ -50,15 +51,26 @@ class EventWriter:
         self._client = client
         self._now = now
         self._waiting: asyncio.Queue[Object] = asyncio.Queue(_MOST_WAITING)
-        self._written_s: dict[tuple[str, str, str], float] = {}
+        self._limits = EventLimits()
 
-    def tell(self, subject: Subject, reason: str, message: str, *, warning: bool = False) -> None:
-        if self._was_told(subject, reason, message):
+    def tell(
+        self, subject: Subject, reason: str, message: str, *, warning: bool = False, once: bool = False
+    ) -> None:
+        """`once`: as long as the server remembers it, it is not told again, not even by another process."""
+        now_s, time = asyncio.get_running_loop().time(), self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        message = message[:_LONGEST_MESSAGE]
+        what = (subject.kind, subject.uid, reason, message, str(warning))
+        known = self._limits.known(what, now_s)
+        if (known is not None and once) or not self._limits.admit(f"{subject.kind} {subject.uid}", now_s):
             return
+        if known is None:
+            suffix = _suffix(subject, reason, message, "" if once else str(self._now().timestamp()))
+            told = Told(1, f"{subject.name[:230]}.{suffix}", time, now_s)
+        else:
+            told = replace(known, count=known.count + 1, last_s=now_s)
+        self._limits.note(what, told)
         with contextlib.suppress(asyncio.QueueFull):
-            self._waiting.put_nowait(
-                self._event(subject, reason, message[:_LONGEST_MESSAGE], warning=warning)
-            )
+            self._waiting.put_nowait(_event(subject, reason, message, told, time=time, warning=warning))
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -77,7 +89,7 @@ class EventWriter:
         while True:
             event = await self._waiting.get()
             try:
-                await self._client.create(EVENTS, event)
+                await self._write(event)
             except errors.AlreadyExists:
                 continue
             except errors.KubeError as error:
@@ -85,39 +97,41 @@ class EventWriter:
             finally:
                 self._waiting.task_done()
 
-    def _was_told(self, subject: Subject, reason: str, message: str) -> bool:
-        now_s = asyncio.get_running_loop().time()
-        for known, told_s in list(self._written_s.items()):
-            if now_s - told_s < _SAME_FOR_S:
-                break
-            del self._written_s[known]
-        what = (subject.uid, reason, message)
-        if what in self._written_s:
-            return True
-        self._written_s[what] = now_s
-        return False
+    async def _write(self, event: Object) -> None:
+        """What was told before counts one more; unless the server has forgotten it."""
+        if event["count"] > 1:
+            metadata = event["metadata"]
+            again = {name: event[name] for name in ("count", "lastTimestamp")}
+            with contextlib.suppress(errors.NotFound):
+                await self._client.patch(
+                    EVENTS, f"{metadata['namespace']}/{metadata['name']}", merge_patch(again)
+                )
+                return
+        await self._client.create(EVENTS, event)
 
-    def _event(self, subject: Subject, reason: str, message: str, *, warning: bool) -> Object:
-        now = self._now()
-        time = now.strftime("%Y-%m-%dT%H:%M:%SZ")
-        namespace = subject.namespace or "default"
-        suffix = hashlib.sha256(f"{subject.uid}{reason}{message}{now.timestamp()}".encode()).hexdigest()[:16]
-        return {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"namespace": namespace, "name": f"{subject.name[:230]}.{suffix}"},
-            "involvedObject": {
-                "apiVersion": subject.api_version,
-                "kind": subject.kind,
-                "name": subject.name,
-                "uid": subject.uid,
-                **({"namespace": subject.namespace} if subject.namespace else {}),
-            },
-            "reason": reason,
-            "message": message,
-            "type": "Warning" if warning else "Normal",
-            "source": {"component": _COMPONENT},
-            "firstTimestamp": time,
-            "lastTimestamp": time,
-            "count": 1,
-        }
+
+def _event(subject: Subject, reason: str, message: str, told: Told, *, time: str, warning: bool) -> Object:
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"namespace": subject.namespace or "default", "name": told.name},
+        "involvedObject": {
+            "apiVersion": subject.api_version,
+            "kind": subject.kind,
+            "name": subject.name,
+            "uid": subject.uid,
+            **({"namespace": subject.namespace} if subject.namespace else {}),
+        },
+        "reason": reason,
+        "message": message,
+        "type": "Warning" if warning else "Normal",
+        "source": {"component": _COMPONENT},
+        "firstTimestamp": told.first,
+        "lastTimestamp": time,
+        "count": told.count,
+    }
+
+
+def _suffix(subject: Subject, *told: str) -> str:
+    """Of the Event's name: the same for what is the same."""
+    return hashlib.sha256("".join((subject.uid, *told)).encode()).hexdigest()[:16]

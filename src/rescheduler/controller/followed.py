@@ -5,14 +5,16 @@ Others that need to know the same objects subscribe to these informers, instead 
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
+from rescheduler.controller.capabilities import must_be_able
 from rescheduler.controller.freshest import Freshest
 from rescheduler.controller.records import Records
 from rescheduler.kube import errors
+from rescheduler.kube.cache import Index
 from rescheduler.kube.client import Client
 from rescheduler.kube.informer import Informer
 from rescheduler.kube.resources import (
@@ -31,7 +33,7 @@ from rescheduler.model.metadata import Owner
 from rescheduler.model.migrations import GROUP, KIND, VERSION, OwnerReference
 from rescheduler.model.pods import PodRecord
 
-__all__ = ["POD_MIGRATIONS", "Followed", "is_followed", "key_of_item", "said"]
+__all__ = ["OF_WORKLOADS", "POD_MIGRATIONS", "Followed", "is_followed", "key_of_item", "said"]
 
 POD_MIGRATIONS: Final = custom(GROUP, VERSION, PLURAL, KIND)
 
@@ -70,6 +72,7 @@ def _mark(pod: PodRecord) -> list[tuple[str, str]]:
 _OF_PODS: Final = {
     "owner": lambda pod: [] if pod.owner is None else [pod.owner.uid],
     "mark": _mark,
+    "bare": lambda pod: [pod.namespace] if pod.owner is None else [],
 }
 _OF_MIGRATIONS: Final = {
     "pod": lambda item: [(_namespace(item), said(item, "spec", "pod", "name"))],
@@ -80,6 +83,7 @@ _OF_MIGRATIONS: Final = {
     "unfinished": lambda item: [] if said(item, "status", "finishedAt") else [True],
     "node": lambda item: [said(item, "spec", "sourceNode"), said(item, "status", "targetNode")],
 }
+OF_WORKLOADS: Final[Mapping[str, Index[Object]]] = {"owner": _owner_uids}
 _OF_BUDGETS: Final = {"namespace": lambda item: [_namespace(item)]}
 
 
@@ -91,8 +95,7 @@ class Followed:
         self.budgets = Freshest(Informer(client, POD_DISRUPTION_BUDGETS, indices=_OF_BUDGETS), _OF_BUDGETS)
         self.nodes = Informer(client, NODES)
         self.workloads = {
-            kind: Informer(client, resource, indices={"owner": _owner_uids})
-            for kind, resource in _WORKLOADS.items()
+            kind: Informer(client, resource, indices=OF_WORKLOADS) for kind, resource in _WORKLOADS.items()
         }
         self.records = Records()
 
@@ -108,7 +111,11 @@ class Followed:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Follows the cluster while the body runs, which begins when everything is known once."""
+        """Follows the cluster while the body runs, which begins when everything is known once.
+
+        Raises `MissingCapability` if nothing can be moved in it, and `KubeError` if it can't be asked.
+        """
+        await must_be_able(self._client)
         async with contextlib.AsyncExitStack() as stack:
             for informer in self.informers:
                 await stack.enter_async_context(informer.running())
@@ -134,6 +141,14 @@ class Followed:
             self.pods.learn(await self._client.get(PODS, key))
         except errors.NotFound:
             self.pods.learn_gone(key, uid)
+
+    async def read_pods(self, namespace: str, labels: Mapping[str, str]) -> list[PodRecord]:
+        """All that are there now with these labels."""
+        selector = ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
+        found = (await self._client.list(PODS, namespace=namespace, labels=selector)).items
+        for pod in found:
+            self.pods.learn(pod)
+        return found
 
     async def read_migration(self, key: str, uid: str) -> None:
         try:

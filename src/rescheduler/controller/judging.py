@@ -17,7 +17,7 @@ from rescheduler.controller.known_cluster import KnownCluster
 from rescheduler.controller.observing import unfinished
 from rescheduler.migrations.marks import label_value
 from rescheduler.migrations.scene import Answer, Verdict
-from rescheduler.model.migrations import MANUAL, Migration, OwnerReference, Phase
+from rescheduler.model.migrations import FAILED_PODS, MANUAL, Migration, OwnerReference, Phase
 from rescheduler.model.plan import Handover, Move, Rejection
 from rescheduler.model.pods import PodRecord
 from rescheduler.planner.eligibility import Eligibility
@@ -27,14 +27,17 @@ from rescheduler.planner.outlook import percent
 from rescheduler.planner.reasons import Reason
 from rescheduler.planner.recheck import still_good
 from rescheduler.rules.board import Board
-from rescheduler.snapshot.snapshot import CPU, MEMORY, Snapshot
+from rescheduler.snapshot.snapshot import CPU, MEMORY, NOWHERE, Snapshot
 
-__all__ = ["CONTINUES", "PASSING", "Judging", "as_wished"]
+__all__ = ["CONTINUES", "INCLUDES_SYSTEM", "PASSING", "Judging", "as_wished"]
 
 CONTINUES: Final = "rescheduler.dev/continues"
 """Annotation of a migration that takes a pod on from a stop: the name of the one that brought it there."""
 
-PASSING: Final = frozenset({Reason.BUDGET_SPENT, Reason.ROLLING_OUT})
+INCLUDES_SYSTEM: Final = "rescheduler.dev/includes-system"
+"""Annotation of a migration; `true` if whoever drains a node wants pods of the system to go, too."""
+
+PASSING: Final = frozenset({Reason.BUDGET_SPENT, Reason.ROLLING_OUT, Reason.SIBLING_NOT_READY})
 _FOR_ROOM: Final = frozenset({Reason.TARGET_UNFIT, Reason.NO_TARGET})
 """Passing too, if somebody is about to leave."""
 
@@ -69,20 +72,29 @@ class Judging:
         self._approved: dict[str, tuple[str, str]] = {}
         """Pod and target of those that were approved a moment ago, by key: not on record yet."""
 
+    def use(self, policy: Policy, urgent_strategies: Iterable[str]) -> None:
+        """From the next question on."""
+        self._policy = policy
+        self._urgent = frozenset({*urgent_strategies, MANUAL})
+
     def judge(self, migration: Migration) -> Verdict:
-        snapshot = self._without(migration, self._cluster.snapshot())
+        snapshot = self._without(migration, self._cluster.present())
         row = snapshot.pods.row.get(migration.pod_key)
         if row is None or snapshot.pods.records[row].uid != migration.spec.pod.uid:
             return _refused(Rejection(migration.pod_key, Reason.GONE, "", "there is no such pod any more"))
         pod = snapshot.pods.records[row]
         policy = self._policy_for(migration)
         urgent, steered = migration.spec.strategy in self._urgent, self._is_steered()
-        choice = Eligibility(snapshot, policy, urgent=urgent, steered=steered).choice(row)
+        recovering = migration.spec.strategy == FAILED_PODS
+        eligibility = Eligibility(snapshot, policy, urgent=urgent, steered=steered, recovering=recovering)
+        choice = eligibility.choice(row)
         if not isinstance(choice, Choice):
             return self._no(migration, snapshot, Rejection(pod.key, choice.reason, choice.by, choice.detail))
         board = self._with_others(migration, Board(snapshot))
         move = _move(migration, choice.handover)
-        rejection = still_good(move, snapshot, policy, urgent=urgent, steered=steered, board=board)
+        rejection = still_good(
+            move, snapshot, policy, urgent=urgent, steered=steered, recovering=recovering, board=board
+        )
         if rejection is not None:
             return self._no(migration, snapshot, rejection)
         target = move.target or _best(board, row, choice.handover)
@@ -96,6 +108,8 @@ class Judging:
         if said(item, "metadata", "annotations", CONTINUES):
             # It rests where it is going, not at its stop.
             return as_wished(self._policy)
+        if said(item, "metadata", "annotations", INCLUDES_SYSTEM) == "true":
+            return replace(self._policy, maintenance_includes_system=True)
         return self._policy
 
     def _without(self, migration: Migration, snapshot: Snapshot) -> Snapshot:
@@ -105,13 +119,13 @@ class Judging:
     def _with_others(self, migration: Migration, board: Board) -> Board:
         """With the copies that are still to come: whoever is approved now must find room beside them."""
         pods, nodes = board.snapshot.pods, board.snapshot.nodes
-        for pod, target in self._under_way(migration):
+        for pod, target in self._under_way(migration, board.snapshot):
             row, node = pods.row.get(pod), nodes.row.get(target)
             if row is not None and node is not None:
                 board.place(row, node)
         return board
 
-    def _under_way(self, migration: Migration) -> list[tuple[str, str]]:
+    def _under_way(self, migration: Migration, snapshot: Snapshot) -> list[tuple[str, str]]:
         """Pods, and where their copies will be, as far as those are not seen there yet."""
         known = {each.key: each for each in unfinished(self._cluster.followed)}
         self._approved = {
@@ -125,13 +139,15 @@ class Judging:
             if each.key != migration.key
             and each.status.phase is Phase.IN_PROGRESS
             and each.status.handover is not Handover.EVICT
-            and not self._is_bound(each)
+            and not self._is_bound(each, snapshot)
         ]
         return [*on_record, *self._approved.values()]
 
-    def _is_bound(self, migration: Migration) -> bool:
+    def _is_bound(self, migration: Migration, snapshot: Snapshot) -> bool:
+        """As the snapshot has it, which may be a moment older than the caches."""
         marked = self._cluster.followed.pods.find("mark", (migration.namespace, label_value(migration.name)))
-        return any(pod.node and pod.uid != migration.spec.pod.uid for pod in marked)
+        rows = [snapshot.pods.row.get(pod.key) for pod in marked if pod.uid != migration.spec.pod.uid]
+        return any(row is not None and snapshot.pods.node[row] != NOWHERE for row in rows)
 
     def _no(self, migration: Migration, snapshot: Snapshot, rejection: Rejection) -> Verdict:
         is_patient = self._now() - migration.created < self._policy.migration_timeout

@@ -1,6 +1,9 @@
 """The whole cluster as it is known now, kept up to date: for executing, and for deciding.
 
-informers ──▶ ClusterState ──freeze──▶ Snapshot, made anew only when something has changed
+informers ──▶ changes ──▶ ClusterState ──freeze──▶ Snapshot, made anew only when something has changed
+
+To freeze takes long in a large cluster, so a check does it in a thread. What informers tell meanwhile waits:
+the event loop never does.
 
 Without kinds that are not served, or that we may not read, the same is assumed as for a plan that is made
 once; what executing can't do without is an error.
@@ -9,13 +12,18 @@ once; what executing can't do without is an error.
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
-from rescheduler.controller.followed import POD_MIGRATIONS, Followed
+from rescheduler.controller.followed import OF_WORKLOADS, POD_MIGRATIONS, Followed
+from rescheduler.controller.freshest import Freshest
 from rescheduler.kube import errors
+from rescheduler.kube.cache import Index
 from rescheduler.kube.client import Client
 from rescheduler.kube.informer import Handler, Informer
 from rescheduler.kube.resources import Object, key_of
@@ -58,11 +66,18 @@ class KnownCluster:
         self.followed = followed
         self.assumptions: tuple[str, ...] = ()
         """About kinds that could not be read."""
+        self.workloads: Mapping[str, Freshest[Object]] = {}
+        """By kind, as far as they can be read, while it runs. Of some kinds without their templates."""
         self._client = client
         self._now = now
+        self._changes: deque[Callable[[], None]] = deque()
+        self._lock = threading.RLock()
         self._state = ClusterState()
         self._snapshot: Snapshot | None = None
+        """None if something has changed since the latest one."""
+        self._latest: Snapshot | None = None
         self._notes: tuple[str, ...] = ()
+        self._followed_now: tuple[Informer[Any], ...] = ()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -73,7 +88,7 @@ class KnownCluster:
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(self.followed.running())
             followed = {**own, **{
-                each.kind: Informer(self._client, each.resource)
+                each.kind: Informer(self._client, each.resource, indices=_indices(each.kind))
                 for each in kinds
                 if each.kind not in own and each.kind not in refusals
             }}  # fmt: skip
@@ -84,6 +99,10 @@ class KnownCluster:
             for kind in kinds:
                 if kind.kind in followed:
                     stack.callback(followed[kind.kind].subscribe(self._handler(kind)))
+            self._followed_now = tuple(followed.values())
+            self.workloads = {
+                kind: Freshest(followed[kind], OF_WORKLOADS) for kind in WORKLOAD_KINDS if kind in followed
+            }
             needs = needs_of(self.followed.pods.informer)
             self.assumptions = tuple(
                 f"{each.without}: {refusals[each.kind]}"
@@ -116,27 +135,46 @@ class KnownCluster:
     def is_fresh(self) -> bool:
         return self.followed.is_fresh
 
-    def snapshot(self) -> Snapshot:
-        """As of now. The same as before, but for the time, if nothing has changed."""
-        now_s = self._now().timestamp()
-        if self._snapshot is None:
-            assumptions = (*self.assumptions, *self._notes)
-            self._snapshot = self._state.freeze(now_s, assumptions=assumptions)
-        return replace(self._snapshot, taken_at_s=now_s)
+    @property
+    def informers(self) -> tuple[Informer[Any], ...]:
+        """All that are followed, while `running`."""
+        return self._followed_now
+
+    def snapshot(self, now_s: float | None = None) -> Snapshot:
+        """As of now. The same as before, but for the time, if nothing has changed. From any thread."""
+        now_s = self._now().timestamp() if now_s is None else now_s
+        with self._lock:
+            self._catch_up()
+            if self._snapshot is None:
+                assumptions = (*self.assumptions, *self._notes)
+                self._snapshot = self._latest = self._state.freeze(now_s, assumptions=assumptions)
+            return replace(self._snapshot, taken_at_s=now_s)
+
+    def present(self) -> Snapshot:
+        """Without waiting, for the event loop: as of now, or a moment old if a check is just freezing."""
+        if self._lock.acquire(blocking=False):
+            try:
+                return self.snapshot()
+            finally:
+                self._lock.release()
+        latest = self._latest
+        return self.snapshot() if latest is None else replace(latest, taken_at_s=self._now().timestamp())
 
     def measure(self, pods: UsageByName, notes: tuple[str, ...] = ()) -> None:
-        """What pods use, from now on; `notes` say what had to be assumed for that."""
-        self._state.apply_usage(pods)
-        self._notes = notes
-        self._snapshot = None
+        """What pods use, from now on; `notes` say what had to be assumed for that. From any thread."""
+        with self._lock:
+            self._state.apply_usage(pods)
+            self._notes = notes
+            self._snapshot = None
 
-    def tenants(self) -> Tenants:
-        """Whose usage is wanted."""
-        running = [pod for pod in self.followed.pods.informer if pod.node and not pod.is_finished]
+    def tenants(self, now_s: float | None = None) -> Tenants:
+        """Whose usage is wanted. From any thread."""
+        snapshot = self.snapshot(now_s)
+        running = [pod for pod in snapshot.pods.records if pod.node and not pod.is_finished]
         return Tenants(
             node_of={pod.key: pod.node for pod in running},
             pod_uids={pod.key: pod.uid for pod in running},
-            node_uids={node.name: node.uid for node in self.followed.nodes},
+            node_uids={node.name: node.uid for node in snapshot.nodes.records},
         )
 
     # -- single changes
@@ -145,17 +183,31 @@ class KnownCluster:
         apply, remove = kind.applier(self._state), _remover(kind.kind, self._state)
 
         def on_change(old: Any, new: Any) -> None:
+            if new is not None:
+                self._changes.append(partial(apply, new))
+            else:
+                self._changes.append(partial(remove, old))
+            if self._lock.acquire(blocking=False):
+                try:
+                    self._catch_up()
+                finally:
+                    self._lock.release()
+
+        return on_change
+
+    def _catch_up(self) -> None:
+        while self._changes:
+            change = self._changes.popleft()
             self._snapshot = None
             try:
-                if new is not None:
-                    apply(new)
-                else:
-                    remove(old)
+                change()
             except ValueError as error:
                 # Such as a migration that was made before its definition: others go on.
                 log.warning("%s; it is left out", error)
 
-        return on_change
+
+def _indices(kind: str) -> Mapping[str, Index[Object]] | None:
+    return OF_WORKLOADS if kind in WORKLOAD_KINDS else None
 
 
 def _remover(kind: str, state: ClusterState) -> Callable[[Any], None]:

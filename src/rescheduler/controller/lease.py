@@ -34,6 +34,7 @@ from rescheduler.controller.leadership import (
 from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.kube.resources import LEASES, Object
+from rescheduler.model.saying import say
 
 __all__ = ["Lease"]
 
@@ -123,12 +124,13 @@ class Lease:
         while True:
             await self._acquire()
             await self._set_held(True)
-            log.info("lease=%s holder=%s acquired", self.key, self.me)
+            say(log, logging.INFO, "LeaseAcquired", "the lease is ours", lease=self.key, holder=self.me)
             try:
                 await self._keep()
             finally:
                 await self._set_held(False)
-            log.warning("lease=%s holder=%s lost to %s", self.key, self.me, self.holder or "silence")
+            words = "the lease is lost: nothing is done any more until it is ours again"
+            say(log, logging.WARNING, "LeaseLost", words, lease=self.key, holder=self.holder)
 
     async def _acquire(self) -> None:
         pause_s = self._terms.retry_period.total_seconds()
@@ -162,7 +164,7 @@ class Lease:
                 is_ours = await self._claimed()
         except errors.KubeError as error:
             self.failure = error
-            log.info("lease=%s: %s", self.key, error)
+            say(log, logging.INFO, "LeaseNotReached", str(error), lease=self.key)
             return False
         except TimeoutError:
             return False
@@ -209,7 +211,7 @@ class Lease:
                     wanted = released(self._seen.record, self._now())
                     self._note(await self._client.replace(LEASES, self._manifest(wanted)))
         except (errors.KubeError, TimeoutError) as error:
-            log.info("lease=%s could not be given back: %s", self.key, error)
+            say(log, logging.INFO, "LeaseNotGivenBack", str(error) or "no answer in time", lease=self.key)
 
     # -- reading and writing
 

@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Final
 
 from rescheduler.config.policy import Policy
 from rescheduler.controller.followed import Followed, is_followed
 from rescheduler.controller.records import Protection
 from rescheduler.kube.resources import Object
 from rescheduler.migrations.interference import is_superseded
-from rescheduler.migrations.marks import ID, is_copy_of, label_value
-from rescheduler.migrations.replacement import replacement_of
+from rescheduler.migrations.marks import ID, is_copy_of, label_value, unmarked_labels
+from rescheduler.migrations.replacement import keeps_names, replacement_of
 from rescheduler.migrations.scene import Scene
+from rescheduler.migrations.steps import Step
 from rescheduler.model.budgets import BudgetRecord
 from rescheduler.model.metadata import Owner
 from rescheduler.model.migrations import Migration, OwnerReference
@@ -20,6 +22,9 @@ from rescheduler.model.pods import PodRecord
 from rescheduler.model.workloads import WorkloadRecord
 
 __all__ = ["covering", "migration_at", "scene_of", "source_of", "unfinished", "workload_uid"]
+
+_ORPHANS: Final = "orphan"
+"""The finalizer of an object whose deletion leaves behind what it owns, while that is being done."""
 
 
 def migration_at(key: str, seen: Followed) -> Migration | None:
@@ -48,21 +53,23 @@ def source_of(migration: Migration, seen: Followed) -> PodRecord | None:
 
 
 def scene_of(migration: Migration, seen: Followed, policy: Policy, now: datetime) -> Scene:
-    source = source_of(migration, seen)
+    source, target = source_of(migration, seen), _target(migration, seen)
     line = _Line(migration, source, seen)
     return Scene(
         migration=migration,
         now=now,
         policy=policy,
         source=source,
-        target=_target(migration, seen),
+        target=target,
+        siblings=_siblings(migration, seen),
         owner=line.owner,
         owner_is_followed=line.is_followed,
         deployment=line.deployment,
+        pods_are_orphaned=line.is_orphaning or _are_orphaned(line, source, target, seen),
         workload_is_gone=line.workload_is_gone,
         is_superseded=line.is_superseded,
         budgets=_budgets(migration, source, seen),
-        nodes=_nodes(migration, seen),
+        nodes=_nodes(migration, target, seen),
         group=_group(migration, seen),
     )
 
@@ -86,6 +93,9 @@ class _Line:
         self.workload_is_gone = migration.status.workload is not None and (
             self.deployment is None or self.deployment.deleted_s is not None
         )
+        self.is_orphaning = of_owner is not None and _ORPHANS in (
+            of_owner["metadata"].get("finalizers") or ()
+        )
         self.is_superseded = bool(of_deployment and of_owner and is_superseded(of_deployment, of_owner))
 
 
@@ -100,6 +110,22 @@ def _found(
     return seen.records.workload(item, reference.kind), item
 
 
+def _are_orphaned(line: _Line, source: PodRecord | None, copy: PodRecord | None, seen: Followed) -> bool:
+    """Of a controller that is gone: whether it was taken off its pods first. Any of them tells.
+
+    A pod of nobody with the same labels was one of them: the controller would have adopted any other.
+    """
+    if line.owner is not None or copy is None:
+        return False
+    if source is not None and source.owner is None:
+        return True
+    wanted = unmarked_labels(copy).items()
+    return any(
+        wanted <= pod.labels.items() and pod.uid != copy.uid and not pod.is_terminating
+        for pod in seen.pods.find("bare", copy.namespace)
+    )
+
+
 # -- the successor
 
 
@@ -111,11 +137,23 @@ def _target(migration: Migration, seen: Followed) -> PodRecord | None:
     return min(copies, key=lambda pod: (pod.is_terminating, pod.key), default=None)
 
 
+def _siblings(migration: Migration, seen: Followed) -> tuple[PodRecord, ...]:
+    owner = migration.status.owner
+    if migration.status.handover is not Handover.EVICT or owner is None or keeps_names(owner):
+        return ()
+    found = seen.pods.find("owner", owner.uid)
+    return tuple(pod for pod in found if pod.uid != migration.spec.pod.uid)
+
+
 def _replacement(migration: Migration, seen: Followed) -> PodRecord | None:
     known, owner = migration.status.target_pod, migration.status.owner
     if known is not None:
         pod = seen.pods.get(f"{migration.namespace}/{known.name}")
-        return pod if pod is not None and pod.uid == known.uid else None
+        if pod is not None and pod.uid == known.uid:
+            return pod
+        if migration.status.step != Step.REPLACING:
+            return None
+        # It was steered in vain, and has made way for another.
     if owner is None or migration.status.handed_over_at is None:
         return None
     others = (seen.records.migration(item) for item in seen.migrations.find("owner", owner.uid))
@@ -150,8 +188,8 @@ def _protections(namespace: str, seen: Followed) -> list[Protection]:
     return [each for each in found if each is not None]
 
 
-def _nodes(migration: Migration, seen: Followed) -> Mapping[str, NodeRecord]:
-    names = (migration.spec.source_node, migration.target_node)
+def _nodes(migration: Migration, target: PodRecord | None, seen: Followed) -> Mapping[str, NodeRecord]:
+    names = {migration.spec.source_node, migration.target_node, target.node if target is not None else ""}
     return {name: node for name in names if (node := seen.nodes.get(name)) is not None}
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from rescheduler.controller.copy_maker import CopyMaker
 from rescheduler.controller.followed import POD_MIGRATIONS, Followed
-from rescheduler.controller.observing import covering
+from rescheduler.controller.observing import covering, scene_of
 from rescheduler.controller.patching import (
     gate_opened,
     marked,
@@ -29,6 +29,7 @@ from rescheduler.kube.resources import POD_DISRUPTION_BUDGETS, PODS, Resource
 from rescheduler.migrations import effects
 from rescheduler.migrations.effects import Effect
 from rescheduler.migrations.evicting import refused
+from rescheduler.migrations.marks import unmarked_labels
 from rescheduler.migrations.scene import Happened, Report, Scene, Wait
 from rescheduler.migrations.steps import Event
 from rescheduler.model.migrations import FINALIZER, ConditionType, PodReference
@@ -150,6 +151,11 @@ class Performer:
         return await self._patch(scene, effect.pod, released(scene, scene.target))
 
     async def _return(self, scene: Scene, effect: effects.ReturnCopy) -> Outcome:
+        # Read live: those that its controller left behind show that the copy is to stay, too.
+        assert scene.target is not None
+        await self._seen.read_pods(scene.migration.namespace, unmarked_labels(scene.target))
+        if scene_of(scene.migration, self._seen, scene.policy, scene.now).pods_are_orphaned:
+            return None
         return await self._patch(scene, effect.pod, returned(scene.migration, effect.pod.uid, effect.owner))
 
     async def _delete_copy(self, scene: Scene, effect: effects.DeleteCopy) -> Outcome:

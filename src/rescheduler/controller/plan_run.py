@@ -7,7 +7,7 @@ with the same plan finds the migrations of the first one, and goes on from there
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
@@ -23,7 +23,10 @@ from rescheduler.kube.resources import Object
 from rescheduler.model.migrations import FINALIZER, Migration, Phase
 from rescheduler.model.plan import Move, Plan
 
-__all__ = ["Errand", "PlanRun"]
+__all__ = ["Errand", "PlanRun", "Record"]
+
+Record = Callable[[Move, float], Awaitable[str]]
+"""Puts a move that was planned at that time on record, or says why it must not be made."""
 
 _TRIES: Final = 6
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 10.0
@@ -64,15 +67,24 @@ class PlanRun:
         seen: Followed,
         plan: Plan,
         tell: Callable[[Errand], None] = lambda _: None,
+        *,
+        record: Record | None = None,
+        annotations: Mapping[str, str] | None = None,
     ) -> None:
-        """`tell` hears of every change of an errand."""
+        """`tell` hears of every change of an errand; `record` is asked before each one is begun.
+
+        `annotations` are for all of its migrations.
+        """
         self.plan = plan
         self.errands = [Errand(move) for move in plan.moves]
         self._client = client
         self._seen = seen
         self._tell = tell
+        self._record = record
+        self._annotations = annotations
         self._changed = asyncio.Event()
         self._stopped = False
+        self._superseded = False
 
     async def run(self) -> None:
         """Returns when every move is made, has failed, or was given up."""
@@ -88,6 +100,11 @@ class PlanRun:
         """Nothing new is begun: what waits is called off, what is under way comes to its end."""
         self._stopped = True
         self._changed.set()
+
+    def supersede(self) -> None:
+        """Another plan takes over: no wave is begun any more. What was asked for comes to its end, and who
+        has a stop on the way goes on from there: nobody else would."""
+        self._superseded = True
 
     # -- a wave
 
@@ -110,6 +127,9 @@ class PlanRun:
             self._give_up(errand, "not begun: stopped before its turn")
             return
         legs = self._legs_before(errand)
+        if self._superseded and not legs:
+            self._give_up(errand, "not begun: a newer plan takes over")
+            return
         move = errand.move
         if legs:
             arrived = self._arrived(legs[-1])
@@ -125,8 +145,12 @@ class PlanRun:
             group=group,
             group_size=sum(each.move.group == move.group for each in wave) if group else 0,
             continues=legs[-1].key.partition("/")[2] if legs else "",
+            annotations=self._annotations,
         )
         try:
+            if self._record is not None and (why := await self._record(move, moment_s)):
+                self._give_up(errand, why)
+                return
             await self._create(item)
         except errors.KubeError as error:
             self._give_up(errand, f"its migration can't be created: {error}")

@@ -28,7 +28,7 @@ from rescheduler.migrations.advance import advanced, is_checkpoint, look, shown,
 from rescheduler.migrations.effects import Effect, WithdrawSteering
 from rescheduler.migrations.scene import Answer, Do, Happened, Report, Scene, Sight, Verdict, Wait
 from rescheduler.migrations.steps import Step
-from rescheduler.model.migrations import MANUAL, ConditionType, Migration, migration_of
+from rescheduler.model.migrations import FAILED_PODS, MANUAL, ConditionType, Migration, migration_of
 
 __all__ = ["Judge", "Reconciler"]
 
@@ -59,7 +59,9 @@ class Reconciler:
         self._client = client
         self._seen = seen
         self._story = story
-        self._policy = policy
+        self.policy = policy
+        """May be exchanged at any time."""
+        self.may_begin: Callable[[Migration], bool] = lambda _: True
         self._judge = judge
         self._now = now
         self._is_steered = is_steered
@@ -94,7 +96,7 @@ class Reconciler:
         raise RuntimeError(f"migration {key} goes in circles at {step_of(current) if current else '?'}")
 
     def _scene(self, migration: Migration) -> Scene:
-        scene = scene_of(migration, self._seen, self._policy, self._now())
+        scene = scene_of(migration, self._seen, self.policy, self._now())
         step = step_of(migration)
         if step is Step.QUEUED:
             return replace(scene, has_turn=self._has_turn(migration))
@@ -129,7 +131,10 @@ class Reconciler:
     async def _withdraw(self, scene: Scene) -> Outcome:
         report = Report(ConditionType.STEERED, holds=False, reason="Withdrawn")
         wait = Wait(message="the replacement finds no place: it may go anywhere now", reports=(report,))
-        await self._record(shown(scene, wait))
+        after = shown(scene, wait)
+        # Which one is to be made anew: clocks would not tell it from its successor.
+        status = msgspec.structs.replace(after.status, target_pod=scene.target_reference)
+        await self._record(msgspec.structs.replace(after, status=status))
         return None
 
     # -- going on
@@ -200,9 +205,11 @@ class Reconciler:
     # -- beginning
 
     def _has_turn(self, migration: Migration) -> bool:
-        """Windows are for what the program decides: a person who wishes a move chooses the time."""
-        is_time = migration.spec.strategy == MANUAL or self._policy.in_window(self._now())
-        return is_time and self._seen.is_fresh and self._turns(but=migration.key).allows(migration)
+        """Windows are for what the program decides: a person who wishes a move chooses the time. Nor do
+        failing pods wait: they serve nobody until they are elsewhere."""
+        is_time = migration.spec.strategy in {MANUAL, FAILED_PODS} or self.policy.in_window(self._now())
+        is_allowed = is_time and self._seen.is_fresh and self.may_begin(migration)
+        return is_allowed and self._turns(but=migration.key).allows(migration)
 
     def _verdict(self, migration: Migration) -> Verdict:
         verdict = self._judge(migration)
@@ -221,4 +228,4 @@ class Reconciler:
     def _turns(self, but: str = "") -> Turns:
         known = {each.key: each for each in unfinished(self._seen)} | self._beginning
         known.pop(but, None)
-        return Turns(known.values(), self._policy, lambda each: workload_uid(each, self._seen))
+        return Turns(known.values(), self.policy, lambda each: workload_uid(each, self._seen))

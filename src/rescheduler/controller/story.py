@@ -13,6 +13,7 @@ from rescheduler.migrations.advance import step_of
 from rescheduler.migrations.scene import Scene
 from rescheduler.migrations.steps import Step
 from rescheduler.model.migrations import Migration, PodReference
+from rescheduler.model.saying import say
 
 __all__ = ["Story"]
 
@@ -40,18 +41,19 @@ class Story:
             return
         step, status = step_of(after), after.status
         level = logging.WARNING if step in {Step.ROLLING_BACK, Step.FAILED} else logging.INFO
-        log.log(
+        say(
+            log,
             level,
-            "migration=%s pod=%s from=%s to=%s strategy=%s handover=%s attempt=%d step=%s%s",
-            after.key,
-            after.pod_key,
-            after.spec.source_node,
-            after.target_node or "-",
-            after.spec.strategy,
-            status.handover or after.spec.handover,
-            status.attempts,
-            step,
-            f": {status.message}" if status.message else "",
+            "MigrationStep",
+            status.message or str(step),
+            migration=after.key,
+            pod=after.pod_key,
+            source=after.spec.source_node,
+            target=after.target_node,
+            strategy=after.spec.strategy,
+            handover=str(status.handover or after.spec.handover),
+            attempt=status.attempts,
+            step=str(step),
         )
         if step in _EVENTS:
             self._write_events(scene, after, step)

@@ -1,8 +1,8 @@
 """Pods that are marked by a migration which is no more: it was removed by force, finalizer and all, or a
 request of a process that has long ended arrived only after the end.
 
-The lock of a pod that still stands is taken off, and its copy removed; where the source has gone already, the
-copy is all there is, and it is let go.
+The lock of a pod that still stands is taken off, and its copy removed, as is a copy that never ran; where the
+source has gone already, the copy is all there is, and it is let go.
 """
 
 import contextlib
@@ -12,7 +12,16 @@ from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import merge_patch
 from rescheduler.kube.resources import PODS
-from rescheduler.migrations.marks import ORIGINAL_POD, STATUS, MarkStatus, label_value, lock_of, superfluous
+from rescheduler.migrations.marks import (
+    MIGRATED_FROM,
+    ORIGINAL_POD,
+    STATUS,
+    MarkStatus,
+    label_value,
+    lock_of,
+    superfluous,
+    unmarked_labels,
+)
 from rescheduler.model.pods import PodRecord
 
 __all__ = ["Sweeper"]
@@ -32,16 +41,27 @@ class Sweeper:
             return
         # The locks first: a pod whose lock could be taken off stands, and no eviction that is still on its
         # way can take it any more. Only then is its copy one too many.
-        standing = {pod.uid for pod in marked if not _is_copy(pod) and not pod.is_terminating}
+        copies = _copies(marked)
+        standing = {pod.uid for pod in marked if pod not in copies and not pod.is_terminating}
         for pod in marked:
             if pod.uid in standing:
                 await self._unlock(pod)
-        for pod in marked:
-            if _is_copy(pod) and pod.marks.get(ORIGINAL_POD) in standing:
-                with contextlib.suppress(errors.NotFound, errors.Conflict):
-                    await self._client.delete(PODS, pod.key, uid=pod.uid)
-            elif _is_copy(pod):
-                await self._change(pod, {"labels": {STATUS: MarkStatus.COMPLETED}})
+        for pod in copies:
+            if not pod.is_terminating:
+                await self._sweep_copy(pod, standing)
+
+    async def _sweep_copy(self, copy: PodRecord, standing: set[str]) -> None:
+        if not copy.node or copy.marks[ORIGINAL_POD] in standing or await self._has_source(copy):
+            # Unchanged: else it may have begun to run.
+            with contextlib.suppress(errors.NotFound):
+                await self._client.delete(PODS, copy.key, uid=copy.uid, version=copy.resource_version)
+        else:
+            await self._change(copy, {"labels": {STATUS: MarkStatus.COMPLETED}})
+
+    async def _has_source(self, copy: PodRecord) -> bool:
+        """Whether the pod that it was made of stands, its lock long taken off. Read live."""
+        alike = await self._seen.read_pods(copy.namespace, unmarked_labels(copy))
+        return any(pod.uid == copy.marks[ORIGINAL_POD] and not pod.is_terminating for pod in alike)
 
     async def _unlock(self, pod: PodRecord) -> None:
         labels, annotations = superfluous(pod)
@@ -62,5 +82,13 @@ class Sweeper:
             raise
 
 
-def _is_copy(pod: PodRecord) -> bool:
-    return pod.marks.get(ORIGINAL_POD, pod.uid) != pod.uid
+def _copies(marked: list[PodRecord]) -> list[PodRecord]:
+    """A source that was moved before names an original, too; but it is where it was marked."""
+    uids = {pod.uid for pod in marked}
+
+    def is_copy(pod: PodRecord) -> bool:
+        original = pod.marks.get(ORIGINAL_POD, pod.uid)
+        is_where_marked = label_value(pod.node) == pod.labels.get(MIGRATED_FROM)
+        return original != pod.uid and (original in uids or not is_where_marked)
+
+    return [pod for pod in marked if is_copy(pod)]

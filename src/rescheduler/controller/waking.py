@@ -87,19 +87,18 @@ class Waking:
         """Those whose pod it covers, or has covered until now, or would if that pod were still there."""
         item = old if new is None else new
         assert item is not None
+        covers = [self._seen.records.protection(each) for each in (old, new) if each is not None]
         for found in self._seen.migrations.find("namespace", item["metadata"]["namespace"]):
             migration = self._seen.records.migration(found) if _is_under_way(found) else None
             source = None if migration is None else source_of(migration, self._seen)
-            if source is None or self._covers(old, source) or self._covers(new, source):
+            if source is None or any(
+                each is not None and each.pods.matches(source.labels) for each in covers
+            ):
                 self._wake_all([found])
         if new is not None and (mark := said(new, "metadata", "labels", ID)):
             # Ours: its migration may be over by now, and then it is to go.
             for found in self._seen.migrations.find("mark", (new["metadata"]["namespace"], mark)):
                 self._wake(key_of_item(found))
-
-    def _covers(self, item: Object | None, pod: PodRecord) -> bool:
-        protection = None if item is None else self._seen.records.protection(item)
-        return protection is not None and protection.pods.matches(pod.labels)
 
     def _node(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
         if old is not None and new is not None and old.is_ready == new.is_ready:

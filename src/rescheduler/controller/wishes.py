@@ -1,5 +1,6 @@
 """A move as the PodMigration that asks for it."""
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -16,7 +17,15 @@ __all__ = ["group_of", "wish"]
 _LONGEST_GROUP: Final = 200
 
 
-def wish(move: Move, moment_s: float, *, group: str = "", group_size: int = 0, continues: str = "") -> Object:
+def wish(
+    move: Move,
+    moment_s: float,
+    *,
+    group: str = "",
+    group_size: int = 0,
+    continues: str = "",
+    annotations: Mapping[str, str] | None = None,
+) -> Object:
     """The same for the same move at the same moment: who asks twice asks for one thing.
 
     With our finalizer from the beginning, so that it can't be deleted without being undone.
@@ -37,8 +46,9 @@ def wish(move: Move, moment_s: float, *, group: str = "", group_size: int = 0, c
         "name": migration_name(pod, move.uid, moment_s),
         "finalizers": [FINALIZER],
     }
-    if continues:
-        metadata["annotations"] = {CONTINUES: continues}
+    said = {**(annotations or {}), **({CONTINUES: continues} if continues else {})}
+    if said:
+        metadata["annotations"] = said
     return {
         "apiVersion": POD_MIGRATIONS.api_version,
         "kind": POD_MIGRATIONS.kind,

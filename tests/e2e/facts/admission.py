@@ -10,6 +10,7 @@ from aiohttp import web
 from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.kube.resources import PODS, Object, custom
+from rescheduler.serving.listening import listening
 from tests.e2e.facts.objects import pod
 from tests.testbed.usage.certificate import self_signed
 
@@ -43,17 +44,12 @@ async def webhook_refuses(
     application = web.Application()
     application.add_routes([web.post("/", refuse)])
     tls, certificate = self_signed("localhost")
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
-        address = f"https://localhost:{runner.addresses[0][1]}/"
+    async with listening(application, "127.0.0.1", 0, tls) as port:
+        address = f"https://localhost:{port}/"
         await client.create(WEBHOOKS, _webhook(namespace, address, certificate))
         await eventually(lambda: _is_refused(client, namespace))
         yield
         await client.delete(WEBHOOKS, namespace)
-    finally:
-        await runner.cleanup()
 
 
 def _webhook(namespace: str, address: str, certificate: bytes) -> Object:

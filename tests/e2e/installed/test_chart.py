@@ -43,7 +43,7 @@ def rendered(values: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def by_name(items: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
-    """Without what differs on purpose: Helm makes the namespace, and keeps the definition by an annotation."""
+    """Without what differs on purpose: Helm makes the namespace, and an annotation keeps the definition."""
     for item in items:
         item["metadata"].pop("annotations", None)
         if item["kind"] == "ConfigMap":  # the same file, laid out differently

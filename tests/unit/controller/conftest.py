@@ -5,6 +5,7 @@ controllers, scheduler and kubelets react between two requests of one client.
 """
 
 import asyncio
+import contextlib
 import random
 from dataclasses import replace
 
@@ -17,15 +18,17 @@ from rescheduler.migrations.definition import definition
 from rescheduler.simulator import ApiServer
 from rescheduler.simulator.clock import LoopClock
 from rescheduler.simulator.life import EPOCH, bring_to_life
+from rescheduler.simulator.shells.webhook_caller import HttpsCaller
 from rescheduler.simulator.virtual_time import VirtualLoop
 from tests.e2e.facts.stage import Stage, until_usable
 from tests.e2e.migrations.moving import Moves
 from tests.testbed.fake_kubelet.nodes import node_object, node_shapes
+from tests.unit.controller.ephemeral_claims import EphemeralClaims
 
 NETWORK_S = 0.001, 0.020
 
 
-class ObservedLoop(VirtualLoop):
+class _Observed:
     """Keeps what breaks in the background, so that a test can say so."""
 
     def __init__(self):
@@ -34,7 +37,16 @@ class ObservedLoop(VirtualLoop):
         self.set_exception_handler(lambda _, context: self.broken.append(context))
 
 
+class ObservedLoop(_Observed, VirtualLoop): ...
+
+
+class ObservedRealLoop(_Observed, asyncio.SelectorEventLoop): ...
+
+
 def pytest_asyncio_loop_factories(config, item):
+    """Virtual time, but for tests that have a server of their own: that answers in real time."""
+    if "that_a_webhook" in item.name:
+        return {"real": ObservedRealLoop}
     return {"virtual": ObservedLoop}
 
 
@@ -49,8 +61,8 @@ class Played:
 
 @pytest.fixture
 async def server():
-    made = ApiServer(clock=LoopClock(EPOCH), seed=7)
-    yield made
+    async with HttpsCaller() as webhooks:
+        yield ApiServer(clock=LoopClock(EPOCH), seed=7, webhook_caller=webhooks)
     assert not asyncio.get_running_loop().broken, "somebody crashed"
 
 
@@ -82,6 +94,31 @@ async def connect(server):
 @pytest.fixture
 def client(connect):
     return connect()
+
+
+@pytest.fixture
+def tell_usage():
+    """The simulator tells all the time what pods use."""
+    return contextlib.nullcontext
+
+
+@pytest.fixture
+async def ephemeral_claims(client):
+    async with asyncio.TaskGroup() as tasks, EphemeralClaims(client).playing(tasks):
+        yield
+
+
+@pytest.fixture
+def eventually():
+    """await eventually(look): asks until the answer is true."""
+
+    async def wait(look):
+        async with asyncio.timeout(60):
+            while not (seen := await look()):  # noqa: ASYNC110 - only asking tells
+                await asyncio.sleep(0.1)
+        return seen
+
+    return wait
 
 
 @pytest.fixture

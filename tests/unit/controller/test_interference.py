@@ -5,9 +5,10 @@ from datetime import timedelta
 
 import pytest
 
+from rescheduler.kube.resources import REPLICA_SETS
 from rescheduler.simulator.virtual_time import run_virtual
 from tests.e2e.facts.observer import observing
-from tests.e2e.migrations.interfering import INTERFERENCES
+from tests.e2e.migrations.interfering import INTERFERENCES, Interference
 from tests.e2e.migrations.test_interference import *  # noqa: F403
 from tests.unit.controller.crashing import NETWORK_S, Cluster, Faulty
 
@@ -24,13 +25,27 @@ class Disturbed(Faulty):
         return await self.server.handle(method, target, headers, body)
 
 
+async def deleted(moves, key, source):
+    await moves.client.delete(REPLICA_SETS, moves.stage.key("web"), propagation="Background")
+
+
+async def deleted_without_its_pods(moves, key, source):
+    await moves.client.delete(REPLICA_SETS, moves.stage.key("web"), propagation="Orphan")
+
+
+OF_A_REPLICA_SET = (
+    Interference(deleted, wanted=0, takes_pods=True),
+    Interference(deleted_without_its_pods, wanted=None),
+)
+
+
 async def disturbed_at(interference, at):
     """How many calls there were: fewer than `at` if nobody was disturbed."""
     cluster = Cluster(migration_timeout=timedelta(seconds=60), max_retries=0)
     try:
         moves = await cluster.moves(nodes=4)
         stage = moves.stage
-        await stage.deployment(3)
+        await (stage.replica_set(3) if interference in OF_A_REPLICA_SET else stage.deployment(3))
         await stage.budget(maxUnavailable=0)
         source = (await stage.pods())[0]
         way = Disturbed(cluster.server, at, None)
@@ -42,7 +57,8 @@ async def disturbed_at(interference, at):
                 if len(way.calls) < at:
                     return len(way.calls)
                 await moves.until_nothing_left()
-                await moves.until_served(interference.wanted)
+                if interference.wanted is not None:
+                    await moves.until_served(interference.wanted)
         here = f"{interference.name} before {way.calls[at - 1]}"
         assert interference.takes_pods or min(seen.ready) >= 3, f"below the count: {here}"
         return len(way.calls)
@@ -56,3 +72,8 @@ def test_at_whatever_moment_the_workload_is(interference):
     while run_virtual(disturbed_at(interference, at)) >= at:
         at += 1
     assert at > 5
+
+
+@pytest.mark.parametrize("interference", OF_A_REPLICA_SET, ids=lambda each: each.name)
+def test_at_whatever_moment_a_replica_set_of_its_own_is(interference):
+    test_at_whatever_moment_the_workload_is(interference)

@@ -2,4 +2,6 @@
 
 from tests.e2e.migrations.test_troubled_copies import *  # noqa: F403
 
-del test_a_copy_that_pod_security_refuses  # noqa: F821 - the simulator has no PodSecurity
+# The simulator has neither.
+del test_a_copy_that_pod_security_refuses  # noqa: F821
+del test_a_copy_that_an_admission_policy_refuses  # noqa: F821

@@ -122,10 +122,10 @@ def test_a_failure_is_counted_with_its_reason():
 def test_no_ready_second_is_lost_with_a_copy_and_with_an_eviction_until_the_successor_is_ready():
     meters = Meters()
     ready = Condition("CopyReady", "True", NOW + timedelta(seconds=10), "Ready")
-    handed_over = {"handed_over_at": NOW + timedelta(seconds=25)}
-    meters.migration_changed(migration(Step.RELEASING), finished(conditions=(ready,), **handed_over))
+    handed_over = Condition("HandedOver", "True", NOW + timedelta(seconds=25), "Evicted")
+    meters.migration_changed(migration(Step.RELEASING), finished(conditions=(ready, handed_over)))
     assert value(meters, "ready_seconds_lost_total", handover="Adopt") == 0
-    meters.migration_changed(migration(Step.RELEASING), finished(Handover.EVICT, **handed_over))
+    meters.migration_changed(migration(Step.RELEASING), finished(Handover.EVICT, conditions=(handed_over,)))
     assert value(meters, "ready_seconds_lost_total", handover="Evict") == 15
 
 

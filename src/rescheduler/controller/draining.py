@@ -1,0 +1,146 @@
+"""Empties nodes because a person wants it, whether or not the daemon would.
+
+The same as NodeMaintenance does, check by check, but for these nodes alone and without waiting for the next
+interval: label ─▶ plan ─▶ cordon and migrations ─▶ plan again, until nothing is left or nothing can be moved.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from dataclasses import replace
+from typing import Final
+
+from rescheduler.config.policy import Policy
+from rescheduler.controller.anticipating import anticipated, coming
+from rescheduler.controller.cordoning import Cordoning
+from rescheduler.controller.followed import Followed
+from rescheduler.controller.judging import INCLUDES_SYSTEM
+from rescheduler.controller.known_cluster import KnownCluster
+from rescheduler.controller.plan_run import Errand, PlanRun
+from rescheduler.kube.client import Client
+from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.resources import NODES
+from rescheduler.model.node_marks import MAINTENANCE, is_cordoned_by
+from rescheduler.model.nodes import NodeRecord
+from rescheduler.model.plan import Change, NodeChange, Plan
+from rescheduler.model.status import NodeInMaintenance
+from rescheduler.planner.emptying import emptying, has_to_go, is_held_back
+from rescheduler.planner.planning import plan
+from rescheduler.strategies.node_maintenance import NodeMaintenance
+
+__all__ = ["Draining", "call_back", "send_away"]
+
+_LOOK_AGAIN_S: Final = 5.0
+"""Budgets and rooms change; what is not followed for its own sake is looked at this often."""
+
+
+class Draining:
+    def __init__(
+        self,
+        client: Client,
+        cluster: KnownCluster,
+        policy: Policy,
+        nodes: Collection[str],
+        *,
+        is_steered: Callable[[], bool],
+        tell: Callable[[Errand], None] = lambda _: None,
+    ) -> None:
+        """`policy` as it is to hold for this; the size of plans and windows are no matter."""
+        self._client = client
+        self._cluster = cluster
+        self._policy = replace(policy, max_reschedule_pods=10_000, windows=())
+        self._nodes = frozenset(nodes)
+        self._is_steered = is_steered
+        self._tell = tell
+        self._run: PlanRun | None = None
+        self._is_stopped = False
+
+    async def states(self, *, wait: bool) -> AsyncIterator[tuple[NodeInMaintenance, ...]]:
+        """How far each node is, whenever something has been done about it; ends when all are empty.
+
+        Or when nothing more can be done now, unless one is to `wait` for that to change.
+        """
+        while True:
+            made = self._plan()
+            yield self._state(made)
+            if self._is_stopped or not any(each.left for each in self._state(made)):
+                return
+            if made.moves or made.changes:
+                self._run = self._carrying_out(made)
+                await self._run.run()
+                yield self._state(self._plan())
+            elif wait or self._is_under_way():
+                await asyncio.sleep(_LOOK_AGAIN_S)
+            else:
+                return
+
+    def stop(self) -> None:
+        """Begins nothing more; what is under way comes to its end."""
+        self._is_stopped = True
+        if self._run is not None:
+            self._run.stop()
+
+    def now(self) -> tuple[NodeInMaintenance, ...]:
+        """How many are left where, at this moment."""
+        return emptying(self._cluster.snapshot(), Plan(taken_at_s=0.0), only=self._nodes)
+
+    def _plan(self) -> Plan:
+        under_way = coming(self._cluster.followed)
+        expected = anticipated(self._cluster.snapshot(), under_way)
+        return plan(expected, self._policy, [NodeMaintenance(self._nodes)], steered=self._is_steered())
+
+    def _state(self, made: Plan) -> tuple[NodeInMaintenance, ...]:
+        return emptying(self._cluster.snapshot(), made, only=self._nodes)
+
+    def _carrying_out(self, made: Plan) -> PlanRun:
+        said = {INCLUDES_SYSTEM: "true"} if self._policy.maintenance_includes_system else None
+        return PlanRun(self._client, self._cluster.followed, made, self._tell, annotations=said)
+
+    def _is_under_way(self) -> bool:
+        """Whether somebody else moves pods of these nodes, or they are just going."""
+        pods = self._cluster.followed.pods
+        moving = any(
+            (pod := pods.get(each.pod)) is not None and pod.node in self._nodes
+            for each in coming(self._cluster.followed)
+        )
+        return moving or self._are_going()
+
+    def _are_going(self) -> bool:
+        """Some have been deleted, and nothing says that they would not end."""
+        snapshot = self._cluster.snapshot()
+        return any(
+            pod.is_terminating
+            and pod.node in self._nodes
+            and has_to_go(pod)
+            and not is_held_back(pod, snapshot.taken_at_s)
+            for pod in snapshot.pods.records
+        )
+
+
+async def send_away(client: Client, nodes: Iterable[str]) -> None:
+    """Labels them. Raises `KubeError`, `NotFound` for a node that is not there."""
+    for node in nodes:
+        await client.patch(NODES, node, merge_patch({"metadata": {"labels": {MAINTENANCE: "true"}}}))
+
+
+async def call_back(client: Client, seen: Followed, names: Iterable[str]) -> dict[str, str]:
+    """Takes the label off, and uncordons those that we cordoned; what was done about each, in words.
+
+    Raises `KubeError`, `NotFound` for a node that is not there.
+    """
+    done: dict[str, str] = {}
+    for name in names:
+        await client.patch(NODES, name, merge_patch({"metadata": {"labels": {MAINTENANCE: None}}}))
+        node = await client.get(NODES, name)
+        if is_cordoned_by(node, NodeMaintenance.name):
+            change = Change(name, NodeChange.UNCORDON, NodeMaintenance.name, "no longer in maintenance")
+            await Cordoning(client, seen).make([change])
+            done[name] = "in service again"
+        else:
+            done[name] = _otherwise(node)
+    return done
+
+
+def _otherwise(node: NodeRecord) -> str:
+    if node.unschedulable:
+        return "no longer in maintenance, but cordoned by somebody else: `kubectl uncordon` is theirs to say"
+    return "in service"

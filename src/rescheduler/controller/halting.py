@@ -1,0 +1,175 @@
+"""When nothing new may be begun, and why: judged from facts, without a clock or a network.
+
+Each halt says how it ends. What is under way comes to its end in spite of it: it would be worse to leave pods
+half moved.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from rescheduler.config.policy import HaltWhen
+from rescheduler.model.migrations import FAILED_PODS, Migration, Phase
+from rescheduler.model.status import Halt, HaltReason, Pause
+
+__all__ = ["RECENT", "Answers", "Facts", "StaleCache", "continued", "halts_of"]
+
+RECENT: Final = timedelta(minutes=15)
+"""Failures count for so long. As nothing is begun during a halt, it ends by itself when they are older; if
+what is begun then fails again, the next halt follows after a few moves."""
+_FEWEST_FAILURES: Final = 3
+"""One or two may happen to anybody."""
+_FEWEST_ERRORS: Final = 5
+_ERRING_SHARE: Final = 0.5
+_NO_PAUSE: Final = Pause()
+_NOT_OURS: Final = frozenset({"Cancelled", "SourceGone"})
+"""Failures that say nothing about how well pods can be moved: somebody else wanted it so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """How the API server has answered of late."""
+
+    requests: int = 0
+    failed: int = 0
+    """Without an answer, or with 5xx."""
+    last: str = ""
+    """The last one that failed, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class StaleCache:
+    kind: str
+    seconds: float
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    now: datetime
+    pause: Pause = _NO_PAUSE
+    migrations: Sequence[Migration] = ()
+    """Finished ones."""
+    nodes: int = 0
+    not_ready: Sequence[str] = ()
+    answers: Answers = Answers()
+    stale: Sequence[StaleCache] = ()
+
+
+def halts_of(facts: Facts, limits: HaltWhen) -> tuple[Halt, ...]:
+    """All that hold now, as if they had begun now."""
+    return (
+        *_paused(facts),
+        *_failures(facts, limits.failure_ratio),
+        *_not_ready(facts, limits.not_ready_share),
+        *_api_failing(facts),
+        *_stale(facts),
+    )
+
+
+def continued(before: Iterable[Halt], now: Iterable[Halt]) -> tuple[Halt, ...]:
+    """Those of now; one that held before goes on since then."""
+    since = {halt.reason: halt.since for halt in before}
+    return tuple(msgspec.structs.replace(halt, since=since.get(halt.reason, halt.since)) for halt in now)
+
+
+def _paused(facts: Facts) -> Iterator[Halt]:
+    pause = facts.pause
+    if pause.paused:
+        by = f" by {pause.by}" if pause.by else ""
+        why = f": {pause.why}" if pause.why else ""
+        since = pause.at or facts.now
+        yield Halt(HaltReason.PAUSED, since, f"paused{by}{why}", "rescheduler resume ends it")
+
+
+def _failures(facts: Facts, ratio: float) -> Iterator[Halt]:
+    after = facts.now - RECENT
+    if facts.pause.at is not None and not facts.pause.paused:
+        after = max(after, facts.pause.at)  # whoever resumes has looked at what was before
+    finished = [each for each in facts.migrations if _counts(each, after)]
+    failed = sorted(
+        (each for each in finished if each.status.phase is Phase.FAILED), key=lambda each: each.key
+    )
+    if len(failed) < _FEWEST_FAILURES or len(failed) / len(finished) <= ratio:
+        return
+    words = (
+        f"{len(failed)} of the {len(finished)} migrations that finished within {_minutes(RECENT)} failed, "
+        f"more than haltWhen.failureRatio {ratio:g} allows; such as {failed[-1].key}: "
+        f"{failed[-1].status.message or failed[-1].status.failure}"
+    )
+    ends = _over_at(finished, ratio).astimezone(facts.now.tzinfo)
+    yield Halt(
+        HaltReason.FAILURE_RATIO,
+        facts.now,
+        words,
+        f"by itself at {ends:%H:%M:%S} UTC, when they are older; or at once by rescheduler resume",
+    )
+
+
+def _counts(migration: Migration, after: datetime) -> bool:
+    """Whether it says something about how well pods can be moved: it was begun, and nobody called it off.
+
+    A pod that fails wherever it runs fails on its way, too: that is no reason not to move others.
+    """
+    status = migration.status
+    return (
+        status.finished_at is not None
+        and status.finished_at > after
+        and status.started_at is not None
+        and status.failure not in _NOT_OURS
+        and migration.spec.strategy != FAILED_PODS
+    )
+
+
+def _over_at(finished: Sequence[Migration], ratio: float) -> datetime:
+    """When so many are forgotten that the rest would not be a halt any more."""
+    by_age = sorted(each.status.finished_at for each in finished if each.status.finished_at is not None)
+    for moment in by_age:
+        rest = [each for each in finished if each.status.finished_at and each.status.finished_at > moment]
+        failed = sum(each.status.phase is Phase.FAILED for each in rest)
+        if failed < _FEWEST_FAILURES or failed / len(rest) <= ratio:
+            return moment + RECENT
+    return by_age[-1] + RECENT
+
+
+def _not_ready(facts: Facts, share: float) -> Iterator[Halt]:
+    count = len(facts.not_ready)
+    if not facts.nodes or count / facts.nodes <= share:
+        return
+    names = ", ".join(sorted(facts.not_ready)[:3]) + (f" and {count - 3} more" if count > 3 else "")
+    words = (
+        f"{count} of {facts.nodes} nodes are not Ready ({names}), "
+        f"more than haltWhen.notReadyShare {share:g} allows"
+    )
+    ends = f"by itself when at most {int(share * facts.nodes)} of them are not Ready"
+    yield Halt(HaltReason.NODES_NOT_READY, facts.now, words, ends)
+
+
+def _api_failing(facts: Facts) -> Iterator[Halt]:
+    answers = facts.answers
+    if answers.failed < _FEWEST_ERRORS or answers.failed / answers.requests <= _ERRING_SHARE:
+        return
+    words = (
+        f"{answers.failed} of the last {answers.requests} requests to the API server failed: {answers.last}"
+    )
+    yield Halt(
+        HaltReason.API_FAILING, facts.now, words, "by itself when most requests are answered again"
+    )  # fmt: skip
+
+
+def _stale(facts: Facts) -> Iterator[Halt]:
+    if not facts.stale:
+        return
+    oldest = max(facts.stale, key=lambda each: (each.seconds, each.kind))
+    kinds = ", ".join(sorted(each.kind for each in facts.stale))
+    since = f"for {oldest.seconds:.0f} s" if oldest.seconds < float("inf") else "yet"
+    why = f": {oldest.why}" if oldest.why else ""
+    words = f"nothing was heard of {kinds} {since}{why}"
+    yield Halt(HaltReason.CACHES_STALE, facts.now, words, "by itself when the API server is heard again")
+
+
+def _minutes(span: timedelta) -> str:
+    return f"{span.total_seconds() / 60:.0f} minutes"

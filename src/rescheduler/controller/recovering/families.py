@@ -1,0 +1,129 @@
+"""Who belongs together: a workload, the controllers below it and their pods; or a pod of nobody.
+
+The topmost workload names the family (`Deployment/shop/web`): what concerns any of its pods is looked at in
+one go, by one worker. Reads nothing but what is followed.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from rescheduler.config.policy import FailedPods
+from rescheduler.controller.known_cluster import KnownCluster
+from rescheduler.kube.resources import Object
+from rescheduler.migrations.marks import ORIGINAL_POD, lock_of
+from rescheduler.model.metadata import Owner
+from rescheduler.model.migrations import KIND as POD_MIGRATION
+from rescheduler.model.pods import PodRecord
+from rescheduler.model.workloads import WORKLOAD_KINDS, WorkloadRecord
+from rescheduler.recovery.allowance import RETRIES
+from rescheduler.recovery.carried_over import OLDER_RECORDS
+from rescheduler.recovery.examining import Examination, Holder, examine, holder_of
+from rescheduler.recovery.ledger import FAILED_ATTEMPTS
+
+__all__ = ["POD", "TELLING", "Families", "family_key", "is_copy_under_way"]
+
+POD: Final = "Pod"
+TELLING: Final = frozenset({RETRIES, FAILED_ATTEMPTS, *OLDER_RECORDS.values()})
+"""Annotations by which somebody asks for recovery, or has done so."""
+_BETWEEN: Final = {"Deployment": "ReplicaSet", "CronJob": "Job"}
+"""Whose pods belong to controllers of another kind."""
+
+
+def family_key(kind: str, key: str) -> str:
+    return f"{kind}/{key}"
+
+
+class Families:
+    def __init__(self, cluster: KnownCluster) -> None:
+        self._cluster = cluster
+        self._records = cluster.followed.records
+
+    def key_of(self, pod: PodRecord) -> str:
+        """Empty for pods of controllers that we know nothing of, and for copies that still are ours."""
+        if pod.owner is None:
+            return "" if is_copy_under_way(pod) else family_key(POD, pod.key)
+        chain = self.above(pod)
+        return family_key(chain[-1].kind, chain[-1].key) if chain else ""
+
+    def key_of_workload(self, kind: str, item: Object) -> str:
+        record = self._records.workload(item, kind)
+        above = self._controllers(record.namespace, record.owner)
+        top = above[-1] if above else record
+        return family_key(top.kind, top.key)
+
+    def above(self, pod: PodRecord) -> tuple[WorkloadRecord, ...]:
+        """The controllers above it, the nearest first, as far as we know them."""
+        return self._controllers(pod.namespace, pod.owner)
+
+    def pods(self, key: str) -> list[PodRecord]:
+        """All of the family, also those on their way out."""
+        kind, _, name = key.partition("/")
+        seen = self._cluster.followed.pods
+        if kind == POD:
+            pod = seen.get(name)
+            return [pod] if pod is not None and self.key_of(pod) == key else []
+        item = self.item(kind, name)
+        if item is None:
+            return []
+        controllers = [item["metadata"]["uid"]]
+        if kind in _BETWEEN:
+            controllers += [each["metadata"]["uid"] for each in self._below(_BETWEEN[kind], item)]
+        return [pod for uid in controllers for pod in seen.find("owner", uid)]
+
+    def holder(self, key: str) -> Holder | None:
+        """Who keeps the family's ledger; None if there is no such family any more."""
+        kind, _, name = key.partition("/")
+        if kind == POD:
+            pod = self._cluster.followed.pods.get(name)
+            return None if pod is None or self.key_of(pod) != key else holder_of(pod, ())
+        record = self.record(kind, name)
+        return None if record is None else Holder(kind, name, record.uid, record.marks)
+
+    def pods_of(self, holder: Holder) -> list[PodRecord]:
+        return self.pods(family_key(holder.kind, holder.key))
+
+    def examine(self, key: str, terms: FailedPods, now_s: float) -> Examination | None:
+        """None if there is no such family any more, or nobody asks about it."""
+        holder = self.holder(key)
+        if holder is None or not _is_asked_about(holder, terms):
+            return None
+        node_of = self._cluster.followed.nodes.get
+        return examine(holder, self.pods(key), self.above, node_of, terms, now_s)
+
+    def item(self, kind: str, key: str) -> Object | None:
+        """A workload as it is known."""
+        found = self._cluster.workloads.get(kind)
+        return None if found is None else found.get(key)
+
+    def record(self, kind: str, key: str) -> WorkloadRecord | None:
+        item = self.item(kind, key)
+        return None if item is None else self._records.workload(item, kind)
+
+    def _below(self, kind: str, item: Object) -> Iterator[Object]:
+        workloads = self._cluster.workloads.get(kind)
+        if workloads is not None:
+            yield from workloads.informer.find("owner", item["metadata"]["uid"])
+
+    def _controllers(self, namespace: str, owner: Owner | None) -> tuple[WorkloadRecord, ...]:
+        found: list[WorkloadRecord] = []
+        # Nobody stands above himself, whatever he writes.
+        while owner is not None and WORKLOAD_KINDS.get(owner.kind) == owner.api_version and len(found) < 3:
+            record = self.record(owner.kind, f"{namespace}/{owner.name}")
+            if record is None or record.uid != owner.uid:
+                break
+            found.append(record)
+            owner = record.owner
+        return tuple(found)
+
+
+def _is_asked_about(holder: Holder, terms: FailedPods) -> bool:
+    """By an annotation of its own, or perhaps of a Job below it; or by default."""
+    asked = bool(terms.default_retries) or holder.kind == "CronJob" or bool(TELLING & holder.marks.keys())
+    return terms.enabled and asked
+
+
+def is_copy_under_way(pod: PodRecord) -> bool:
+    """Made by a migration that is not over: its failure is that migration's."""
+    if pod.owner is not None and pod.owner.kind == POD_MIGRATION:
+        return True
+    return bool(lock_of(pod)) and pod.marks.get(ORIGINAL_POD, pod.uid) != pod.uid

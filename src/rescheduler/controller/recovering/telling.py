@@ -1,0 +1,97 @@
+"""What people are told about failing pods: Events on the workload or pod that it is about, and on nodes."""
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from rescheduler.controller.events import EventWriter, Subject
+from rescheduler.controller.recovering.families import Families
+from rescheduler.kube.resources import split_key
+from rescheduler.model.pods import PodRecord
+from rescheduler.model.workloads import WORKLOAD_KINDS
+from rescheduler.recovery.allowance import RETRIES
+from rescheduler.recovery.decision import Exhausted
+from rescheduler.recovery.examining import Case, Examination
+from rescheduler.recovery.ledger import FAILED_ATTEMPTS
+
+__all__ = ["Telling"]
+
+log = logging.getLogger("rescheduler.recovery")
+
+_MOST_NAMED: Final = 5
+
+
+class Telling:
+    def __init__(self, events: EventWriter, families: Families) -> None:
+        self._events = events
+        self._families = families
+        self._suspects: frozenset[str] = frozenset()
+
+    def tell(self, seen: Examination) -> None:
+        """What follows from how things stand. May be called again and again with the same."""
+        holder = _subject(seen.holder.kind, seen.holder.key, seen.holder.uid)
+        for each in seen.malformed:
+            record = self._families.record(each.kind, each.key)
+            subject = holder if record is None else _subject(each.kind, each.key, record.uid)
+            self._events.tell(
+                subject, "SchedulingRetriesIgnored", f"{each.why}: it is ignored", warning=True, once=True
+            )
+        if seen.ledger.is_damaged:
+            message = f"what {FAILED_ATTEMPTS} says can't be read: it was removed, and tries are counted anew"
+            self._events.tell(holder, "FailedAttemptsUnreadable", message, warning=True)
+        if seen.is_carried_over:
+            message = "the record of kse-rescheduler was carried over; its annotation is gone"
+            self._events.tell(holder, "FailedAttemptsCarriedOver", message)
+        for name in seen.recovered:
+            if seen.ledger.line(name).count:
+                log.info("%s/%s line=%s has recovered", seen.holder.kind, seen.holder.key, name)
+                self._events.tell(holder, "Recovered", f"{name} runs well: its failed tries are forgotten")
+        for case in seen.cases:
+            if isinstance(case.decision, Exhausted):
+                self._exhausted(holder, case)
+
+    def _exhausted(self, holder: Subject, case: Case) -> None:
+        tries = (
+            f"{case.retries} of {case.retries} reschedulings" if case.retries != 1 else "its one rescheduling"
+        )
+        message = (
+            f"{case.pod.name} still fails after {tries} ({case.trouble.words}): it is left where it is "
+            f"until its template or {RETRIES} changes"
+        )
+        for subject in {holder, _of_pod(case.pod)}:
+            self._events.tell(subject, "ReschedulingExhausted", message, warning=True, once=True)
+
+    # -- what was done
+
+    def restarted(self, case: Case) -> None:
+        message = f"{case.pod.name} is made anew on {case.pod.node}: {case.trouble.words}"
+        self._did(case, "RestartedInPlace", message)
+
+    def removed(self, case: Case) -> None:
+        message = f"{case.pod.name} was removed from {case.pod.node} by force: {case.trouble.words}"
+        self._did(case, "RemovedFromLostNode", message)
+
+    def _did(self, case: Case, reason: str, message: str) -> None:
+        log.info("pod=%s node=%s %s: %s", case.pod.key, case.pod.node, reason, message)
+        self._events.tell(_of_pod(case.pod), reason, message, warning=True)
+
+    # -- nodes
+
+    def suspects(self, found: Mapping[str, Iterable[str]]) -> None:
+        """Of each once, when it becomes suspect."""
+        for node in sorted(found.keys() - self._suspects):
+            workloads = sorted(found[node])
+            named = ", ".join(workloads[:_MOST_NAMED]) + (", …" if len(workloads) > _MOST_NAMED else "")
+            message = f"{len(workloads)} different workloads fail here ({named}): perhaps it is the node"
+            log.warning("node=%s is suspect: %s", node, message)
+            self._events.tell(Subject.of_node(node), "SuspectNode", message, warning=True)
+        self._suspects = frozenset(found)
+
+
+def _subject(kind: str, key: str, uid: str) -> Subject:
+    namespace, name = split_key(key)
+    return Subject(WORKLOAD_KINDS.get(kind, "v1"), kind, namespace, name, uid)
+
+
+def _of_pod(pod: PodRecord) -> Subject:
+    return Subject("v1", "Pod", pod.namespace, pod.name, pod.uid)

@@ -1,0 +1,154 @@
+"""The checks of whoever leads: one every `reschedulingInterval`, and what becomes of their plans.
+
+A check that is still at work when the next one is due makes that one fall out: it is skipped, not queued. The
+moves of a plan may take much longer than the interval. They are not waited for: the next check plans with
+them in mind, and its plan takes the place of what of the last one was not begun.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from typing import Final
+
+from rescheduler.config.policy import Policy
+from rescheduler.controller.check_loop import Check, CheckLoop
+from rescheduler.controller.plan_run import Errand, PlanRun
+from rescheduler.controller.telling import Checked, Told
+from rescheduler.daemon.rescheduler import Rescheduler
+from rescheduler.daemon.watchman import Watchman
+from rescheduler.kube import errors
+from rescheduler.model.saying import say
+from rescheduler.model.status import Halt
+from rescheduler.planner.emptying import emptying
+from rescheduler.strategies.node_maintenance import NodeMaintenance
+from rescheduler.usage.reading import UsageReader, usage_reader
+
+__all__ = ["Rounds"]
+
+log: Final = logging.getLogger(__name__)
+
+
+class Rounds(Told):
+    def __init__(
+        self, rescheduler: Rescheduler, watchman: Watchman, told: Told, usage: UsageReader | None = None
+    ) -> None:
+        """`usage` in place of where the policy says that it comes from."""
+        self._rescheduler = rescheduler
+        self._watchman = watchman
+        self._told = told
+        self._usage = usage
+        self._runs: dict[asyncio.Task[None], PlanRun] = {}
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Checks while the body runs. What was asked for by then stays asked for: it is on record."""
+        async with self._rescheduler.checking(self._usage) as loop:
+            checks = asyncio.create_task(self._check_for_ever(loop), name="checks")
+            try:
+                yield
+            finally:
+                tasks = [checks, *self._runs]
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    def halted(self, halts: tuple[Halt, ...]) -> None:
+        """What was not begun is not even asked for any more."""
+        if halts:
+            self._supersede()
+
+    async def _check_for_ever(self, loop: CheckLoop) -> None:
+        clock = asyncio.get_running_loop()
+        due_s = clock.time()
+        while True:
+            await asyncio.sleep(max(0.0, due_s - clock.time()))
+            await self._check(loop)
+            interval_s = self._policy.rescheduling_interval.total_seconds()
+            due_s += interval_s
+            if (late_s := clock.time() - due_s) > 0:
+                skipped = int(late_s // interval_s) + 1
+                due_s += skipped * interval_s
+                self._told.checks_skipped(skipped, "the check before took too long")
+
+    @property
+    def _policy(self) -> Policy:
+        return self._rescheduler.configuration.policy
+
+    async def _check(self, loop: CheckLoop) -> None:
+        await self._configure(loop)
+        self._watchman.look()
+        if (blindness := self._watchman.blindness) is not None:
+            self._told.checks_skipped(1, blindness.words)
+            self._supersede()
+            return
+        began_s = asyncio.get_running_loop().time()
+        try:
+            check = await loop.check()
+        except errors.KubeError as error:
+            say(log, logging.WARNING, "CheckFailed", f"{error} The next check tries again.")
+        except Exception:
+            log.exception(
+                "a fault of the program; the next check tries again", extra={"event": "CheckFailed"}
+            )
+        else:
+            self._take(check, asyncio.get_running_loop().time() - began_s)
+
+    async def _configure(self, loop: CheckLoop) -> None:
+        before, now = loop.policy, self._policy
+        if before is now:
+            return
+        loop.policy = now
+        is_other_source = (before.usage_source, before.prometheus) != (now.usage_source, now.prometheus)
+        if is_other_source and self._usage is None:
+            await loop.usage.close()
+            loop.usage = usage_reader(now, self._rescheduler.client)
+
+    def _take(self, check: Check, took_s: float) -> None:
+        plan = check.plan
+        may_begin = not self._watchman.look() and not self._policy.dry_run and not self._watchman.is_ending
+        is_carried_out = may_begin and bool(plan.moves or plan.changes)
+        self._told.checked(
+            Checked(
+                number=check.number,
+                at=check.began,
+                took_s=took_s,
+                planning_s=check.planning_s,
+                snapshot=check.snapshot,
+                plan=plan,
+                usage_source=check.usage_source,
+                is_carried_out=is_carried_out,
+            )
+        )
+        enabled = NodeMaintenance.name in self._policy.enabled_strategies
+        self._told.maintenance(emptying(check.snapshot, plan, enabled=enabled))
+        self._supersede()
+        if is_carried_out:
+            run = PlanRun(
+                self._rescheduler.client,
+                self._rescheduler.followed,
+                plan,
+                _tell,
+                record=self._rescheduler.record,
+            )
+            task = asyncio.create_task(self._carry_out(run), name=f"plan of check {check.number}")
+            self._runs[task] = run
+            task.add_done_callback(self._runs.pop)
+
+    def _supersede(self) -> None:
+        for run in self._runs.values():
+            run.supersede()
+
+    async def _carry_out(self, run: PlanRun) -> None:
+        try:
+            await run.run()
+        except errors.KubeError as error:
+            say(log, logging.WARNING, "PlanFailed", f"{error} The next check plans anew.")
+        except Exception:
+            log.exception("a fault of the program; the next check plans anew", extra={"event": "PlanFailed"})
+
+
+def _tell(errand: Errand) -> None:
+    if errand.given_up:
+        move = errand.move
+        say(log, logging.INFO, "MoveGivenUp", errand.given_up, pod=move.pod, strategy=move.strategy)

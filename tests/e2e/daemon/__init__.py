@@ -1,0 +1,1 @@
+"""`rescheduler run` as it is started in a cluster: real processes on the real control plane."""

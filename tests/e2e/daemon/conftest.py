@@ -1,0 +1,76 @@
+"""A control plane of its own: the daemon looks at the whole cluster."""
+
+import contextlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rescheduler.kube.client import Client
+from rescheduler.kube.resources import DEPLOYMENTS
+from rescheduler.migrations.definition import NAME, definition
+from tests.e2e.daemon.processes import Cluster, Replica, write_config
+from tests.e2e.facts import objects
+from tests.e2e.facts.stage import AT_ONCE, Stage, until_usable
+from tests.e2e.migrations.moving import Moves
+from tests.e2e.permissions import DAEMON, kubeconfig_as
+from tests.testbed import ControlPlane, Part
+from tests.testbed.options import QUICK
+
+Run = Callable[..., Awaitable[Replica]]
+Lopsided = Callable[..., Awaitable[Moves]]
+
+
+@pytest.fixture(scope="session")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    with ControlPlane(tmp_path_factory.mktemp("daemon"), QUICK) as started:
+        started.kubectl("apply", "-f", "-", stdin=json.dumps(definition()))
+        started.kubectl("wait", "--for=condition=Established", f"customresourcedefinition/{NAME}")
+        # It asks which kinds there are only every half a minute, or when it starts.
+        started.restart(Part.CONTROLLER_MANAGER)
+        yield started
+
+
+@pytest.fixture
+def cluster(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> Cluster:
+    """Our Lease and state are in the namespace of the test."""
+    account = kubeconfig_as(control_plane, DAEMON, namespace, tmp_path)
+    return Cluster(account, write_config(tmp_path / "config.json"), namespace)
+
+
+@pytest.fixture
+async def run(cluster: Cluster) -> AsyncIterator[Run]:
+    """await run(): one more replica, which ends with the test."""
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def started(*arguments: str) -> Replica:
+            replica = await cluster.replica(*arguments)
+            stack.push_async_callback(replica.end)
+            return replica
+
+        yield started
+
+
+@pytest.fixture
+def lopsided(client: Client, namespace: str, play: Callable[..., Awaitable[Any]]) -> Lopsided:
+    """await lopsided(): as in the original documentation, one node has 85 % load and the other 45 %."""
+
+    async def set_it(startup: str = "1s") -> Moves:
+        kubelet = await play({"pods": [AT_ONCE]}, nodes=2)
+        moves = Moves(Stage(client, namespace, kubelet, await until_usable(client, kubelet, 2)))
+        source, target = moves.stage.nodes
+        for app, replicas, other in (("web", 17, target), ("api", 9, source)):
+            await moves.stage.cordon(other)
+            spec = objects.pod_spec(moves.stage.kubelet.name, cpu="400m")
+            await client.create(
+                DEPLOYMENTS, objects.deployment(moves.stage.namespace, app, replicas, spec)
+            )  # fmt: skip
+            await moves.stage.until_ready(replicas, app=app)
+            await moves.stage.cordon(other, on=False)
+        # Slower than the adoption: else the ReplicaSet may keep its own replacement, and drop another pod.
+        moves.stage.behave({"startup": startup, "termination": "0s"})
+        return moves
+
+    return set_it

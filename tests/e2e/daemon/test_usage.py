@@ -1,0 +1,32 @@
+"""Checks in a row with usage that goes up and down by chance: the cluster settles, and stays settled."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from rescheduler.kube.client import Client
+from tests.e2e.daemon.conftest import Lopsided, Run
+from tests.e2e.daemon.processes import Cluster, write_config
+from tests.e2e.daemon.test_daemon import is_settled, migrations_of
+from tests.testbed.usage.api import UsageApi
+
+SETTLED_CHECKS = 15
+
+
+async def test_noise_in_the_usage_moves_nothing_once_the_nodes_are_even(
+    cluster: Cluster, run: Run, lopsided: Lopsided, client: Client, eventually: Callable[..., Awaitable[Any]]
+) -> None:
+    moves = await lopsided()
+    usage = {"cpu": {"level": "95%", "noise": 0.3}, "memory": "50%"}
+    moves.stage.behave({"startup": "1s", "termination": "0s", "usage": usage})
+    write_config(cluster.config, usageSource="metrics", hotChecks=2, podCooldown="0s")
+    async with UsageApi(client, moves.stage.kubelet).running():
+        replica = await run()
+        await replica.until_said("MovePlanned")
+        await eventually(is_settled(moves, replica))
+        checks, moved = replica.said("CheckDone"), {each.key for each in await migrations_of(moves)}
+        assert checks[0]["moves"] == 0, "one hot moment moves nothing"
+        assert checks[-1]["usage"] == "metrics"
+        later = await replica.until_said("CheckDone", len(checks) + SETTLED_CHECKS)
+        assert {each.key for each in await migrations_of(moves)} == moved
+        assert {line["moves"] for line in later[-5:]} == {0}
+        await replica.end()

@@ -1,0 +1,99 @@
+"""Our programs act as the service accounts that are installed, and the audit log tells what they asked for.
+
+Tests play the rest of the cluster as administrator. What is granted and never used, and what is used and not
+granted, comes out at the end of the whole run (`test_permissions.py`).
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from rescheduler.install.grants import Grant
+from rescheduler.install.roles import daemon_roles, webhook_roles
+from tests.testbed import ControlPlane
+
+__all__ = ["DAEMON", "WEBHOOK", "Request", "Seen", "kubeconfig_as", "unused"]
+
+DAEMON = "rescheduler"
+WEBHOOK = "rescheduler-webhook"
+_ROLES = {DAEMON: daemon_roles, WEBHOOK: webhook_roles}
+_FORBIDDEN = 403
+
+
+class Request(NamedTuple):
+    account: str
+    group: str
+    resource: str
+    """With its subresource: `pods/eviction`."""
+    verb: str
+
+
+@dataclass
+class Seen:
+    used: set[Request] = field(default_factory=set)
+    refused: list[str] = field(default_factory=list)
+
+    @staticmethod
+    def in_all_control_planes() -> "Seen":
+        """Of this run."""
+        seen = Seen()
+        for control_plane in ControlPlane.ever_started:
+            if control_plane.options.audit:
+                seen.note(control_plane.audited())
+        return seen
+
+    def note(self, events: Iterable[dict[str, Any]]) -> None:
+        for event in events:
+            account = _account(event)
+            if account is None or "objectRef" not in event:
+                continue
+            about = event["objectRef"]
+            resource = "/".join(filter(None, (about.get("resource"), about.get("subresource"))))
+            request = Request(account, about.get("apiGroup", ""), resource, event["verb"])
+            self.used.add(request)
+            status = event.get("responseStatus") or {}
+            if status.get("code") == _FORBIDDEN and _is_by_rbac(event):
+                where = f"{about.get('namespace', '')}/{about.get('name', '')}"
+                self.refused.append(f"{account}: {request.verb} {request.group} {resource} {where}")
+
+
+def _account(event: dict[str, Any]) -> str | None:
+    name = (event.get("impersonatedUser") or {}).get("username", "")
+    return name.rpartition(":")[2] if name.startswith("system:serviceaccount:") else None
+
+
+def _is_by_rbac(event: dict[str, Any]) -> bool:
+    """Admission refuses with the same code, and tests have it do so."""
+    decision: str = (event.get("annotations") or {}).get("authorization.k8s.io/decision", "")
+    return decision == "forbid"
+
+
+def kubeconfig_as(control_plane: ControlPlane, account: str, namespace: str, folder: Path) -> Path:
+    """Acts as that service account of that namespace, with exactly what it is granted there."""
+    roles = {"apiVersion": "v1", "kind": "List", "items": _ROLES[account](namespace)}
+    control_plane.kubectl("apply", "-f", "-", stdin=json.dumps(roles))
+    content = yaml.safe_load(control_plane.kubeconfig.read_text())
+    for user in content["users"]:
+        user["user"]["as"] = f"system:serviceaccount:{namespace}:{account}"
+        user["user"]["as-groups"] = [
+            "system:serviceaccounts",
+            f"system:serviceaccounts:{namespace}",
+            "system:authenticated",
+        ]
+    path = folder / f"{account}.kubeconfig"
+    path.touch(mode=0o600)
+    path.write_text(json.dumps(content))
+    return path
+
+
+def unused(account: str, grants: Iterable[Grant], used: set[Request]) -> list[str]:
+    return [
+        f"{account}: {verb} {grant.group} {grant.resource} ({grant.why})"
+        for grant in grants
+        for verb in grant.verbs
+        if Request(account, grant.group, grant.resource, verb) not in used
+    ]

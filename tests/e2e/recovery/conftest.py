@@ -1,0 +1,69 @@
+"""One real control plane for all of recovery, with the webhook beside it, called by its API server."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import timedelta
+
+import pytest
+import pytest_asyncio
+
+from rescheduler.config.policy import FailedPods
+from rescheduler.kube.client import Client
+from rescheduler.kube.cluster_config import load
+from rescheduler.kube.network import Network
+from rescheduler.migrations.definition import NAME, definition
+from rescheduler.serving.registration import AtUrl
+from rescheduler.serving.webhook import Webhook, WebhookOptions
+from tests.e2e.recovery.ward import Pace
+from tests.testbed import ControlPlane, Part
+from tests.testbed.options import QUICK
+
+HOME = "default"
+"""The namespace of our own objects."""
+SHORT = timedelta(seconds=2)
+PACE = Pace(
+    FailedPods(recovery_window=3 * SHORT, restart_threshold=1, stuck_after=SHORT, node_lost_after=SHORT),
+    check_every=timedelta(seconds=1),
+    timeout_s=90.0,
+)
+
+
+@pytest.fixture(scope="session")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    with ControlPlane(tmp_path_factory.mktemp("recovery"), QUICK) as started:
+        started.kubectl("apply", "-f", "-", stdin=json.dumps(definition()))
+        started.kubectl("wait", "--for=condition=Established", f"customresourcedefinition/{NAME}")
+        # It asks which kinds there are only every half a minute, or when it starts.
+        started.restart(Part.CONTROLLER_MANAGER)
+        yield started
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def shared_connect(control_plane: ControlPlane) -> AsyncIterator[Callable[[], Client]]:
+    clients: list[Client] = []
+
+    def made() -> Client:
+        clients.append(Client(Network(load(control_plane.kubeconfig))))
+        return clients[-1]
+
+    yield made
+    for client in clients:
+        await client.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def shared_webhook(
+    shared_connect: Callable[[], Client], unused_tcp_port_factory: Callable[[], int]
+) -> AsyncIterator[None]:
+    """One that the API server has been told of."""
+    port = unused_tcp_port_factory()
+    address = AtUrl(f"https://127.0.0.1:{port}")
+    options = WebhookOptions(HOME, address, host="127.0.0.1", port=port, drain_s=0.0)
+    webhook, ended = Webhook(shared_connect(), options), asyncio.Event()
+    serving = asyncio.create_task(webhook.run_until(ended))
+    await webhook.registered()
+    await webhook.ready()
+    yield
+    ended.set()
+    await serving

@@ -1,0 +1,37 @@
+"""What is granted is what is used: by all that the end-to-end tests have had our programs do.
+
+Runs last (see `conftest.py`).
+"""
+
+import pytest
+
+from rescheduler.install.grants import (
+    DAEMON_AT_HOME,
+    DAEMON_EVERYWHERE,
+    WEBHOOK_AT_HOME,
+    WEBHOOK_EVERYWHERE,
+)
+from tests.e2e.permissions import DAEMON, WEBHOOK, Seen, unused
+
+NEEDED = {"daemon", "migrations", "recovery", "webhook"}
+"""Folders whose tests use all that there is."""
+
+
+@pytest.fixture(scope="module")
+def seen() -> Seen:
+    return Seen.in_all_control_planes()
+
+
+def test_no_request_of_our_programs_was_forbidden(seen: Seen) -> None:
+    assert sorted(set(seen.refused)) == []
+
+
+def test_no_verb_is_granted_that_is_never_used(seen: Seen, request: pytest.FixtureRequest) -> None:
+    ran = {item.path.parent.name for item in request.session.items}
+    if not ran >= NEEDED or request.session.testsfailed:
+        pytest.skip("needs all tests of this folder, and none of them failed")
+    never = [
+        *unused(DAEMON, (*DAEMON_EVERYWHERE, *DAEMON_AT_HOME), seen.used),
+        *unused(WEBHOOK, (*WEBHOOK_EVERYWHERE, *WEBHOOK_AT_HOME), seen.used),
+    ]
+    assert never == []

@@ -1,0 +1,181 @@
+"""When to halt, judged from facts alone."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rescheduler.config.policy import HaltWhen
+from rescheduler.controller.answering import WITHIN_S, Answering
+from rescheduler.controller.halting import RECENT, Answers, Facts, StaleCache, continued, halts_of
+from rescheduler.kube.call import Call
+from rescheduler.model.migrations import migration_of
+from rescheduler.model.status import Halt, HaltReason, Pause
+
+NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
+LIMITS = HaltWhen()
+
+
+def migration(
+    number=0,
+    phase="Failed",
+    *,
+    ago=timedelta(minutes=1),
+    failure="CopyNotReady",
+    begun=True,
+    strategy="LoadBalancing",
+):
+    finished = (NOW - ago).isoformat()
+    return migration_of(
+        {
+            "metadata": {"namespace": "shop", "name": f"m-{number}", "creationTimestamp": finished},
+            "spec": {"pod": {"name": "web-1", "uid": "u"}, "sourceNode": "node-1", "strategy": strategy},
+            "status": {
+                "phase": phase, "finishedAt": finished, "failure": failure if phase == "Failed" else "",
+                "startedAt": finished if begun else None,
+            },
+        }
+    )  # fmt: skip
+
+
+def reasons(limits=LIMITS, **facts):
+    return [halt.reason for halt in halts_of(Facts(now=NOW, **facts), limits)]
+
+
+def test_without_a_reason_there_is_no_halt():
+    assert reasons() == []
+
+
+def test_each_halt_says_why_and_how_it_ends():
+    facts = Facts(
+        now=NOW,
+        pause=Pause(paused=True, by="ada", at=NOW, why="the fair"),
+        migrations=[migration(number) for number in range(4)],
+        nodes=3,
+        not_ready=["node-1"],
+        answers=Answers(10, 6, "list pods was answered 500"),
+        stale=[StaleCache("pods", 200.0, "the server is away")],
+    )
+    halts = halts_of(facts, LIMITS)
+    assert [halt.reason for halt in halts] == list(HaltReason)
+    told = {halt.reason: f"{halt.words} | {halt.ends}" for halt in halts}
+    assert told == {
+        "Paused": "paused by ada: the fair | rescheduler resume ends it",
+        "FailureRatio": (
+            "4 of the 4 migrations that finished within 15 minutes failed, more than haltWhen.failureRatio "
+            "0.5 allows; such as shop/m-3: CopyNotReady | by itself at 12:14:00 UTC, when they are older; "
+            "or at once by rescheduler resume"
+        ),
+        "NodesNotReady": (
+            "1 of 3 nodes are not Ready (node-1), more than haltWhen.notReadyShare 0.3 allows | "
+            "by itself when at most 0 of them are not Ready"
+        ),
+        "ApiFailing": (
+            "6 of the last 10 requests to the API server failed: list pods was answered 500 | "
+            "by itself when most requests are answered again"
+        ),
+        "CachesStale": (
+            "nothing was heard of pods for 200 s: the server is away | "
+            "by itself when the API server is heard again"
+        ),
+    }
+
+
+@pytest.mark.parametrize(
+    ("migrations", "halted"),
+    [
+        pytest.param([migration(n) for n in range(3)], True, id="three that failed, and nothing else"),
+        pytest.param([migration(n) for n in range(2)], False, id="two may happen to anybody"),
+        pytest.param(
+            [*(migration(n) for n in range(3)), *(migration(9, "Completed") for _ in range(3))],
+            False,
+            id="exactly the share that is allowed",
+        ),
+        pytest.param(
+            [*(migration(n) for n in range(4)), *(migration(9, "Completed") for _ in range(3))],
+            True,
+            id="one more than the share",
+        ),
+        pytest.param([migration(n, ago=RECENT) for n in range(3)], False, id="long ago"),
+        pytest.param([migration(n, failure="Cancelled") for n in range(3)], False, id="called off by people"),
+        pytest.param(
+            [migration(n, strategy="FailedPods") for n in range(3)], False, id="of pods that fail anyway"
+        ),
+        pytest.param([migration(n, begun=False) for n in range(3)], False, id="refused at the check"),
+    ],
+)  # fmt: skip
+def test_migrations_that_fail(migrations, halted):
+    assert (reasons(migrations=migrations) == [HaltReason.FAILURE_RATIO]) is halted
+
+
+def test_whoever_resumes_forgives_what_was_before():
+    failed = [migration(n, ago=timedelta(minutes=2)) for n in range(3)]
+    assert reasons(migrations=failed, pause=Pause(at=NOW - timedelta(minutes=1))) == []
+    assert reasons(migrations=failed, pause=Pause(at=NOW - timedelta(minutes=3))) == ["FailureRatio"]
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 899)), max_size=12))
+def test_the_end_that_is_told_is_the_end(finished):
+    migrations = [
+        migration(number, "Failed" if failed else "Completed", ago=timedelta(seconds=ago))
+        for number, (failed, ago) in enumerate(finished)
+    ]
+    halts = halts_of(Facts(now=NOW, migrations=migrations), LIMITS)
+    if halts:
+        ends = datetime.strptime(f"2026-03-02 {halts[0].ends[13:21]} +0000", "%Y-%m-%d %H:%M:%S %z")
+        later = halts_of(Facts(now=ends, migrations=migrations), LIMITS)
+        just_before = halts_of(Facts(now=ends - timedelta(seconds=1), migrations=migrations), LIMITS)
+        assert just_before
+        assert not later
+
+
+@pytest.mark.parametrize(
+    ("not_ready", "nodes", "halted"),
+    [(0, 10, False), (3, 10, False), (4, 10, True), (1, 1, True), (0, 0, False)],
+)
+def test_nodes_that_are_not_ready(not_ready, nodes, halted):
+    names = [f"node-{number}" for number in range(not_ready)]
+    assert (reasons(nodes=nodes, not_ready=names) == [HaltReason.NODES_NOT_READY]) is halted
+
+
+def test_limits_can_be_set():
+    assert reasons(HaltWhen(not_ready_share=0.5), nodes=10, not_ready=["a", "b", "c", "d"]) == []
+    assert reasons(HaltWhen(failure_ratio=1.0), migrations=[migration(n) for n in range(9)]) == []
+
+
+@pytest.mark.parametrize(("requests", "failed", "halted"), [(4, 4, False), (9, 5, True), (10, 5, False)])
+def test_an_api_server_that_errs(requests, failed, halted):
+    assert (reasons(answers=Answers(requests, failed)) == [HaltReason.API_FAILING]) is halted
+
+
+def test_a_cache_that_was_never_filled_is_told_in_words():
+    (halt,) = halts_of(Facts(now=NOW, stale=[StaleCache("pods", float("inf"))]), LIMITS)
+    assert halt.words == "nothing was heard of pods yet"
+
+
+def test_a_halt_that_goes_on_began_when_it_began():
+    before = (Halt(HaltReason.PAUSED, NOW, "", ""),)
+    later = Facts(now=NOW + timedelta(hours=1), pause=Pause(paused=True), nodes=1, not_ready=["a"])
+    first, second = continued(before, halts_of(later, LIMITS))
+    assert (first.since, second.since) == (NOW, NOW + timedelta(hours=1))
+
+
+def test_only_what_was_answered_lately_counts():
+    answering, call = Answering(), Call("list", "pods")
+    for second in range(3):
+        answering.note(call, 0 if second else 500, float(second))
+    answering.note(call, 200, 10.0)
+    answering.note(call, 409, 10.0)
+    assert answering.lately(10.0) == Answers(5, 3, "list pods was not answered")
+    assert answering.lately(WITHIN_S + 5) == Answers(2, 0)
+
+
+def test_a_server_that_is_back_is_soon_believed():
+    answering, call = Answering(), Call("list", "pods")
+    for _ in range(100):
+        answering.note(call, 500, 0.0)
+    assert reasons(answers=answering.lately(0.0)) == [HaltReason.API_FAILING]
+    for _ in range(10):
+        answering.note(call, 200, 1.0)
+    assert reasons(answers=answering.lately(1.0)) == []

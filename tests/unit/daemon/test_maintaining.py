@@ -1,0 +1,98 @@
+"""What nodes in maintenance are told about themselves, over the API of the simulator."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from rescheduler.controller.events import EventWriter
+from rescheduler.controller.followed import Followed
+from rescheduler.daemon.maintaining import MaintenanceKeeper
+from rescheduler.kube.client import Client
+from rescheduler.kube.in_process import InProcess
+from rescheduler.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, EVENTS, NODES
+from rescheduler.migrations.definition import definition
+from rescheduler.model.node_marks import EMPTY_CONDITION
+from rescheduler.model.status import NodeInMaintenance
+from rescheduler.simulator import ApiServer
+from rescheduler.simulator.clock import LoopClock
+from rescheduler.simulator.life import EPOCH
+from tests.objects import node_object
+
+
+@pytest.fixture
+async def told():
+    """await told(state, …): what is heard; then the conditions of node `old`, and the Events."""
+    server = ApiServer(clock=LoopClock(EPOCH), seed=1)
+    writes = []
+
+    async def counted(method, target, headers, body):
+        if method == "PATCH":
+            writes.append(target)
+        return await server.handle(method, target, headers, body)
+
+    async with contextlib.AsyncExitStack() as stack:
+        transport = InProcess(counted)
+        stack.push_async_callback(transport.close)
+        client = Client(transport)
+        await client.create(CUSTOM_RESOURCE_DEFINITIONS, definition())
+        await asyncio.sleep(1)
+        await client.create(NODES.as_json, node_object("old"))
+        followed = Followed(client)
+        await stack.enter_async_context(followed.running())
+        events = EventWriter(client, server.clock.now)
+        keeper = MaintenanceKeeper(client, followed, events, server.clock.now)
+        await stack.enter_async_context(events.running())
+        await stack.enter_async_context(keeper.running())
+
+        async def tell(*states):
+            keeper.maintenance(states)
+            await asyncio.sleep(5)
+            conditions = (await client.get(NODES.as_json, "old"))["status"]["conditions"]
+            found = [each for each in conditions if each["type"] == EMPTY_CONDITION]
+            reasons = [event["reason"] for event in (await client.list(EVENTS)).items]
+            return (found[0] if found else None), sorted(reasons), len(writes)
+
+        yield tell
+
+
+async def test_a_node_that_is_empty_says_so(told):
+    condition, reasons, _ = await told(NodeInMaintenance("old", 0, (), "empty"))
+    assert (condition["status"], condition["reason"], condition["message"]) == ("True", "Empty", "empty")
+    assert reasons == ["MaintenanceEmpty"]
+
+
+async def test_what_blocks_a_node_stands_in_its_condition(told):
+    blocked = NodeInMaintenance(
+        "old", 1, ("shop/db-0: Unsteered, nothing keeps it off",), "1 pod is still there"
+    )
+    condition, reasons, _ = await told(blocked)
+    assert (condition["status"], condition["reason"]) == ("False", "Blocked")
+    assert "shop/db-0: Unsteered" in condition["message"]
+    assert reasons == ["MaintenanceBlocked"]
+
+
+async def test_what_has_not_changed_is_not_written_again(told):
+    state = NodeInMaintenance("old", 2, (), "2 pods are still there")
+    await told(state)
+    _, reasons, writes = await told(state)
+    assert (reasons, writes) == (["MaintenanceEmptying"], 1)
+
+
+async def test_every_change_of_state_is_an_event_and_every_pod_that_goes_is_none(told):
+    await told(NodeInMaintenance("old", 2, (), "2 pods are still there"))
+    await told(NodeInMaintenance("old", 1, (), "1 pod is still there"))
+    condition, reasons, _ = await told(NodeInMaintenance("old", 0, (), "empty"))
+    assert reasons == ["MaintenanceEmpty", "MaintenanceEmptying"]
+    assert condition["status"] == "True"
+
+
+async def test_with_the_end_of_maintenance_the_condition_goes(told):
+    await told(NodeInMaintenance("old", 0, (), "empty"))
+    condition, _, _ = await told()
+    assert condition is None
+
+
+async def test_a_node_that_is_gone_does_no_harm(told):
+    condition, _, _ = await told(NodeInMaintenance("gone", 0, (), "empty"))
+    assert condition is None
