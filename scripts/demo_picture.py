@@ -1,20 +1,23 @@
-"""Draws the picture in the README: the demo's first view, as SVG. `make generate` runs it."""
+"""Draws the picture in the README: the demo a few seconds after it began, as SVG. `make generate` runs it."""
 
 import asyncio
+import contextlib
 import sys
 from pathlib import Path
 
 from rich.console import Console
 
-from rescheduler.cli.cluster_view import cluster_view
+from rescheduler.cli.demo.playing import daemon_at_work, prepare
+from rescheduler.cli.demo.screen import LiveScreen
+from rescheduler.cli.demo.story import CHAPTERS, story
+from rescheduler.cli.demo.witness import Witness
 from rescheduler.kube import Client
 from rescheduler.kube.in_process import InProcess
-from rescheduler.kube.resources import NODES, PODS
-from rescheduler.simulator import ApiServer
-from rescheduler.simulator.exchange import Object
-from rescheduler.simulator.life import EPOCH
+from rescheduler.simulator.life import EPOCH, simulated
 from rescheduler.simulator.scenario import settled
-from rescheduler.simulator.scenario.gallery import lopsided_shop
+from rescheduler.simulator.virtual_time import run_virtual
+
+_MOMENT_S = 7.5
 
 # Without a font from the web: a picture should need nothing but itself.
 _FRAME = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
@@ -40,16 +43,30 @@ _FRAME = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="htt
 """
 
 
-async def _view(objects: list[Object]) -> object:
-    server = ApiServer(seed=1)
-    server.load(objects)
-    client = Client(InProcess(server.handle))
-    return cluster_view((await client.list(NODES)).items, (await client.list(PODS)).items)
+async def _play(console: Console) -> None:
+    scenario = story()
+    server = simulated(_SETTLED, scenario, start=EPOCH)
+    transport = InProcess(server.handle)
+    client = Client(transport)
+    await prepare(client)
+    screen = LiveScreen(console, asyncio.get_running_loop().time)
+    witness = Witness(client, screen.migration)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(transport.close)
+        await stack.enter_async_context(witness.watching())
+        await stack.enter_async_context(daemon_at_work(client, server.clock.now))
+        screen.begin(witness)
+        screen.chapter(CHAPTERS[0])
+        await asyncio.sleep(_MOMENT_S)
+        console.print(screen.frame())
+
+
+_SETTLED = settled(story(), EPOCH)
 
 
 def main(path: Path) -> None:
-    console = Console(record=True, width=110, file=sys.stderr, force_terminal=True)
-    console.print(asyncio.run(_view(settled(lopsided_shop(), EPOCH))))
+    console = Console(record=True, width=120, file=sys.stderr, force_terminal=True)
+    run_virtual(_play(console))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(console.export_svg(title="rescheduler demo", code_format=_FRAME, unique_id="demo"))
 

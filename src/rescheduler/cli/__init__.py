@@ -21,7 +21,14 @@ COMMANDS = {
         "Moves pods as planned, and tells how far it is until all moves are made.",
     ),
     "config": _Command("rescheduler.cli.config:config", "Check a configuration, or show the defaults."),
-    "demo": _Command("rescheduler.cli.demo:demo", "Shows a simulated cluster, live; kubectl can look on."),
+    "demo": _Command(
+        "rescheduler.cli.demo.command:demo",
+        "Shows what it does: two minutes in a simulated cluster, live.",
+    ),
+    "drain": _Command(
+        "rescheduler.cli.drain:drain",
+        "Empties nodes: pods run elsewhere before they go, also single replicas and under full budgets.",
+    ),
     "explain": _Command(
         "rescheduler.cli.explain:explain",
         "Says whether a pod may move, why not, and what forbids each node; and the like of a node.",
@@ -38,8 +45,15 @@ COMMANDS = {
         "rescheduler.cli.move:move",
         "Moves one pod to another node, and tells how far it is until it is there.",
     ),
+    "pause": _Command(
+        "rescheduler.cli.pause:pause", "Lets the daemon begin no more moves, until `rescheduler resume`."
+    ),
     "plan": _Command(
         "rescheduler.cli.plan:plan", "Shows which pods should move where, and why; moves nothing."
+    ),
+    "resume": _Command("rescheduler.cli.pause:resume", "Ends a pause, and forgives failures of the past."),
+    "run": _Command(
+        "rescheduler.cli.run:run", "Watches the cluster and moves pods, until SIGTERM or Ctrl-C."
     ),
     "simulate": _Command(
         "rescheduler.cli.simulate:simulate",
@@ -52,8 +66,16 @@ COMMANDS = {
     "snapshot": _Command(
         "rescheduler.cli.snapshot:snapshot", "Saves the cluster to FILE, or to standard output for -."
     ),
+    "undrain": _Command(
+        "rescheduler.cli.drain:undrain",
+        "Takes nodes back into service: no longer in maintenance, and uncordoned if we had cordoned them.",
+    ),
     "uninstall": _Command(
         "rescheduler.cli.uninstall:uninstall", "Takes everything of rescheduler out of the cluster."
+    ),
+    "status": _Command(
+        "rescheduler.cli.status:status",
+        "Shows who leads, the last check, halts, balance, moves, and what is wrong.",
     ),
     "webhook": _Command(
         "rescheduler.cli.webhook:webhook",

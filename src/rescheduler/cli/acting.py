@@ -6,16 +6,14 @@ lost: whoever executes next goes on from what the cluster holds, or rolls back.
 
 import asyncio
 import contextlib
-import logging
-import os
 import signal
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from rescheduler.cli.logs import set_up_log
 from rescheduler.cli.looking import DATA_ERROR, Looking, complain, give_up
 
 if TYPE_CHECKING:
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     from rescheduler.kube.client import Client
     from rescheduler.model.plan import Plan
 
-__all__ = ["INTERRUPTED", "Acting", "acting_options", "carry_out", "verbose_option"]
+__all__ = ["INTERRUPTED", "Acting", "acting_options", "carry_out", "interrupts", "say_who_executes", "verbose_option"]
 
 INTERRUPTED = 130
 """As shells have it for Ctrl-C."""
@@ -48,18 +46,18 @@ class Acting:
     """Whether PodMigration may be defined, if it isn't."""
 
     def prepare(self) -> bool:
-        """Whether the webhook is installed. Ends the program if moves can't be recorded in this cluster."""
+        """Whether replacements are steered. Ends the program if moves can't be recorded in this cluster."""
 
         async def prepared(client: "Client") -> bool:
             from rescheduler.controller.known_cluster import must_be_defined  # noqa: PLC0415
-            from rescheduler.daemon import is_webhook_installed  # noqa: PLC0415
+            from rescheduler.sources.steering import is_steered  # noqa: PLC0415
 
             if self.install:
                 from rescheduler.install.definition import install_definition  # noqa: PLC0415
 
                 await install_definition(client)
             await must_be_defined(client)
-            return await is_webhook_installed(client)
+            return self.configuration.policy.scheduler_extender or bool(await is_steered(client))
 
         return self.ask(prepared)
 
@@ -67,9 +65,9 @@ class Acting:
         """What `use` returns, with the cluster followed. Ends the program if that can't be."""
 
         async def used(client: "Client") -> T:
-            from rescheduler.daemon import Rescheduler, lease_key  # noqa: PLC0415
+            from rescheduler.daemon import Rescheduler, lease_key, own_namespace  # noqa: PLC0415
 
-            at = await lease_key(client, self.configuration, _own_namespace(client))
+            at = await lease_key(client, self.configuration, own_namespace(client))
             rescheduler = Rescheduler(client, self.configuration, lease_at=at, steered=steered)
             async with rescheduler.looking():
                 return await use(rescheduler)
@@ -90,8 +88,7 @@ class Acting:
 
 
 def _log(_ctx: click.Context, _option: click.Parameter, verbose: bool) -> None:
-    level = logging.INFO if verbose else logging.ERROR
-    logging.basicConfig(stream=sys.stderr, level=level, format="%(asctime)s %(levelname)s %(message)s")
+    set_up_log("info" if verbose else "error", "text")
 
 
 verbose_option = click.option(
@@ -105,27 +102,35 @@ def acting_options(command: F) -> F:
     return install(verbose_option(command))
 
 
-def _own_namespace(client: "Client") -> str:
-    """Inside a cluster, that of our pod; elsewhere there is none."""
-    from rescheduler.kube.access.in_cluster import is_in_cluster  # noqa: PLC0415
-    from rescheduler.kube.network import Network  # noqa: PLC0415
+async def say_who_executes(rescheduler: "Rescheduler", *, by_hand: bool) -> None:
+    """If it is somebody else; and if that one begins nothing now. `by_hand`: some halts are not for those."""
+    from rescheduler.controller.state import read_state  # noqa: PLC0415
+    from rescheduler.kube import errors  # noqa: PLC0415
+    from rescheduler.model.status import UnreadableState  # noqa: PLC0415
 
-    transport = client.transport
-    is_inside = isinstance(transport, Network) and is_in_cluster(os.environ)
-    return transport.access.namespace if is_inside and isinstance(transport, Network) else ""
+    lease = rescheduler.lease
+    if not lease.is_held_by_another:
+        return
+    complain(f"{lease.holder} holds the lease {lease.key}, so the moves are made there")
+    try:
+        _, status = await read_state(rescheduler.client, lease.key.partition("/")[0])
+    except (errors.KubeError, UnreadableState):
+        return  # Who may not know it is not told.
+    for halt in status.halts if status is not None else ():
+        if halt.reason.holds_up_people or not by_hand:
+            complain(f"nothing is begun there now: {halt.words}. How that ends: {halt.ends}.")
 
 
 async def carry_out(rescheduler: "Rescheduler", plan: "Plan", progress: "Progress") -> "PlanRun":
     """Until all moves are over, or Ctrl-C was pressed twice."""
     from rescheduler.controller.plan_run import PlanRun  # noqa: PLC0415
+    from rescheduler.model.migrations import MANUAL  # noqa: PLC0415
 
-    run = PlanRun(rescheduler.client, rescheduler.followed, plan, progress.tell)
+    run = PlanRun(rescheduler.client, rescheduler.followed, plan, progress.tell, record=rescheduler.record)
     async with rescheduler.executing():
-        lease = rescheduler.lease
-        if lease.is_held_by_another:
-            complain(f"{lease.holder} holds the lease {lease.key}, so the moves are made there")
+        await say_who_executes(rescheduler, by_hand=all(each.strategy == MANUAL for each in plan.moves))
         running = asyncio.create_task(run.run())
-        with _interrupts(run.stop, running.cancel, progress):
+        with progress.showing(run.errands), interrupts(run.stop, running.cancel, progress):
             await asyncio.wait([running])
         if not running.cancelled():
             running.result()
@@ -133,7 +138,7 @@ async def carry_out(rescheduler: "Rescheduler", plan: "Plan", progress: "Progres
 
 
 @contextlib.contextmanager
-def _interrupts(
+def interrupts(
     first: Callable[[], object], second: Callable[[], object], progress: "Progress"
 ) -> Iterator[None]:
     loop = asyncio.get_running_loop()

@@ -56,12 +56,10 @@ def apply(
         _end(None, output, interrupted=False)
     if not yes:
         _ask(output)
-    from rescheduler.cli.progress import Progress  # noqa: PLC0415
-    from rescheduler.cli.terminal import terminal_of  # noqa: PLC0415
+    from rescheduler.cli.live_progress import progress_on  # noqa: PLC0415
 
     to_stderr = output != "table"
-    terminal = terminal_of(sys.stderr if to_stderr else sys.stdout)
-    progress = Progress(terminal, lambda line: click.echo(line, err=to_stderr, color=terminal.colour))
+    progress = progress_on(sys.stderr if to_stderr else sys.stdout, to_stderr=to_stderr)
 
     async def carried_out(rescheduler: "Rescheduler") -> "PlanRun":
         return await carry_out(rescheduler, plan, progress)
@@ -103,13 +101,13 @@ def _ask(output: str) -> None:
 def _end(run: "PlanRun | None", output: str, *, interrupted: bool) -> None:
     errands = run.errands if run is not None else []
     if output != "table":
-        from rescheduler.cli.progress import results  # noqa: PLC0415
+        from rescheduler.cli.course import results  # noqa: PLC0415
 
         print_document({"moves": results(errands)}, output)
     elif run is not None:
-        from rescheduler.cli.progress import summary  # noqa: PLC0415
+        from rescheduler.cli.course import failures, summary  # noqa: PLC0415
 
-        click.echo(summary(errands))
+        click.echo("\n".join([summary(errands), *failures(errands)]))
         if any(errand.is_under_way for errand in errands):
             click.echo("Whoever executes next goes on with them: rescheduler migrations, or the daemon.")
     sys.stdout.flush()

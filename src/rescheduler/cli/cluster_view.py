@@ -8,6 +8,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from rescheduler.migrations.marks import original_name
+from rescheduler.model.migrations import KIND
 from rescheduler.model.nodes import NodeRecord
 from rescheduler.model.pods import PodRecord
 
@@ -63,10 +65,12 @@ def _load(used: int, allocatable: int) -> RenderableType:
 
 def _workload(pod: PodRecord) -> str:
     """What a person calls it: the Deployment's name, without the hash of its ReplicaSet."""
-    owner = pod.owner
+    owner, revision = pod.owner, pod.labels.get("pod-template-hash")
+    if owner is not None and owner.kind == KIND:  # a copy, until it is adopted
+        original = original_name(pod.name, pod.marks)
+        return original.partition(f"-{revision}")[0] if revision else original
     if owner is None:
         return pod.name
-    revision = pod.labels.get("pod-template-hash")
     return owner.name.removesuffix(f"-{revision}") if revision else owner.name
 
 

@@ -45,22 +45,24 @@ def explain(kind: str, name: str, namespace: str | None, looking: Looking, outpu
     """
     configuration = looking.configuration()
     key = key_of_name(name, namespace, looking) if kind == "pod" else name
-    snapshot = looking.snapshot(configuration, meanwhile=["rescheduler.planner.explaining"])
+    snapshot, steered = looking.seen(configuration, meanwhile=["rescheduler.planner.explaining"])
     _must_be_there(kind, key, snapshot)
     from rescheduler.planner.explaining import explain_node, explain_pod  # noqa: PLC0415
 
-    told = (explain_pod if kind == "pod" else explain_node)(snapshot, configuration.policy, key)
+    explained = explain_pod if kind == "pod" else explain_node
+    told = explained(snapshot, configuration.policy, key, steered=steered)
+    assumptions = (*snapshot.assumptions, *told.assumptions)
     if output == "text":
         from rescheduler.cli.explain_view import lines_of  # noqa: PLC0415
         from rescheduler.cli.terminal import terminal_of  # noqa: PLC0415
 
         terminal = terminal_of(sys.stdout)
-        lines = lines_of(told, snapshot.assumptions, terminal)
+        lines = lines_of(told, assumptions, terminal)
         click.echo("\n".join(lines), color=terminal.colour)
     else:
         from rescheduler.cli.explain_form import form_of  # noqa: PLC0415
 
-        _print(form_of(told, snapshot.assumptions), output)
+        _print(form_of(told, assumptions), output)
 
 
 def _must_be_there(kind: str, key: str, snapshot: "Snapshot") -> None:

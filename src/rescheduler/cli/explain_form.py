@@ -3,10 +3,12 @@
 from collections.abc import Iterable
 from typing import Any
 
+from rescheduler.cli.explain_recovery import recovery_form
 from rescheduler.model.plan import Rejection
 from rescheduler.planner.explaining import NodeExplanation, PodExplanation, Tenant
 from rescheduler.planner.places import Places
 from rescheduler.planner.reasons import REMEDIES
+from rescheduler.planner.recovery_explained import Recovery
 
 __all__ = ["form_of"]
 
@@ -24,6 +26,7 @@ def _pod(told: PodExplanation) -> Form:
         "pod": told.pod,
         "node": told.node or None,
         "mayMove": told.may_move,
+        "inWindow": told.in_window,
         "handover": told.handover and told.handover.value,
         "why": told.why,
         "assumed": told.assumed,
@@ -32,7 +35,13 @@ def _pod(told: PodExplanation) -> Form:
         "group": told.group,
         "members": list(told.members),
         "places": None if told.places is None else _places(told.places),
+        "recovery": _recovery(told.recovery),
     }
+
+
+def _recovery(told: Recovery | None) -> Form | None:
+    form = recovery_form(told)
+    return form if form is None or told is None else {**form, "keptBy": _refusals(told.kept_by)}
 
 
 def _places(places: Places) -> Form:
@@ -56,10 +65,12 @@ def _node(told: NodeExplanation) -> Form:
         "ready": told.ready,
         "schedulable": told.schedulable,
         "inMaintenance": told.in_maintenance,
+        "inWindow": told.in_window,
         "loads": dict(told.loads),
         "pods": [_tenant(each) for each in told.tenants],
         "takesNone": told.takes_none,
         "couldCome": told.could_come,
+        "allAsked": told.all_asked,
         "couldComeExamples": list(told.could_come_examples),
     }
 

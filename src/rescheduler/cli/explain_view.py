@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from rescheduler.cli.bars import load_cell
+from rescheduler.cli.explain_recovery import recovery_lines
 from rescheduler.cli.terminal import Cell, Terminal, table, wrapped
 from rescheduler.cli.wording import counted, several
 from rescheduler.model.plan import Rejection
 from rescheduler.planner.explaining import NodeExplanation, PodExplanation, Tenant
 from rescheduler.planner.places import Forbidden, Places
-from rescheduler.planner.reasons import REMEDIES
+from rescheduler.planner.reasons import REMEDIES, Reason
 
 __all__ = ["lines_of"]
 
@@ -35,6 +36,9 @@ def _pod(told: PodExplanation, terminal: Terminal) -> Iterator[str]:
     yield terminal.bold(told.pod) + (f" on {told.node}" if told.node else " on no node")
     yield ""
     yield from _verdict(told, terminal)
+    if told.recovery is not None:
+        yield from recovery_lines(told.recovery, terminal)
+        yield from _reasons(told.recovery.kept_by, terminal)
     if told.handover is not None:
         yield ""
         yield f"{terminal.bold('How')}  {told.handover}"
@@ -55,6 +59,15 @@ def _verdict(told: PodExplanation, terminal: Terminal) -> Iterator[str]:
     if told.kept_by != told.kept_in_maintenance_by:
         yield f"{terminal.bold('In maintenance?')}  {_yes_or_no(not told.kept_in_maintenance_by, terminal)}"
         yield from _reasons(told.kept_in_maintenance_by, terminal)
+    yield from _when(told, terminal)
+
+
+def _when(told: PodExplanation | NodeExplanation, terminal: Terminal) -> Iterator[str]:
+    if not told.in_window:
+        yield f"{terminal.bold('Now?')}  {_yes_or_no(False, terminal)}"
+        meaning, remedy = REMEDIES[Reason.OUTSIDE_WINDOW]
+        yield from wrapped(terminal, f"{Reason.OUTSIDE_WINDOW}: {meaning}", first="  - ", indent="    ")
+        yield from (terminal.dim(line) for line in wrapped(terminal, remedy, indent="    "))
 
 
 def _yes_or_no(is_so: bool, terminal: Terminal) -> str:
@@ -122,6 +135,7 @@ def _node(told: NodeExplanation, terminal: Terminal) -> Iterator[str]:
         f"{terminal.bold('What could leave?')}  {len(movable)} of {counted(len(told.tenants), 'pod')}"
         f"{', where it has to be emptied' if told.in_maintenance or not told.schedulable else ''}"
     )
+    yield from _when(told, terminal)
     yield from _leaving(movable, terminal)
     yield from _staying([tenant for tenant in told.tenants if tenant.kept_by], terminal)
     yield ""
@@ -168,6 +182,7 @@ def _coming(told: NodeExplanation, terminal: Terminal) -> Iterator[str]:
     if told.takes_none:
         yield f"{title}  nothing: it {told.takes_none}"
         return
-    yield f"{title}  {counted(told.could_come, 'pod')} of other nodes may move and would fit"
+    count = ("" if told.all_asked else "at least ") + counted(told.could_come, "pod")
+    yield f"{title}  {count} of other nodes may move and would fit"
     if told.could_come:
         yield from wrapped(terminal, several(told.could_come_examples, told.could_come, most=10), indent="  ")

@@ -8,9 +8,11 @@ import contextlib
 import functools
 import gc
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import MAXYEAR, MINYEAR, UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -68,10 +70,13 @@ class Looking:
             complain(f"{self.config}: {note}")
         return loaded.configuration
 
-    def snapshot(self, configuration: "Configuration", *, meanwhile: Sequence[str] = ()) -> "Snapshot":
-        """Ends the program if there is no cluster to be seen.
+    def seen(
+        self, configuration: "Configuration", *, meanwhile: Sequence[str] = ()
+    ) -> "tuple[Snapshot, bool | None]":
+        """The cluster, and whether the webhook is installed there, if that can be told.
 
-        `meanwhile` names modules that will be needed, to be imported while a server answers.
+        Ends the program if there is no cluster to be seen. `meanwhile` names modules that will be needed, to
+        be imported while a server answers.
         """
         with _without_garbage_collection():
             if self.saved is not None:
@@ -84,7 +89,7 @@ class Looking:
                 reading.now_s = self.now.timestamp()
             for note in reading.notes:
                 complain(note)
-            return snapshot_of(reading, configuration.policy)
+            return snapshot_of(reading, configuration.policy), reading.steered
 
     def default_namespace(self) -> str:
         """As kubectl has it: the context's."""
@@ -97,12 +102,14 @@ class Looking:
 
     def with_client(self, configuration: "Configuration | None", use: Callable[["Client"], Any]) -> Any:
         """What `use` returns, awaited, with a client that is closed afterwards."""
-        from rescheduler.kube import Client, Network, cluster_config  # noqa: PLC0415
-
+        # Half of what it takes to import is OpenSSL, which lets others go on meanwhile.
+        threading.Thread(target=import_module, args=("aiohttp",)).start()
         named = self.kubeconfig or (configuration and configuration.client_connection.kubeconfig)
 
         async def used() -> Any:
             async with contextlib.AsyncExitStack() as stack:
+                from rescheduler.kube import Client, Network, cluster_config  # noqa: PLC0415
+
                 network = Network(cluster_config.load(named or None, self.context))
                 stack.push_async_callback(network.close)
                 return await use(Client(network))
@@ -125,12 +132,20 @@ class Looking:
     def _read_cluster(self, configuration: "Configuration", meanwhile: Sequence[str]) -> "Reading":
         async def read(client: "Client") -> "Reading":
             from rescheduler.sources.live import read_live  # noqa: PLC0415
+            from rescheduler.sources.steering import is_steered  # noqa: PLC0415
+            from rescheduler.sources.together import together  # noqa: PLC0415
             from rescheduler.usage.reading import usage_reader  # noqa: PLC0415
 
             async with contextlib.AsyncExitStack() as stack:
                 usage = usage_reader(configuration.policy, client)
                 stack.push_async_callback(usage.close)
-                return await read_live(client, usage, meanwhile=meanwhile)
+                work: list[Coroutine[Any, Any, Any]] = [
+                    read_live(client, usage, meanwhile=meanwhile),
+                    is_steered(client),
+                ]
+                reading: Reading
+                reading, reading.steered = await together(work)
+                return reading
 
         found: Reading = self.with_client(configuration, read)
         return found
@@ -143,7 +158,9 @@ def _moment(_ctx: click.Context, _option: click.Parameter, value: str | None) ->
         found = datetime.fromisoformat(value)
         found = (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
-        raise click.BadParameter(f'"{value}" is no time such as 2026-03-02T12:00:00Z') from None
+        found = datetime.min.replace(tzinfo=UTC)
+    if not MINYEAR < found.year < MAXYEAR:  # nor is it one where there are zones in which it is beyond them
+        raise click.BadParameter(f'"{value}" is no time such as 2026-03-02T12:00:00Z')
     return found
 
 
@@ -215,13 +232,17 @@ def file_bytes(file: str) -> tuple[bytes, str]:
 
 @contextlib.contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """Very many objects are made, and all of them stay: looking for garbage among them is in vain."""
+    """Very many objects are made, and all of them stay: looking for garbage among them is in vain.
+
+    Later as well, above all when the program ends: that alone would take some tenths of a second.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if was_enabled:
+            gc.freeze()
             gc.enable()
 
 

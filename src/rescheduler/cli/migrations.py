@@ -51,13 +51,14 @@ def migrations(
     key = key_of_name(name, namespace, looking) if name is not None else ""
     found = acting.ask(lambda client: _found(client, namespace or "", key))
     if key and not found:
-        give_up(f"there is no migration {key}", DATA_ERROR)
+        give_up(_missing(key), DATA_ERROR)
     if key:
         _print_story(found[0], acting.ask(lambda client: _events(client, found[0])), output)
     else:
         _print_list(found, output)
     if watch:
-        acting.run(lambda rescheduler: _watch(rescheduler, namespace or "", key), steered=False)
+        meant = _meant(namespace or "", key)
+        acting.run(lambda rescheduler: _watch(rescheduler, found, meant), steered=False)
 
 
 # -- reading
@@ -74,6 +75,21 @@ async def _found(client: "Client", namespace: str, key: str) -> "list[Object]":
             return []
     items = (await client.list(POD_MIGRATIONS, namespace=namespace)).items
     return sorted(items, key=lambda item: (item["metadata"]["creationTimestamp"], item["metadata"]["name"]))
+
+
+def _missing(key: str) -> str:
+    namespace = key.partition("/")[0]
+    return f"there is no migration {key}. Those that there are: rescheduler migrations -n {namespace}"
+
+
+def _meant(namespace: str, key: str) -> Callable[[Any], bool]:
+    """Whether somebody who asked for these wants to hear of a migration."""
+
+    def is_meant(item: "Object") -> bool:
+        at, name = item["metadata"]["namespace"], item["metadata"]["name"]
+        return f"{at}/{name}" == key if key else namespace in {"", at}
+
+    return is_meant
 
 
 async def _events(client: "Client", item: "Object") -> "list[Object]":
@@ -126,25 +142,28 @@ def _print(lines: Callable[[Any, Any], Any]) -> None:
     click.echo("\n".join(lines(terminal, datetime.now(UTC))), color=terminal.colour)
 
 
-async def _watch(rescheduler: "Rescheduler", namespace: str, key: str) -> None:
+async def _watch(rescheduler: "Rescheduler", shown: "list[Object]", is_meant: Callable[[Any], bool]) -> None:
+    """Tells of what has changed since those were shown, and of every change from now on."""
     from rescheduler.cli.migrations_view import change_line  # noqa: PLC0415
     from rescheduler.cli.terminal import terminal_of  # noqa: PLC0415
     from rescheduler.controller.followed import key_of_item  # noqa: PLC0415
 
-    terminal, began = terminal_of(sys.stdout), False
+    terminal = terminal_of(sys.stdout)
+    before = {key_of_item(item): item for item in shown}
 
     def tell(old: "Object | None", new: "Object | None") -> None:
         item = old if new is None else new
-        if not began or item is None or (key and key_of_item(item) != key):
+        if item is None or not is_meant(item):
             return
-        if namespace and item["metadata"]["namespace"] != namespace:
-            return
+        old = before.pop(key_of_item(item), None) if old is None else old
         if line := change_line(old, new, terminal):
             click.echo(line, color=terminal.colour)
 
     ended = ended_by_signals()
+    click.echo("Watching, until Ctrl-C.", err=True)
     end = rescheduler.followed.migrations.informer.subscribe(tell)
-    began = True
+    for gone in tuple(before.values()):
+        tell(gone, None)
     await ended.wait()
     end()
 
@@ -159,7 +178,7 @@ def _cancel(acting: Acting, key: str) -> None:
 
         before = migration_at(key, rescheduler.followed)
         if before is None:
-            return f"there is no migration {key}"
+            return _missing(key)
         if before.is_finished:
             return f"{key} is {before.status.phase} already: nothing is left to cancel"
         gone = asyncio.Event()

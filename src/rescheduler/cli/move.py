@@ -37,12 +37,11 @@ def move(
     """
     configuration = looking.configuration()
     key = key_of_name(pod, namespace, looking)
-    from rescheduler.cli.progress import Progress, results  # noqa: PLC0415
-    from rescheduler.cli.terminal import terminal_of  # noqa: PLC0415
+    from rescheduler.cli.course import remedy_of, results  # noqa: PLC0415
+    from rescheduler.cli.live_progress import progress_on  # noqa: PLC0415
 
     to_stderr = output != "table"
-    terminal = terminal_of(sys.stderr if to_stderr else sys.stdout)
-    progress = Progress(terminal, lambda line: click.echo(line, err=to_stderr, color=terminal.colour))
+    progress = progress_on(sys.stderr if to_stderr else sys.stdout, to_stderr=to_stderr)
 
     async def moved(rescheduler: "Rescheduler") -> "PlanRun | list[Rejection]":
         from rescheduler.cli.wishing import plan_of_wish, refusals_of_wish  # noqa: PLC0415
@@ -60,6 +59,8 @@ def move(
         _refuse(key, found, output)
     elif to_stderr:
         print_document(results(found.errands)[0], output)
+    elif found.errands[0].is_over and not found.errands[0].is_completed:
+        click.echo(f"{key} is not moved. {remedy_of(found.errands[0])}", err=True)
     sys.stdout.flush()
     if progress.is_interrupted:
         sys.exit(INTERRUPTED)

@@ -1,6 +1,5 @@
 """`rescheduler plan`: what should move where, and why; nothing is touched."""
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,7 +56,10 @@ def _save(made: "Plan", file: str) -> None:
 
 
 def _as_json(made: "Plan") -> str:
-    return json.dumps(_content(made), indent=2, ensure_ascii=False) + "\n"
+    import msgspec  # noqa: PLC0415
+
+    # Python's own encoder takes ten times as long as soon as it is to indent.
+    return msgspec.json.format(msgspec.json.encode(_content(made)), indent=2).decode() + "\n"
 
 
 def _content(made: "Plan") -> dict[str, Any]:

@@ -50,8 +50,8 @@ def _must_make_sense(policy: "Policy") -> None:
 
 
 def planned(looking: Looking, configuration: "Configuration", *, steered: bool | None = None) -> "Plan":
-    """`steered` if it is known whether the webhook is installed. Ends the program if there is no plan."""
-    snapshot = looking.snapshot(configuration, meanwhile=_NEEDED_LATER)
+    """`steered` if it is known already whether the webhook is there. Ends the program if there is no plan."""
+    snapshot, told = looking.seen(configuration, meanwhile=_NEEDED_LATER)
     from rescheduler.planner.planning import plan  # noqa: PLC0415
     from rescheduler.strategies.registry import (  # noqa: PLC0415
         BrokenStrategy,
@@ -64,4 +64,4 @@ def planned(looking: Looking, configuration: "Configuration", *, steered: bool |
         strategies = strategies_of(configuration.policy)
     except (BrokenStrategy, DuplicateStrategy, UnknownStrategy) as error:
         give_up(str(error), USAGE_ERROR)
-    return plan(snapshot, configuration.policy, strategies, steered=steered)
+    return plan(snapshot, configuration.policy, strategies, steered=told if steered is None else steered)

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from rescheduler.cli.bars import load_change
-from rescheduler.cli.progress import results, state_of, summary
+from rescheduler.cli.course import results, state_of, summary
 from rescheduler.cli.terminal import Cell, Terminal, table, wrapped
 from rescheduler.cli.wording import counted
 from rescheduler.model.duration import short_duration

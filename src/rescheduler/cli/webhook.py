@@ -1,11 +1,11 @@
-"""`rescheduler webhook`: the process that steers replacements."""
+"""`rescheduler webhook`: the process that steers replacements, as webhook and as scheduler extender."""
 
-import logging
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
 
+from rescheduler.cli.logs import log_options, set_up_log
 from rescheduler.cli.looking import DATA_ERROR, Looking, give_up
 
 if TYPE_CHECKING:
@@ -58,25 +58,34 @@ def _service(_ctx: click.Context, _option: click.Parameter, value: str | None) -
 @click.option(
     "--url", metavar="URL", callback=_https, help="In place of a Service: https://HOST[:PORT], from outside."
 )
+@click.option(
+    "--extender-only", is_flag=True, help="Don't register as an admission webhook: only schedulers ask us."
+)
 @click.option("--kubeconfig", metavar="FILE", help="Kubeconfig to use; by default as for kubectl.")
 @click.option("--context", metavar="NAME", help="Context of the kubeconfig; by default its current one.")
-def webhook(
+@log_options
+def webhook(  # noqa: PLR0913 - one per option
+    *,
     port: int,
     host: str | None,
     namespace: str | None,
     service: tuple[str, int] | None,
     url: str | None,
+    extender_only: bool,
     kubeconfig: str | None,
     context: str | None,
+    log_level: str,
+    log_format: str,
 ) -> None:
     """Steers replacements of evicted pods to where they should go.
 
     Serves an admission webhook over HTTPS and registers it, with certificates that it makes and renews by
-    itself; until Ctrl-C. Several may run at once. It never refuses a pod: see docs/webhook.md.
+    itself; until Ctrl-C. Several may run at once. It never refuses a pod: see docs/webhook.md. The same port
+    answers schedulers that are told of it (`rescheduler manifests --extender`): see docs/extender.md.
     """
     if service is not None and url is not None:
         raise click.UsageError("--service and --url exclude each other: API servers need one way")
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    set_up_log(log_level, log_format)
     looking = Looking(None, kubeconfig, context, None, None)
     home = namespace or looking.default_namespace()
 
@@ -84,11 +93,17 @@ def webhook(
         from rescheduler.cli.signals import ended_by_signals  # noqa: PLC0415
         from rescheduler.serving.webhook import Webhook, WebhookOptions  # noqa: PLC0415
 
-        options = WebhookOptions(home, _address(home, service, url), host=host, port=port)
+        address = _address(home, service, url)
+        options = WebhookOptions(home, address, host=host, port=port, registers=not extender_only)
         try:
             await Webhook(client, options).run_until(ended_by_signals())
         except OSError as error:
-            give_up(f"the webhook can't listen on port {port}: {error.strerror}", DATA_ERROR)
+            where = f"{host}, port {port}" if host else f"port {port}"
+            why = error.strerror or str(error)
+            give_up(
+                f"the webhook can't listen on {where}: {why}. Choose another with --port or --host.",
+                DATA_ERROR,
+            )
 
     looking.with_client(None, serve)
 

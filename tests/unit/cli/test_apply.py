@@ -1,11 +1,28 @@
 """`rescheduler apply` and `migrations`, over HTTP, in a simulated cluster that lives."""
 
+import asyncio
 import json
 
 import pytest
 
+from rescheduler.kube import Client, Network, cluster_config
+from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.resources import NODES
+from tests.unit.cli.executing_elsewhere import executing_elsewhere
 from tests.unit.cli.living import living_objects, scenario, write_config
 from tests.unit.cli.served import served
+
+CORDONED = merge_patch({"spec": {"unschedulable": True}})
+
+
+def changed_in(kubeconfig, change):
+    """As somebody else does it, meanwhile."""
+
+    async def changed():
+        async with Network(cluster_config.load(str(kubeconfig))) as network:
+            await change(Client(network))
+
+    asyncio.run(changed())
 
 
 @pytest.fixture
@@ -75,3 +92,30 @@ def test_a_configuration_that_says_dry_run_moves_nothing(run, cluster, tmp_path)
     done = run("apply", "--yes", "--kubeconfig", cluster, "--config", config)
     assert done.exit_code == 2
     assert "dryRun" in done.stderr
+
+
+def test_while_a_daemon_holds_the_lease_it_only_asks_and_follows(rescheduler, cluster, tmp_path):
+    config = write_config(tmp_path / "config.json")
+    at = "shop/rescheduler"
+    with executing_elsewhere(cluster, config, me="the-daemon", lease_at=at):
+        done = rescheduler("apply", "--yes")
+    assert done.exit_code == 0, done.output
+    assert f"the-daemon holds the lease {at}, so the moves are made there" in done.stderr
+    assert "2 of 2 moves made." in done.stdout
+
+
+def test_every_move_of_a_saved_plan_is_checked_again_and_refusals_are_told_with_a_remedy(
+    rescheduler, cluster, tmp_path
+):
+    file = tmp_path / "plan.json"
+    assert rescheduler("plan", "--save", file).exit_code == 3
+    first, second = json.loads(file.read_text())["moves"]
+    assert first["to"] != second["to"]
+    changed_in(cluster, lambda client: client.patch(NODES, first["to"], CORDONED))
+    done = rescheduler("apply", file, "--yes", "--install")
+    assert done.exit_code == 1, done.output
+    assert "1 of 2 moves made, 1 failed." in done.stdout
+    told = done.stdout.partition("1 failed.")[2]
+    assert f"{first['pod']}: " in told
+    assert "cordoned" in told
+    assert second["pod"] not in told

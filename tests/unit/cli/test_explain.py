@@ -5,6 +5,13 @@ import json
 import pytest
 import yaml
 
+from rescheduler.recovery.ledger import FAILED_ATTEMPTS, Ledger, Line, Try
+from tests.building import NOW, cluster
+from tests.failing import crashing
+from tests.unit.cli.conftest import lopsided
+from tests.unit.cli.served import forbidding, served
+from tests.unit.sources.rich import complete
+
 DATA_ERROR, USAGE_ERROR = 1, 2
 
 
@@ -40,6 +47,59 @@ def test_a_pod_is_named_as_for_kubectl(run, shop, given):
     assert result.stdout.startswith("shop/db-0 on worker-1\n"), result.output
 
 
+ASSUMED = "the webhook is installed: replacements of evicted pods go where they should"
+
+
+def test_that_the_webhook_steers_successors_is_said_where_it_is_only_assumed(run, shop):
+    evicted, adopted, node = (
+        json.loads(run("explain", *what, "-o", "json", "--from", shop).stdout)
+        for what in (("pod", "shop/db-0"), ("pod", "shop/web-1-0"), ("node", "worker-1"))
+    )
+    assert evicted["mayMove"]
+    assert ASSUMED in evicted["assumptions"]
+    assert ASSUMED in node["assumptions"]
+    assert ASSUMED not in adopted["assumptions"]
+    assert ASSUMED in run("explain", "pod", "shop/db-0", "--from", shop).stdout
+
+
+@pytest.mark.parametrize("steered", ["true", "false"])
+def test_a_file_that_says_whether_it_is_installed_is_believed(run, shop, steered):
+    content = json.loads(shop.read_text())
+    content["metadata"]["annotations"]["rescheduler.dev/steered"] = steered
+    shop.write_text(json.dumps(content))
+    found = json.loads(run("explain", "pod", "shop/db-0", "-o", "json", "--from", shop).stdout)
+    assert [each["reason"] for each in found["keptBy"]] == ([] if steered == "true" else ["Unsteered"])
+    assert ASSUMED not in found["assumptions"]
+    maintained = [each["reason"] for each in found["keptInMaintenanceBy"]]
+    assert maintained == ([] if steered == "true" else ["Unsteered"])
+
+
+WEBHOOK = {
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": "MutatingWebhookConfiguration",
+    "metadata": {"name": "rescheduler", "labels": {"app.kubernetes.io/name": "rescheduler"}},
+    "webhooks": [],
+}
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_in_a_cluster_it_is_looked_for(run, tmp_path, installed):
+    objects = [*complete(lopsided().objects), *([WEBHOOK] if installed else [])]
+    with served(objects, tmp_path / "kubeconfig") as kubeconfig:
+        live = run("explain", "pod", "shop/db-0", "-o", "json", "--kubeconfig", kubeconfig)
+        planned = run("plan", "-o", "json", "--kubeconfig", kubeconfig)
+    found = json.loads(live.stdout)
+    assert found["mayMove"] is installed, live.output
+    assert ASSUMED not in (*found["assumptions"], *json.loads(planned.stdout)["summary"]["assumptions"])
+
+
+def test_who_may_not_look_for_it_is_told_that_it_is_assumed(run, tmp_path):
+    wrap = forbidding("mutatingwebhookconfigurations")
+    with served(complete(lopsided().objects), tmp_path / "kubeconfig", wrap) as kubeconfig:
+        live = run("explain", "pod", "shop/db-0", "-o", "json", "--kubeconfig", kubeconfig)
+    assert ASSUMED in json.loads(live.stdout)["assumptions"], live.output
+
+
 def test_without_a_namespace_it_is_the_default_one(run, shop):
     result = run("explain", "pod", "db-0", "--from", shop)
     assert result.exit_code == DATA_ERROR
@@ -67,7 +127,9 @@ def test_a_node_says_what_could_leave_stay_and_come(run, shop):
 
 def test_a_running_cluster_is_explained_alike(run, shop, kubeconfig):
     live = run("explain", "node", "worker-0", "--kubeconfig", kubeconfig, "--now", "2026-03-02T12:00:00Z")
-    file = run("explain", "node", "worker-0", "--from", shop)
+    saved = shop.with_name("saved.json")
+    run("snapshot", saved, "--kubeconfig", kubeconfig)
+    file = run("explain", "node", "worker-0", "--from", saved, "--now", "2026-03-02T12:00:00Z")
     head = "Taken for granted"
     assert live.stdout.partition(head)[0] == file.stdout.partition(head)[0]
 
@@ -100,3 +162,50 @@ def test_json_and_yaml_are_complete_and_say_the_same(run, shop):
 )
 def test_wrong_usage_is_exit_code_2(run, shop, given):
     assert run("explain", *given, "--from", shop).exit_code == USAGE_ERROR
+
+
+def failing(tmp_path, **deployment):
+    made = cluster().nodes("worker-0", "worker-1", "worker-2")
+    made.deployment("shop/web", on=["worker-1"], **crashing(restarts=5), **deployment)
+    path = tmp_path / "failing.json"
+    path.write_text(json.dumps({"kind": "List", "items": made.objects}))
+    return str(path), "--now", "2026-03-02T12:00:00Z"
+
+
+TRIED = Ledger({"web-1-0": Line((Try(int(NOW) - 600, "worker-0", "before"),))})
+TWO = {"scheduling-retries": "2", FAILED_ATTEMPTS: TRIED.written("uid-of-deployment-shop-web")}
+
+
+def test_a_failing_pod_says_what_was_tried_and_what_comes_next(run, tmp_path):
+    result = run("explain", "pod", "shop/web-1-0", "--from", *failing(tmp_path, annotations=TWO))
+    assert (
+        "Does it fail?  yes\n"
+        "  app: CrashLoopBackOff, 5 restarts, exit code 1, since 2026-03-02 11:45 UTC\n"
+        "  2 reschedulings allowed by Deployment/web, 1 used\n"
+        "    2026-03-02 11:50 UTC on worker-0\n"
+        "  next: try 2 of 2, on another node than worker-0, worker-1\n"
+    ) in result.stdout, result.stdout
+    told = json.loads(
+        run(
+            "explain", "pod", "shop/web-1-0", "-o", "json", "--from", *failing(tmp_path, annotations=TWO)
+        ).stdout
+    )["recovery"]
+    assert (told["failing"], told["retries"], told["used"], told["keptBy"]) == (True, 2, 1, [])
+    assert told["tries"] == [{"time": "2026-03-02T11:50:00Z", "node": "worker-0", "podUid": "before"}]
+
+
+def test_one_that_nobody_asked_about_says_how_to_ask(run, tmp_path):
+    result = run("explain", "pod", "shop/web-1-0", "--from", *failing(tmp_path))
+    assert "next: nothing: its workload has no annotation scheduling-retries" in result.stdout, result.stdout
+
+
+def test_what_keeps_a_failing_pod_is_said_with_a_remedy(run, tmp_path):
+    disabled = {"scheduler.alpha.kubernetes.io/rescheduling": "disabled"}
+    result = run(
+        "explain", "pod", "shop/web-1-0", "--from", *failing(tmp_path, annotations=TWO, labels=disabled)
+    )
+    assert "than worker-0, worker-1\n  - OptedOut: it says so itself\n" in result.stdout, result.stdout
+
+
+def test_a_pod_that_does_not_fail_says_nothing_of_it(run, shop):
+    assert "Does it fail?" not in run("explain", "pod", "shop/web-1-0", "--from", shop).stdout

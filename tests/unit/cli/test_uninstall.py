@@ -10,7 +10,7 @@ from rescheduler.install.objects import installed
 from rescheduler.migrations.definition import definition
 from rescheduler.migrations.marks import ID, STATUS
 from rescheduler.model.migrations import FINALIZER
-from rescheduler.model.node_marks import CORDONED_BY
+from rescheduler.model.node_marks import CORDONED_BY, EMPTY_CONDITION
 from rescheduler.recovery.ledger import FAILED_ATTEMPTS
 from tests.unit.cli.living import living_objects, scenario, write_config
 from tests.unit.cli.served import served
@@ -70,6 +70,7 @@ def test_every_mark_that_we_left_on_objects_of_others_goes_and_theirs_stay(tmp_p
     node["metadata"].setdefault("annotations", {}).update({CORDONED_BY: "NodeMaintenance"})
     node["metadata"]["labels"]["theirs"] = "stays"
     node["spec"]["unschedulable"] = True
+    node["status"]["conditions"].append({"type": EMPTY_CONDITION, "status": "True", "reason": "Empty"})
     pod["metadata"]["labels"] |= {ID: "gone", STATUS: "in-progress", "theirs": "stays"}
     workload["metadata"].setdefault("annotations", {}).update({FAILED_ATTEMPTS: "{}", "theirs": "stays"})
     with served([*objects, definition()], tmp_path / "kubeconfig", alive=True):
@@ -88,6 +89,7 @@ def test_every_mark_that_we_left_on_objects_of_others_goes_and_theirs_stay(tmp_p
     assert left["metadata"]["labels"]["theirs"] == "stays"
     assert CORDONED_BY not in left["metadata"].get("annotations", {})
     assert not left["spec"].get("unschedulable")
+    assert EMPTY_CONDITION not in [each["type"] for each in left["status"]["conditions"]]
     left = next(item for item in items if item["metadata"].get("uid") == pod["metadata"]["uid"])
     assert left["metadata"]["labels"]["theirs"] == "stays"
     assert ID not in left["metadata"]["labels"]

@@ -1,9 +1,12 @@
 """`rescheduler webhook`: what it refuses before it begins."""
 
+import socket
+
 import pytest
 from click.testing import CliRunner
 
 from rescheduler.cli import main
+from tests.unit.cli.served import served
 
 
 @pytest.mark.parametrize(
@@ -33,3 +36,15 @@ def test_without_a_cluster_it_says_so(tmp_path):
     done = CliRunner().invoke(main, ["webhook", "--kubeconfig", str(tmp_path / "none")])
     assert done.exit_code == 1
     assert "none" in done.output
+
+
+def test_a_port_that_is_taken_is_said_with_what_to_do(tmp_path):
+    with (
+        served([], tmp_path / "kubeconfig") as kubeconfig,
+        socket.create_server(("127.0.0.1", 0)) as taken,
+    ):
+        port = str(taken.getsockname()[1])
+        arguments = ["--kubeconfig", str(kubeconfig), "--host", "127.0.0.1", "--port", port]
+        done = CliRunner().invoke(main, ["webhook", *arguments])
+    assert done.exit_code == 1
+    assert f"can't listen on 127.0.0.1, port {port}: Address already in use. Choose another" in done.output

@@ -1,0 +1,117 @@
+"""`rescheduler drain` and `undrain`, over HTTP on a simulated cluster that lives."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from rescheduler.cli import main
+from rescheduler.migrations.definition import definition
+from tests.unit.cli.living import living_objects, scenario, write_config
+from tests.unit.cli.served import served
+
+DAEMONS = {"kind": "DaemonSet", "namespace": "kube-system", "name": "agent", "cpu": "50m"}
+SINGLE = {
+    "namespace": "shop",
+    "name": "single",
+    "cpu": "100m",
+    "on": {"node-1": 1},
+    "budget": {"minAvailable": 1},
+}
+SYSTEM = {"namespace": "kube-system", "name": "dns", "cpu": "100m", "on": {"node-1": 1}}
+
+
+@pytest.fixture
+def run(tmp_path):
+    def invoke(*arguments, **args):
+        config = write_config(tmp_path / "config.yaml", **args)
+        where = ["--kubeconfig", str(tmp_path / "kubeconfig"), "--config", str(config)]
+        return CliRunner().invoke(main, [*arguments, *where])
+
+    return invoke
+
+
+def cluster(tmp_path, *workloads):
+    return served([*living_objects(scenario(*workloads)), definition()], tmp_path / "kubeconfig", alive=True)
+
+
+def node(tmp_path, name):
+    saved = tmp_path / "saved.json"
+    result = CliRunner().invoke(main, ["snapshot", str(saved), "--kubeconfig", str(tmp_path / "kubeconfig")])
+    assert result.exit_code == 0, result.output
+    items = json.loads(saved.read_text())["items"]
+    (found,) = [item for item in items if item["kind"] == "Node" and item["metadata"]["name"] == name]
+    pods = [
+        item
+        for item in items
+        if item["kind"] == "Pod"
+        and item["spec"].get("nodeName") == name
+        and item["metadata"]["namespace"] == "shop"
+    ]
+    return found, pods
+
+
+def test_a_node_is_emptied_also_of_single_replicas_under_budgets_that_allow_no_disruption(tmp_path, run):
+    with cluster(tmp_path, SINGLE, DAEMONS):
+        result = run("drain", "node-1")
+        found, pods = node(tmp_path, "node-1")
+    assert result.exit_code == 0, result.output
+    assert "node-1: empty" in result.output
+    assert pods == []
+    assert found["spec"]["unschedulable"] is True
+    assert found["metadata"]["labels"]["scheduler.alpha.kubernetes.io/maintenance"] == "true"
+    assert found["metadata"]["annotations"]["rescheduler.dev/cordoned-by"] == "NodeMaintenance"
+
+
+def test_what_cannot_be_moved_is_named_with_the_reason_and_the_remedy(tmp_path, run):
+    with cluster(tmp_path, SYSTEM):
+        result = run("drain", "node-1")
+    assert result.exit_code == 1
+    assert "1 pod is still there, of which 1 can't be moved" in result.output
+    assert "ExcludedNamespace" in result.output
+    assert "maintenanceIncludesSystem" in result.output
+
+
+def test_pods_of_the_system_go_too_if_that_is_asked_for(tmp_path, run):
+    with cluster(tmp_path, SYSTEM):
+        result = run("drain", "node-1", "--include-system")
+    assert result.exit_code == 0, result.output
+
+
+def test_undrain_takes_back_what_drain_did(tmp_path, run):
+    with cluster(tmp_path):
+        assert run("drain", "node-1").exit_code == 0
+        result = run("undrain", "node-1")
+        found, _ = node(tmp_path, "node-1")
+    assert (result.exit_code, result.output) == (0, "node-1: in service again\n")
+    assert not found["spec"].get("unschedulable")
+    assert "scheduler.alpha.kubernetes.io/maintenance" not in found["metadata"]["labels"]
+
+
+def test_what_somebody_else_cordoned_stays_cordoned(tmp_path, run):
+    objects = living_objects(scenario())
+    (first,) = [each for each in objects if each["kind"] == "Node" and each["metadata"]["name"] == "node-1"]
+    first["spec"]["unschedulable"] = True
+    with served([*objects, definition()], tmp_path / "kubeconfig", alive=True):
+        assert run("drain", "node-1").exit_code == 0
+        result = run("undrain", "node-1")
+        found, _ = node(tmp_path, "node-1")
+    assert "cordoned by somebody else" in result.output
+    assert found["spec"]["unschedulable"] is True
+
+
+def test_if_one_of_the_nodes_is_not_there_nothing_is_done_to_the_others(tmp_path, run):
+    with cluster(tmp_path):
+        result = run("drain", "node-1", "nowhere")
+        found, _ = node(tmp_path, "node-1")
+    assert result.exit_code == 1
+    assert "there is no node nowhere: nothing was done" in result.output
+    assert not found["spec"].get("unschedulable")
+
+
+def test_several_nodes_at_once_don_t_send_pods_to_each_other(tmp_path, run):
+    with cluster(tmp_path):
+        result = run("drain", "node-1", "node-2", "-o", "json")
+        states = json.loads(result.stdout)["nodes"]
+    assert result.exit_code == 0, result.output
+    assert [(state["node"], state["left"]) for state in states] == [("node-1", 0), ("node-2", 0)]

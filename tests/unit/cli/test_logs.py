@@ -1,0 +1,86 @@
+"""The log: for people on a terminal, for programs elsewhere; and a name for every kind of line."""
+
+import io
+import json
+import logging
+
+import pytest
+
+from rescheduler.cli.logs import event_of, set_up_log
+from rescheduler.model.saying import say
+
+
+class Screen(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture(autouse=True)
+def _as_before():
+    root, ours = logging.getLogger(), logging.getLogger("rescheduler")
+    handlers, levels = root.handlers[:], (root.level, ours.level)
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(levels[0])
+    ours.setLevel(levels[1])
+
+
+log = logging.getLogger("rescheduler.test")
+
+
+def test_elsewhere_than_on_a_terminal_every_line_is_json():
+    stream = io.StringIO()
+    set_up_log("info", "auto", stream)
+    say(log, logging.INFO, "CheckDone", "2 moves planned", moves=2, message="other")
+    line = json.loads(stream.getvalue())
+    assert line.pop("time").endswith("Z")
+    assert line == {
+        "level": "info", "event": "CheckDone", "message": "2 moves planned", "moves": 2, "message_": "other"
+    }  # fmt: skip
+
+
+def test_on_a_terminal_it_is_for_people():
+    screen = Screen()
+    set_up_log("info", "auto", screen)
+    say(log, logging.WARNING, "Halted", "paused by ada", reason="Paused", target="")
+    assert "WARN" in screen.getvalue()
+    assert screen.getvalue().endswith("Halted: paused by ada  reason=Paused\n")
+
+
+def test_the_format_can_be_chosen():
+    screen = Screen()
+    set_up_log("info", "json", screen)
+    say(log, logging.INFO, "Started", "ready")
+    assert json.loads(screen.getvalue())["event"] == "Started"
+
+
+def test_a_fault_comes_with_its_traceback_on_one_line():
+    stream = io.StringIO()
+    set_up_log("info", "json", stream)
+    try:
+        int("broken")
+    except ValueError:
+        log.exception("a fault of the program")
+    (line,) = stream.getvalue().splitlines()
+    assert "ValueError: invalid literal" in json.loads(line)["traceback"]
+
+
+@pytest.mark.parametrize(("level", "told"), [("debug", 2), ("info", 1), ("error", 0)])
+def test_the_level_says_how_much_is_told(level, told):
+    stream = io.StringIO()
+    set_up_log(level, "json", stream)
+    say(log, logging.DEBUG, "Quiet", "nothing to do")
+    say(log, logging.INFO, "Loud", "something to do")
+    logging.getLogger("another.library").info("chatter")
+    assert len(stream.getvalue().splitlines()) == told
+
+
+def _record(name, template, *args):
+    return logging.LogRecord(name, logging.INFO, "", 1, template, args, None)
+
+
+def test_lines_without_a_name_are_named_after_what_never_changes_in_them():
+    one = _record("rescheduler.kube.following", "%s: following the server again", "pods")
+    other = _record("rescheduler.kube.following", "%s: following the server again", "nodes")
+    assert event_of(one) == event_of(other) == "FollowingFollowingTheServerAgain"
+    assert event_of(_record("rescheduler.kube.caller", "%s", "words")) == "Caller"
