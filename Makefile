@@ -92,6 +92,7 @@ bench: $(READY) ## benchmarks, as ratios against a baseline of the same run
 	@$(BIN)/python -m bench.planner
 	@$(BIN)/python -m bench.maintenance
 	@$(BIN)/python -m bench.openb
+	@$(BIN)/python -m bench.migrations
 
 .PHONY: lock
 lock: $(READY) ## resolve the dependencies anew into requirements/*.txt

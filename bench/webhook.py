@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import json
 import multiprocessing
+import os
 import ssl
 import sys
 import time
@@ -28,9 +29,11 @@ from rescheduler.intents.book import IntentBook
 from rescheduler.intents.intent import Intent
 from rescheduler.model.migrations import OwnerReference
 from rescheduler.serving.admission import answer
-from rescheduler.serving.certificates import Lifetimes, issued, renewed
+from rescheduler.serving.certificates import Lifetimes, renewed
 from rescheduler.serving.live_tls import LiveTls
+from rescheduler.serving.registration import PATH
 from rescheduler.serving.webhook import application
+from rescheduler.tls.issuing import issued
 
 AT_MOST_MS = 5.0
 MIGRATIONS = 50
@@ -56,19 +59,32 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--connections", type=int, default=8)
     parser.add_argument("--gate", action="store_true", help="exit 1 if the aim is missed")
     options = parser.parse_args(arguments)
-    print(f"machine: {calibration():.0f} ms for a loop of 5 million additions")
-    calls = (options.rate, options.seconds, options.connections)
-    empty = measured("an empty handler", empty_application, *calls)
-    webhook = measured("the webhook", steering_application, *calls)
+    print(f"machine: {calibration():.0f} ms for a loop of 5 million additions, load {os.getloadavg()[0]:.1f}")
+    load = Load(
+        tuple(as_request(PATH, review(f"rs-{n}")) for n in (1, MIGRATIONS + 1)),
+        options.rate,
+        options.seconds,
+        options.connections,
+    )
+    empty = measured("an empty handler", empty_application, load)
+    webhook = measured("the webhook", steering_application, load)
     print(f"the webhook's 99th percentile is {webhook.p99_ms / empty.p99_ms:.2f} times the empty handler's")
     reached = webhook.p99_ms <= AT_MOST_MS and webhook.rate >= options.rate * NEAR_ENOUGH
     print(f"the aim is {AT_MOST_MS:g} ms at {options.rate}/s: {'reached' if reached else 'missed'}")
     return 1 if options.gate and not reached else 0
 
 
-def measured(
-    name: str, make: Callable[[], web.Application], rate: int, seconds: float, connections: int
-) -> Measured:
+class Load(NamedTuple):
+    """Requests, by turns, of which so many are due each second."""
+
+    requests: tuple[bytes, ...]
+    rate: int
+    seconds: float
+    connections: int
+
+
+def measured(name: str, make: Callable[[], web.Application], load: Load) -> Measured:
+    """Prints it, too. `make` is called in the server's process."""
     credentials = renewed(None, ("127.0.0.1",), datetime.now(UTC), Lifetimes())
     serving = (credentials.serving.certificate, credentials.serving.key)
     ours, theirs = multiprocessing.Pipe()
@@ -77,12 +93,12 @@ def measured(
     server.start()
     try:
         port = ours.recv()
-        found = asyncio.run(asked(port, credentials.trusted, rate, seconds, connections))
+        found = asyncio.run(asked(port, credentials.trusted, load))
     finally:
         ours.send("enough")
         used_s = ours.recv()
         server.join()
-    count = int(rate * seconds) + int(rate * WARM_UP_S)
+    count = int(load.rate * load.seconds) + int(load.rate * WARM_UP_S)
     found = found._replace(processor_us=1e6 * used_s / count)
     print(
         f"{name:>17}: p50 {found.p50_ms:5.2f} ms   p99 {found.p99_ms:5.2f} ms   "
@@ -113,10 +129,15 @@ async def _serve(app: web.Application, serving: tuple[bytes, bytes], control: Co
 
 
 def empty_application() -> web.Application:
-    return application(lambda _: b"ok", lambda: True)
+    return application({PATH: lambda _: b"ok"}, lambda: True)
 
 
 def steering_application() -> web.Application:
+    book = known_intents()
+    return application({PATH: lambda body: answer(body, book).body}, lambda: True)
+
+
+def known_intents() -> IntentBook:
     intents = [
         Intent(
             "shop",
@@ -128,20 +149,18 @@ def steering_application() -> web.Application:
         )
         for n in range(MIGRATIONS)
     ]
-    book = IntentBook(intents)
-    return application(lambda body: answer(body, book).body, lambda: True)
+    return IntentBook(intents)
 
 
 # -- the caller's process: as little work as can be, so that it is not what is measured
 
 
-async def asked(port: int, trusted: bytes, rate: int, seconds: float, connections: int) -> Measured:
+async def asked(port: int, trusted: bytes, load: Load) -> Measured:
     context = ssl.create_default_context(cadata=trusted.decode())
-    requests = [as_request(review(f"rs-{n}")) for n in (1, MIGRATIONS + 1)]
-    opened = [await asyncio.open_connection("127.0.0.1", port, ssl=context) for _ in range(connections)]
-    await paced(opened, requests, rate, WARM_UP_S)
+    opened = [await asyncio.open_connection("127.0.0.1", port, ssl=context) for _ in range(load.connections)]
+    await paced(opened, load, WARM_UP_S)
     began = time.perf_counter()
-    times = await paced(opened, requests, rate, seconds)
+    times = await paced(opened, load, load.seconds)
     lasted = time.perf_counter() - began
     for _, writer in opened:
         writer.close()
@@ -152,20 +171,20 @@ async def asked(port: int, trusted: bytes, rate: int, seconds: float, connection
     return Measured(p50, p99, worst, len(times) / lasted)
 
 
-async def paced(opened: list[Streams], requests: list[bytes], rate: int, seconds: float) -> list[float]:
+async def paced(opened: list[Streams], load: Load, seconds: float) -> list[float]:
     """Seconds from when each request was due until its answer was read."""
     times: list[float] = []
     began = time.perf_counter()
-    numbers = iter(range(int(rate * seconds)))
+    numbers = iter(range(int(load.rate * seconds)))
 
     async def call_in_turn(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for number in numbers:
-            due = began + number / rate
+            due = began + number / load.rate
             if (early := due - time.perf_counter()) > 0:
                 await asyncio.sleep(early)
                 # An event loop wakes up late by up to a millisecond: that is the caller's fault.
                 due = max(due, time.perf_counter())
-            writer.write(requests[number % len(requests)])
+            writer.write(load.requests[number % len(load.requests)])
             await answered(reader)
             times.append(time.perf_counter() - due)
 
@@ -179,8 +198,8 @@ async def answered(reader: asyncio.StreamReader) -> None:
     await reader.readexactly(int(head.partition(b"content-length:")[2].partition(b"\r\n")[0]))
 
 
-def as_request(body: bytes) -> bytes:
-    head = f"POST /mutate HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n"
+def as_request(path: str, body: bytes) -> bytes:
+    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n"
     return f"{head}content-type: application/json\r\n\r\n".encode() + body
 
 

@@ -1,0 +1,105 @@
+"""How long checks of a big cluster hold up the event loop, on which the Lease is renewed and pods are moved.
+
+    python -m bench.event_loop [--nodes 5000] [--pods 150000] [--checks 4]
+
+While checks run and pods change, a task asks again and again how much processor time has passed since it last
+had its turn: that is what it would have waited on a machine that has nothing else to do.
+"""
+
+import argparse
+import asyncio
+import sys
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from bench.clusters import NOW_S, BigCluster, big_cluster, usage_of
+from rescheduler.config.policy import Policy, UsageSource
+from rescheduler.controller.check_loop import CheckLoop
+from rescheduler.controller.followed import Followed
+from rescheduler.controller.known_cluster import KnownCluster
+from rescheduler.kube.client import Client
+from rescheduler.kube.in_process import InProcess
+from rescheduler.sources.kinds import CLUSTER_KINDS
+from rescheduler.usage.readings import Outcome, Readings, UsageByName
+
+TURN_S = 0.002
+CHANGES_PER_S = 500
+
+
+class Measured:
+    """A source of usage that knows everything at once."""
+
+    def __init__(self, pods: UsageByName) -> None:
+        self._pods = pods
+
+    async def read(self) -> Outcome:
+        return Readings(UsageSource.METRICS, self._pods)
+
+    async def close(self) -> None:
+        pass
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.event_loop", description=__doc__.splitlines()[0])
+    parser.add_argument("--nodes", type=int, default=5_000)
+    parser.add_argument("--pods", type=int, default=150_000)
+    parser.add_argument("--checks", type=int, default=4)
+    options = parser.parse_args(arguments)
+    asyncio.run(measure(big_cluster(options.nodes, options.pods), options.checks))
+    return 0
+
+
+async def measure(cluster: BigCluster, checks: int) -> None:
+    def now() -> datetime:
+        return datetime.fromtimestamp(NOW_S, UTC)
+
+    client = Client(InProcess(nobody))
+    known = KnownCluster(client, Followed(client), now)
+    known._state = cluster.state()  # noqa: SLF001 - as if it had been listed
+    loop = CheckLoop(client, known, Measured(usage_of(cluster)), Policy(), now=now, is_steered=lambda: True)
+    waits: list[float] = []
+    background = [asyncio.create_task(take_turns(waits)), asyncio.create_task(change(known, cluster))]
+    for number in range(1, checks + 1):
+        waits.clear()
+        began_s = time.process_time()
+        made = await loop.check()
+        longest = [f"{1000 * wait:.0f}" for wait in sorted(waits, reverse=True)[:4]]
+        print(
+            f"check {number}: {time.process_time() - began_s:.1f} s in all, "
+            f"{len(made.plan.moves)} moves; longest waits {', '.join(longest)} ms"
+        )
+    began_s = time.process_time()
+    known.present()
+    print(f"a snapshot on the loop, as before each move: {1000 * (time.process_time() - began_s):.0f} ms")
+    for task in background:
+        task.cancel()
+
+
+async def nobody(*_: Any) -> Any:
+    raise ConnectionError
+
+
+async def take_turns(waits: list[float]) -> None:
+    while True:
+        began_s = time.process_time()
+        await asyncio.sleep(TURN_S)
+        waits.append(time.process_time() - began_s)
+
+
+async def change(known: KnownCluster, cluster: BigCluster) -> None:
+    """As an informer would tell it."""
+    pods = next(kind for kind in CLUSTER_KINDS if kind.kind == "Pod")
+    tell, number = known._handler(pods), 0  # noqa: SLF001
+    while True:
+        await asyncio.sleep(10 / CHANGES_PER_S)
+        for _ in range(10):
+            number += 1
+            pod = cluster.pods[number * 7919 % len(cluster.pods)]
+            tell(pod, msgspec.structs.replace(pod, resource_version=str(number)))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
