@@ -24,7 +24,15 @@ if TYPE_CHECKING:
     from rescheduler.kube.client import Client
     from rescheduler.model.plan import Plan
 
-__all__ = ["INTERRUPTED", "Acting", "acting_options", "carry_out", "interrupts", "say_who_executes", "verbose_option"]
+__all__ = [
+    "INTERRUPTED",
+    "Acting",
+    "acting_options",
+    "carry_out",
+    "interrupts",
+    "say_who_executes",
+    "verbose_option",
+]
 
 INTERRUPTED = 130
 """As shells have it for Ctrl-C."""

@@ -5,6 +5,7 @@ interval: label ─▶ plan ─▶ cordon and migrations ─▶ plan again, unti
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from dataclasses import replace
 from typing import Final
@@ -22,6 +23,7 @@ from rescheduler.kube.resources import NODES
 from rescheduler.model.node_marks import MAINTENANCE, is_cordoned_by
 from rescheduler.model.nodes import NodeRecord
 from rescheduler.model.plan import Change, NodeChange, Plan
+from rescheduler.model.pods import PodRecord
 from rescheduler.model.status import NodeInMaintenance
 from rescheduler.planner.emptying import emptying, has_to_go, is_held_back
 from rescheduler.planner.planning import plan
@@ -69,9 +71,25 @@ class Draining:
                 await self._run.run()
                 yield self._state(self._plan())
             elif wait or self._is_under_way():
-                await asyncio.sleep(_LOOK_AGAIN_S)
+                await self._until_a_pod_is_gone()
             else:
                 return
+
+    async def _until_a_pod_is_gone(self) -> None:
+        """From one of the nodes; or for a while, because other things change, too."""
+        gone = asyncio.Event()
+
+        def note(old: PodRecord | None, new: PodRecord | None) -> None:
+            if new is None and old is not None and old.node in self._nodes:
+                gone.set()
+
+        end = self._cluster.followed.pods.informer.subscribe(note)
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_AGAIN_S):
+                    await gone.wait()
+        finally:
+            end()
 
     def stop(self) -> None:
         """Begins nothing more; what is under way comes to its end."""

@@ -132,7 +132,9 @@ def _whole(resource: Resource[Any], item: Object) -> Trace | None:
     return None if is_going else _trace(Sort.INSTALLED, resource, item, "installed")
 
 
-def _definition(resource: Resource[Any], item: Object) -> Trace:
+def _definition(resource: Resource[Any], item: Object) -> Trace | None:
+    if "deletionTimestamp" in item["metadata"]:
+        return None
     return _trace(Sort.HISTORY, resource, item, "the definition, without which no history can be kept")
 
 

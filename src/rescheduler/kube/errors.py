@@ -18,7 +18,8 @@
         ├── Forbidden         403, or a refusal by an admission webhook; `call` has the verb and the resource
         ├── Unauthorized      401, with credentials as fresh as can be had
         ├── SeveralBudgets    500: more than one budget matches the pod, so no eviction is possible
-        └── BadRequest        400 and every other 4xx
+        ├── BadRequest        400 and every other 4xx
+        └── MissingCapability the server is too old to move pods in (controller.capabilities)
 
 Each says what failed, on which object, why, and what to do, and keeps the `call` and the server's `Status`.
 """

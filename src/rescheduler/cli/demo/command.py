@@ -34,8 +34,8 @@ __all__ = ["demo"]
 def demo(forever: bool, port: int) -> None:
     """Shows what it does: two minutes in a simulated cluster, live.
 
-    kubectl can look on. The daemon and the webhook are the real ones; only the cluster is simulated. Exit codes: 0 if the story
-    came true, 1 if it did not, 130 after Ctrl-C.
+    kubectl can look on. The daemon and the webhook are the real ones; only the cluster is simulated. Exit
+    codes: 0 if the story came true, 1 if it did not, 130 after Ctrl-C.
     """
     logging.getLogger("rescheduler").addHandler(logging.NullHandler())
     logging.getLogger("rescheduler").propagate = False

@@ -5,11 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from rescheduler.kube.resources import PODS, STATEFUL_SETS
-from rescheduler.model.steering import STEERED_BY
+from rescheduler.kube.resources import STATEFUL_SETS
 from tests.e2e.facts import objects
-from tests.e2e.facts.stage import node_of
 from tests.e2e.facts.observer import observing
+from tests.e2e.facts.stage import node_of
 
 
 def stateful_set(namespace, kubelet):
@@ -42,9 +41,6 @@ async def test_a_replacement_that_finds_no_place_is_made_anew_once_when_the_cloc
     async with observing(client, stage.namespace, app="db") as seen, moves.executing():
         await asyncio.sleep(400)
         assert seen.created.count("db-0") == 2, "the first one, and another without our wishes"
-        assert STEERED_BY not in (await client.get(PODS.as_json, stage.key("db-0")))["metadata"].get(
-            "annotations", {}
-        )
         await stage.cordon(target, on=False)
         migration = await moves.until_finished(key, timeout_s=300)
     assert migration.status.phase == "Completed", migration.status

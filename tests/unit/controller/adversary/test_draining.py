@@ -16,11 +16,8 @@ HOUR_S = 3600
 
 async def drained(draining):
     """How the nodes are in the end."""
-    last = ()
     async with asyncio.timeout(HOUR_S):
-        async for last in draining.states(wait=False):
-            pass
-    return last
+        return [states async for states in draining.states(wait=False)][-1]
 
 
 async def test_a_pod_that_never_ends_because_its_node_is_dead_is_named_and_not_waited_for(
