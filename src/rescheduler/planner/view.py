@@ -126,14 +126,25 @@ class PlanView:
         except ValueError:  # there is no way to move it, so there is nowhere to
             return np.zeros(len(self.nodes), np.bool_)
         found = self.board.fits(pod, source_stays=stays) & self.open
-        rather_not = self.survey.rather_not(int(self.snapshot.pods.workload[pod]))
+        rather_not = self._rather_not(pod)
         if rather_not is not None and (better := found & ~rather_not).any():
             found = better
         # The scheduler would not mind what a pod leaves behind, but TopologySpread would have to mend it.
         return found if self.strategy.urgent else found & self.board.keeps_even(pod)
 
+    def _rather_not(self, pod: int) -> Flags | None:
+        """[node]: the last places to try, because pods of its workload fail there, or its own copy did."""
+        found = self.survey.rather_not(int(self.snapshot.pods.workload[pod]))
+        failed_on = self.snapshot.failed_on.get(self.snapshot.pods.records[pod].uid)
+        if failed_on is None:
+            return found
+        rows = [row for name in failed_on if (row := self.snapshot.nodes.row.get(name)) is not None]
+        flags = np.zeros(len(self.nodes), np.bool_)
+        flags[rows] = True
+        return flags if found is None else flags | found
+
     def may_go(self, pod: int, node: int) -> bool:
-        rather_not = self.survey.rather_not(int(self.snapshot.pods.workload[pod]))
+        rather_not = self._rather_not(pod)
         if rather_not is not None and rather_not[node]:
             return bool(self.targets(pod)[node])
         try:

@@ -1,27 +1,44 @@
 """What migrations tell about pods: which were moved lately, which are being moved."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
 
 from rescheduler.model.migrations import Migration
 
-__all__ = ["moves_of"]
+__all__ = ["Moves", "moves_of"]
+
+_COPY_FAILED: Final = "CopyFailing"
 
 
-def moves_of(migrations: Iterable[Migration]) -> tuple[Mapping[str, float], frozenset[str]]:
-    """When pods were last moved, and which are being moved: by uid, of the pod and of its successor.
+class Moves(NamedTuple):
+    """All by uid, of the pod and of its successor."""
 
-    A migration that failed counts as well: what did not work a minute ago will hardly work now.
-    """
+    recent: Mapping[str, float]
+    """When it was last moved. A migration that failed counts as well: what did not work a minute ago will
+    hardly work now."""
+    moving: frozenset[str]
+    failed_on: Mapping[str, tuple[str, ...]]
+    """Nodes on which a copy of the pod could not run, sorted."""
+
+
+def moves_of(migrations: Iterable[Migration]) -> Moves:
     recent: dict[str, float] = {}
     moving: set[str] = set()
+    failed_on: dict[str, set[str]] = {}
     for migration in migrations:
+        if migration.is_finished and migration.status.failure == _COPY_FAILED and migration.target_node:
+            failed_on.setdefault(migration.spec.pod.uid, set()).add(migration.target_node)
         finished = migration.status.finished_at
         if not migration.is_finished:
             moving.update(_pods_of(migration))
         elif finished is not None:
             for uid in _pods_of(migration):
                 recent[uid] = max(finished.timestamp(), recent.get(uid, 0.0))
-    return dict(sorted(recent.items())), frozenset(moving)
+    return Moves(
+        dict(sorted(recent.items())),
+        frozenset(moving),
+        {uid: tuple(sorted(nodes)) for uid, nodes in sorted(failed_on.items())},
+    )
 
 
 def _pods_of(migration: Migration) -> Iterator[str]:

@@ -149,6 +149,8 @@ class Snapshot:
     Successors are in here too."""
     moving: frozenset[str]
     """Uids of pods that a migration is moving now."""
+    failed_on: Mapping[str, tuple[str, ...]]
+    """Nodes on which a copy of the pod could not run, by the pod's uid: from finished migrations."""
     staleness_s: float
     """How long ago the oldest of the caches it was made from was known to be current."""
     assumptions: tuple[str, ...]

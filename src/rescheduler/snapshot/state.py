@@ -104,7 +104,7 @@ class ClusterState:
         )
         pod_class, classes = templates.classes.of(shared["pod_class"], amounts)
         pods = pod_table(rows, numbers, shared, nodes.row, amounts, pod_class, workload)
-        recent_moves, moving = moves_of(self._migrations.frozen().values())
+        moves = moves_of(self._migrations.frozen().values())
         return Snapshot(
             taken_at_s=now_s,
             resources=amounts.resources,
@@ -116,8 +116,9 @@ class ClusterState:
             budgets=tuple(self._budgets.frozen().values()),
             namespaces=self._namespaces.frozen(),
             storage=self._storage.frozen(),
-            recent_moves=recent_moves,
-            moving=moving,
+            recent_moves=moves.recent,
+            moving=moves.moving,
+            failed_on=moves.failed_on,
             staleness_s=staleness_s,
             assumptions=(*assumptions, *pods_on_unknown_nodes(pods)),
         )

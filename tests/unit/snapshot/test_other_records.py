@@ -65,6 +65,15 @@ def test_the_latest_of_several_migrations_of_a_pod_counts():
     assert made.snapshot().recent_moves == {"u": NOW - 3600}
 
 
+def test_where_copies_of_a_pod_could_not_run_is_remembered():
+    made = cluster()
+    for number, (node, failure) in enumerate((("b", "CopyFailing"), ("a", "CopyFailing"), ("c", "TimedOut"))):
+        failed = migration(f"m{number}", "u", "Failed", "2026-03-02T10:00:00Z")
+        failed["status"] |= {"failure": failure, "targetNode": node}
+        made.apply(failed)
+    assert made.snapshot().failed_on == {"u": ("a", "b")}
+
+
 def test_a_snapshot_says_when_it_was_taken_and_how_old_its_records_may_be():
     snapshot = cluster().state.freeze(NOW, staleness_s=12.5, assumptions=["so"])
     assert (snapshot.taken_at_s, snapshot.staleness_s, snapshot.assumptions) == (NOW, 12.5, ("so",))
