@@ -21,7 +21,11 @@ demo: $(READY) ## a simulated cluster in your terminal (ARGS=--forever keeps it 
 
 .PHONY: test
 test: $(READY) ## all everyday tests (ARGS="-k name" to choose)
-	@$(BIN)/pytest -n auto --dist worksteal $(ARGS)
+	@$(BIN)/pytest -n auto --dist worksteal -m "not size" $(ARGS)
+
+.PHONY: test-size
+test-size: $(READY) ## tests of large clusters, some twenty seconds each: apart from the everyday ones
+	@$(BIN)/pytest -n auto -m size $(ARGS)
 
 .PHONY: e2e
 e2e: $(READY) control-plane ## tests on a real control plane, built on first use (COLD=1: with empty caches)
