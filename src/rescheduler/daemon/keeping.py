@@ -5,7 +5,6 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
-from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 import msgspec
@@ -27,6 +26,7 @@ from rescheduler.model.status import (
     Status,
     SuspectNode,
 )
+from rescheduler.model.version import our_version
 from rescheduler.planner.outlook import percent
 from rescheduler.snapshot.snapshot import Snapshot
 
@@ -45,7 +45,7 @@ class StatusKeeper(Told):
     """Hears what happens; while `running`, whatever has changed is written."""
 
     def __init__(self, client: Client, namespace: str, me: str, now: Callable[[], datetime]) -> None:
-        self.status = Status(leader=me, version=_version())
+        self.status = Status(leader=me, version=our_version())
         self._client = client
         self._namespace = namespace
         self._now = now
@@ -135,10 +135,3 @@ def balance_of(snapshot: Snapshot, resources: Sequence[str]) -> tuple[Balance, .
             )
             found.append(Balance(resource, round(float(loads.mean()), 3), least, most))
     return tuple(found)
-
-
-def _version() -> str:
-    try:
-        return version("kube-rescheduler")
-    except PackageNotFoundError:
-        return "unknown"

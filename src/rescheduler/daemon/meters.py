@@ -6,7 +6,6 @@ series does not grow with the cluster: of nodes there are the extremes and the m
 
 import platform
 from collections.abc import Callable, Iterable, Mapping
-from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 from prometheus_client import (
@@ -27,6 +26,7 @@ from rescheduler.kube.call import Call
 from rescheduler.migrations.losses import ready_seconds_lost
 from rescheduler.model.migrations import MANUAL, Migration, Phase
 from rescheduler.model.status import FailingPod, Halt, HaltReason, NodeInMaintenance, SuspectNode
+from rescheduler.model.version import our_version
 
 __all__ = ["Meters"]
 
@@ -91,7 +91,7 @@ class Meters(Told):
         self._dry_run = gauge("dry_run", "Whether plans are made and not carried out.")
         self._reloaded = gauge("configuration_reload_success", "Whether the last change of the file is used.")
         gauge("build_info", "What this is; always 1.", "version", "python").labels(
-            _version(), platform.python_version()
+            our_version(), platform.python_version()
         ).set(1)
         registry.register(_Asked(lags, depth))
         self._running: set[str] = set()
@@ -235,10 +235,3 @@ def _handover(migration: Migration) -> str:
 
 def _word(value: bool) -> str:
     return "true" if value else "false"
-
-
-def _version() -> str:
-    try:
-        return version("kube-rescheduler")
-    except PackageNotFoundError:
-        return "unknown"

@@ -15,11 +15,12 @@ import msgspec
 
 from rescheduler.install.chart_values import described, values, values_schema
 from rescheduler.install.daemon import configuration_text, daemon_objects
-from rescheduler.install.options import Options, our_version
+from rescheduler.install.options import Options
 from rescheduler.install.printing import as_yaml
 from rescheduler.install.webhook import EXTENDER_ONLY, webhook_objects
 from rescheduler.kube.resources import Object
 from rescheduler.migrations.definition import definition
+from rescheduler.model.version import our_version
 
 __all__ = ["chart", "main"]
 

@@ -3,21 +3,19 @@
 The chart's `values.yaml` and its schema are generated from these types, so that there is one list of them.
 """
 
-from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta
 
-__all__ = ["Daemon", "Image", "Options", "Webhook", "our_version"]
+from rescheduler.model.version import our_version
+
+__all__ = ["Daemon", "Image", "Options", "Webhook"]
 
 
-def our_version() -> str:
-    """Of the package, as an image tag has it."""
-    try:
-        return version("kube-rescheduler").replace("+", "-")
-    except PackageNotFoundError:
-        return "unknown"
+def _tag() -> str:
+    """The version, as an image tag may have it."""
+    return our_version().replace("+", "-")
 
 
 _Replicas = Annotated[int, Meta(ge=0, le=10)]
@@ -28,7 +26,7 @@ _WEBHOOK_NEEDS: Final = {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits":
 
 class Image(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     repository: Annotated[str, Meta(description="Where the image is, without a tag.")] = "rescheduler"
-    tag: Annotated[str, Meta(description="Which version of it.")] = msgspec.field(default_factory=our_version)
+    tag: Annotated[str, Meta(description="Which version of it.")] = msgspec.field(default_factory=_tag)
     pull_policy: Annotated[str, Meta(description="IfNotPresent, Always or Never.")] = "IfNotPresent"
 
 
