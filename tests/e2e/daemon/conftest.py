@@ -37,7 +37,7 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
 def cluster(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> Cluster:
     """Our Lease and state are in the namespace of the test."""
     account = kubeconfig_as(control_plane, DAEMON, namespace, tmp_path)
-    return Cluster(account, write_config(tmp_path / "config.json"), namespace)
+    return Cluster(account, control_plane.kubeconfig, write_config(tmp_path / "config.json"), namespace)
 
 
 @pytest.fixture

@@ -84,26 +84,29 @@ class Cluster:
     """Where processes of ours are started."""
 
     kubeconfig: Path
+    """Of the service account that the daemon has."""
+    admin: Path
+    """Of the person who gives the other commands."""
     config: Path
     namespace: str
 
-    async def start(self, command: str, *arguments: str) -> asyncio.subprocess.Process:
+    async def start(self, kubeconfig: Path, command: str, *arguments: str) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
             Path(sys.executable).with_name("rescheduler"),
             *(command, "--namespace", self.namespace, *arguments),
-            env={"KUBECONFIG": str(self.kubeconfig), "PATH": "/usr/bin"},
+            env={"KUBECONFIG": str(kubeconfig), "PATH": "/usr/bin"},
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
 
     async def replica(self, *arguments: str) -> Replica:
         options = ("--config", str(self.config), "--log-level", "debug", "--host", "127.0.0.1", "--port", "0")
-        made = Replica(await self.start("run", *options, *arguments))
+        made = Replica(await self.start(self.kubeconfig, "run", *options, *arguments))
         made.listen()
         return made
 
     async def run(self, command: str, *arguments: str) -> str:
-        process = await self.start(command, *arguments)
+        process = await self.start(self.admin, command, *arguments)
         out, err = await process.communicate()
         assert process.returncode == 0, err.decode()
         return out.decode()
