@@ -1,5 +1,8 @@
 """Pods of ReplicaSets move to their target, and no moment has fewer ready pods than replicas."""
 
+import asyncio
+import contextlib
+
 import pytest
 
 from rescheduler.kube import errors
@@ -62,6 +65,39 @@ async def test_a_pod_of_a_deployment_moves_although_every_ordinary_eviction_is_r
         ConditionType.COPY_READY: "True",
         ConditionType.HANDED_OVER: "True",
     }
+
+
+async def test_no_moment_has_fewer_ready_pods_while_somebody_else_evicts_its_siblings(
+    set_moves: SetMoves,
+) -> None:
+    """The copy raises what the budget allows by one; whoever is first takes it, and the other waits."""
+    moves = await set_moves()
+    stage = moves.stage
+    await stage.deployment(3)
+    await stage.budget(maxUnavailable=0)
+    source, *siblings = await stage.pods()
+    evicted: list[str] = []
+
+    async def evict_siblings() -> None:
+        for sibling in siblings:
+            name = sibling["metadata"]["name"]
+            while name not in evicted:
+                with contextlib.suppress(errors.BudgetRefused):
+                    await moves.client.evict(stage.key(name))
+                    evicted.append(name)
+                await asyncio.sleep(0.05)
+
+    async with observing(moves.client, stage.namespace) as seen:
+        bystander = asyncio.create_task(evict_siblings())
+        migration = await moves.move(source, await stage.free_node())
+        bystander.cancel()
+        await asyncio.wait([bystander])
+        await stage.until_ready(3)
+    assert migration.status.phase is Phase.COMPLETED, migration.status
+    assert evicted, "somebody was quicker once"
+    assert min(seen.ready) >= 3
+    assert min(seen.serving) >= 3
+    await moves.until_nothing_left()
 
 
 async def test_volumes_that_a_pod_has_for_itself_are_made_anew_for_the_copy(
