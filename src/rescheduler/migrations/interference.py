@@ -6,6 +6,8 @@ from typing import Any
 
 from rescheduler.migrations.scene import Happened, Scene
 from rescheduler.migrations.steps import Event
+from rescheduler.model.migrations import FAILED_PODS
+from rescheduler.model.plan import Handover
 from rescheduler.model.workloads import WorkloadRecord, is_rolling_out
 
 __all__ = ["deadline", "interrupted", "is_superseded", "workload_changed"]
@@ -46,7 +48,7 @@ def workload_changed(scene: Scene) -> Happened | None:
         return None
     if scene.owner.replicas == 0:
         return _changed(f"{name} was scaled to zero", "ScaledDown", final=True)
-    if _is_exchanging(scene.owner):
+    if _is_exchanging(scene.owner) and not _is_recovered_by_eviction(scene):
         return _changed(f"{name} is rolling out", "RollingOut")
     return _deployment_changed(scene)
 
@@ -66,6 +68,11 @@ def _deployment_changed(scene: Scene) -> Happened | None:
 def _is_exchanging(owner: WorkloadRecord) -> bool:
     """StatefulSets and DaemonSets exchange their pods themselves; ReplicaSets never do."""
     return owner.kind != "ReplicaSet" and is_rolling_out(owner)
+
+
+def _is_recovered_by_eviction(scene: Scene) -> bool:
+    """A rollout that is stuck because of this very pod would never end otherwise."""
+    return scene.migration.spec.strategy == FAILED_PODS and scene.migration.status.handover is Handover.EVICT
 
 
 def is_superseded(deployment: Mapping[str, Any], replica_set: Mapping[str, Any]) -> bool:

@@ -22,6 +22,7 @@ __all__ = [
     "Note",
     "RestartInPlace",
     "decide",
+    "is_confirmed_gone",
 ]
 
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
@@ -126,13 +127,14 @@ def _on_lost_node(
         return _move(pod, number, line)
     if not terms.force_on_lost_nodes:
         return Leave("its kubelet can't say that it has stopped, and forceOnLostNodes is not set")
-    if has_identity(pod) and not _is_confirmed_gone(node):
+    if has_identity(pod) and not is_confirmed_gone(node):
         why = "there may never be two of it, and it may still run there: delete the node"
         return Leave(f"{why}, or taint it {OUT_OF_SERVICE}, once it is switched off")
     return ForceRemove(number)
 
 
-def _is_confirmed_gone(node: NodeRecord | None) -> bool:
+def is_confirmed_gone(node: NodeRecord | None) -> bool:
+    """Whether somebody vouches for it that nothing runs there any more."""
     return node is None or any(taint.key == OUT_OF_SERVICE for taint in node.taints)
 
 

@@ -1,5 +1,8 @@
 """Before a pod is evicted: who gets a temporary budget, and which budgets stand in the way."""
 
+import msgspec
+import pytest
+
 from rescheduler.migrations.effects import CreateBudget, EvictSource
 from rescheduler.migrations.evict import protecting
 from rescheduler.migrations.evicting import evicting
@@ -38,3 +41,14 @@ def test_a_pod_that_has_not_begun_to_run_goes_whatever_budgets_say():
     seen = evicting(scene(at(Step.EVICTING), source=waiting, budgets=BUDGETS))
     assert isinstance(seen, Do)
     assert isinstance(seen.effect, EvictSource)
+
+
+@pytest.mark.parametrize(("strategy", "goes_on"), [("FailedPods", True), ("LoadBalancing", False)])
+def test_a_failing_pod_is_evicted_out_of_a_rollout_that_it_holds_up_and_others_are_not(strategy, goes_on):
+    moving = at(Step.EVICTING)
+    moving = msgspec.structs.replace(moving, spec=msgspec.structs.replace(moving.spec, strategy=strategy))
+    rolling_out = replica_set(
+        kind="StatefulSet", update_type="RollingUpdate", current_revision="1", update_revision="2"
+    )
+    seen = evicting(scene(moving, owner=rolling_out))
+    assert (isinstance(seen, Do) and isinstance(seen.effect, EvictSource)) is goes_on

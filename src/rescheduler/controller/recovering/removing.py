@@ -6,7 +6,10 @@ from rescheduler.controller.recovering.job_rules import forbids_eviction
 from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.kube.resources import NODES, PODS
+from rescheduler.model.nodes import NodeRecord
 from rescheduler.model.pods import PodRecord
+from rescheduler.recovery.decision import is_confirmed_gone
+from rescheduler.recovery.lines import has_identity
 
 __all__ = ["Remover"]
 
@@ -30,9 +33,15 @@ class Remover:
         return True
 
     async def remove_from_lost_node(self, pod: PodRecord) -> bool:
-        """Without its kubelet's consent; whether it was. Not if the node has come back in this moment."""
+        """Without its kubelet's consent; whether it was. Not if the node has come back in this moment.
+
+        Of a pod with an identity there may never be two: what vouches for its node is read live, too.
+        """
         live = await self._live(pod)
-        if live is None or live.node != pod.node or await self._is_back(pod.node):
+        if live is None or live.node != pod.node:
+            return False
+        node = await self._live_node(pod.node)
+        if node is not None and (node.is_ready or (has_identity(live) and not is_confirmed_gone(node))):
             return False
         return await self._delete(live, grace_s=0)
 
@@ -51,11 +60,11 @@ class Remover:
         live = self._seen.pods.get(pod.key)
         return live if live is not None and live.uid == pod.uid else None
 
-    async def _is_back(self, node: str) -> bool:
+    async def _live_node(self, name: str) -> NodeRecord | None:
         try:
-            return (await self._client.get(NODES, node)).is_ready
+            return await self._client.get(NODES, name)
         except errors.NotFound:
-            return False
+            return None
 
     async def _delete(self, pod: PodRecord, *, grace_s: int | None = None) -> bool:
         try:
