@@ -1,0 +1,41 @@
+"""What is shown of a drain: a bar per node where it can be redrawn, lines elsewhere."""
+
+import io
+
+from rich.console import Console
+
+from rescheduler.cli.drain_view import DrainView, LiveDrainView
+from rescheduler.cli.terminal import Terminal
+from rescheduler.model.status import NodeInMaintenance
+
+
+def frame(*states):
+    """The last of several moments."""
+    out = io.StringIO()
+    view = LiveDrainView(Console(file=out, width=100, force_terminal=False), Terminal(100))
+    rendered = None
+    for moment in states:
+        with view.showing_nodes(lambda moment=moment: moment):
+            rendered = view.frame()
+    Console(file=out, width=100).print(rendered)
+    return out.getvalue()
+
+
+def test_a_bar_grows_by_the_pods_that_have_gone():
+    shown = frame([NodeInMaintenance("worker-1", 4)], [NodeInMaintenance("worker-1", 1)])
+    assert "worker-1" in shown
+    assert "3 of 4 pods gone" in shown
+
+
+def test_a_node_that_has_nothing_to_lose_is_empty_at_once():
+    assert "empty" in frame([NodeInMaintenance("worker-1", 0)])
+
+
+def test_as_lines_each_state_is_told_once():
+    lines = []
+    view = DrainView(Terminal(), lines.append)
+    state = NodeInMaintenance("worker-1", 2, (), "2 pods are still there")
+    view.tell_nodes([state])
+    view.tell_nodes([state])
+    view.tell_nodes([NodeInMaintenance("worker-1", 0, (), "empty")])
+    assert [line.split("  ")[-1] for line in lines] == ["worker-1: 2 pods are still there", "worker-1: empty"]
