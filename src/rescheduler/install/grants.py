@@ -57,7 +57,6 @@ DAEMON_EVERYWHERE: Final = (
     Grant("policy", "poddisruptionbudgets", ("create", "delete"), "a temporary budget where there is none"),
     Grant(GROUP, "podmigrations", ("get", "create", "patch", "delete"), "the record of each move"),
     Grant(GROUP, "podmigrations/status", ("update",), "how far it is"),
-    Grant(GROUP, "podmigrations/finalizers", ("update",), "what a migration makes belongs to it"),
     Grant(
         "admissionregistration.k8s.io",
         "mutatingwebhookconfigurations",
