@@ -15,6 +15,7 @@ from rescheduler.kube.network import Network
 from rescheduler.migrations.definition import NAME, definition
 from rescheduler.serving.registration import AtUrl
 from rescheduler.serving.webhook import Webhook, WebhookOptions
+from tests.e2e.permissions import WEBHOOK, kubeconfig_as
 from tests.e2e.recovery.ward import Pace
 from tests.testbed import ControlPlane, Part
 from tests.testbed.options import QUICK
@@ -40,11 +41,18 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def shared_connect(control_plane: ControlPlane) -> AsyncIterator[Callable[[], Client]]:
+async def shared_connect(
+    control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Callable[..., Client]]:
+    """connect(): as administrator; connect(DAEMON): as the service account of that program."""
     clients: list[Client] = []
+    folder = tmp_path_factory.mktemp("accounts")
 
-    def made() -> Client:
-        clients.append(Client(Network(load(control_plane.kubeconfig))))
+    def made(account: str = "") -> Client:
+        kubeconfig = control_plane.kubeconfig
+        if account:
+            kubeconfig = kubeconfig_as(control_plane, account, HOME, folder)
+        clients.append(Client(Network(load(kubeconfig))))
         return clients[-1]
 
     yield made
@@ -54,13 +62,13 @@ async def shared_connect(control_plane: ControlPlane) -> AsyncIterator[Callable[
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def shared_webhook(
-    shared_connect: Callable[[], Client], unused_tcp_port_factory: Callable[[], int]
+    shared_connect: Callable[..., Client], unused_tcp_port_factory: Callable[[], int]
 ) -> AsyncIterator[None]:
     """One that the API server has been told of."""
     port = unused_tcp_port_factory()
     address = AtUrl(f"https://127.0.0.1:{port}")
     options = WebhookOptions(HOME, address, host="127.0.0.1", port=port, drain_s=0.0)
-    webhook, ended = Webhook(shared_connect(), options), asyncio.Event()
+    webhook, ended = Webhook(shared_connect(WEBHOOK), options), asyncio.Event()
     serving = asyncio.create_task(webhook.run_until(ended))
     await webhook.registered()
     await webhook.ready()

@@ -19,6 +19,7 @@ from rescheduler.kube.resources import NAMESPACES
 from rescheduler.simulator.behaviour import load_behaviour
 from tests.e2e.facts.stage import AT_ONCE, Stage, until_usable
 from tests.e2e.migrations.moving import wall_clock
+from tests.e2e.permissions import DAEMON
 from tests.e2e.recovery.conftest import HOME, PACE
 from tests.e2e.recovery.stories import circumstances, deployments, workloads
 from tests.e2e.recovery.ward import Ward, recovering
@@ -56,10 +57,11 @@ AT_ONCE_AT_MOST = 6
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def played(
-    request: pytest.FixtureRequest, shared_connect: Callable[[], Client], shared_webhook: None
+    request: pytest.FixtureRequest, shared_connect: Callable[..., Client], shared_webhook: None
 ) -> AsyncIterator[dict[str, asyncio.Task[None]]]:
     """All that are asked for, from the beginning; each test waits for the end of one."""
-    asked = [item.callspec.params["story"] for item in request.session.items if hasattr(item, "callspec")]
+    here = [item for item in request.session.items if item.path == request.path]
+    asked = [item.callspec.params["story"] for item in here if isinstance(item, pytest.Function)]
     client, numbers = shared_connect(), itertools.count(1)
     terms = replace(PACE.terms, force_on_lost_nodes=True)
     policy = PACE.policy(failed_pods=terms, max_concurrent_migrations=100, max_reschedule_pods=100)
@@ -77,7 +79,7 @@ async def played(
             stage = Stage(client, name, kubelet, await until_usable(client, kubelet, nodes))
             return Ward(stage, wall_clock, PACE, shared_connect, policy, is_shared=True)
 
-        await stack.enter_async_context(recovering(shared_connect(), policy, HOME, wall_clock))
+        await stack.enter_async_context(recovering(shared_connect(DAEMON), policy, HOME, wall_clock))
         places = asyncio.Semaphore(AT_ONCE_AT_MOST)
 
         async def play(story: Story) -> None:
