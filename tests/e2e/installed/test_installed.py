@@ -183,6 +183,12 @@ async def test_a_cluster_of_twenty_nodes_is_balanced_a_node_emptied_and_all_remo
         return not (await client.get(NODES, first)).unschedulable
 
     await eventually(is_back)
+    # Once more: what is told again is counted, not written anew.
+    await client.patch(NODES, first, merge_patch({"metadata": {"labels": {MAINTENANCE: "true"}}}))
+    await eventually(lambda: is_told("True"), timeout_s=120)
+    await client.patch(NODES, first, merge_patch({"metadata": {"labels": {MAINTENANCE: None}}}))
+    await eventually(lambda: is_told(None))
+    await eventually(is_back)
 
     async def is_quiet() -> bool:
         items = (await client.list(POD_MIGRATIONS)).items

@@ -12,6 +12,8 @@ import pytest
 
 from rescheduler.kube import errors
 from rescheduler.kube.client import Client
+from rescheduler.kube.cluster_config import load
+from rescheduler.kube.network import Network
 from rescheduler.kube.resources import MUTATING_WEBHOOKS
 from rescheduler.migrations.definition import NAME, definition
 from rescheduler.serving.registration import CONFIGURATION
@@ -38,6 +40,14 @@ async def unregistered(client: Client) -> AsyncIterator[None]:
     yield
     with contextlib.suppress(errors.NotFound):
         await client.delete(MUTATING_WEBHOOKS, CONFIGURATION)
+
+
+@pytest.fixture
+async def ours(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> AsyncIterator[Client]:
+    """As the service account of the webhook."""
+    made = Client(Network(load(kubeconfig_as(control_plane, WEBHOOK, namespace, tmp_path))))
+    yield made
+    await made.close()
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ from typing import Any
 
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import json_patch
-from rescheduler.kube.resources import MUTATING_WEBHOOKS, Object
+from rescheduler.kube.resources import MUTATING_WEBHOOKS, SECRETS, Object
+from rescheduler.serving.certificate_secret import SECRET
 from rescheduler.serving.certificates import Lifetimes, renewed
 from rescheduler.serving.registration import CONFIGURATION, AtUrl
 from rescheduler.serving.upkeep import UpkeepPace
@@ -29,7 +30,11 @@ async def hook(client: Client) -> Object:
 
 
 async def test_certificates_and_their_authority_are_replaced_while_pods_are_made(
-    set_steered: SetSteered, unused_tcp_port: int, eventually: Callable[..., Any], unregistered: None
+    set_steered: SetSteered,
+    ours: Client,
+    unused_tcp_port: int,
+    eventually: Callable[..., Any],
+    unregistered: None,
 ) -> None:
     steered = await set_steered(nodes=1)
     client, namespace, clock = steered.client, steered.stage.namespace, ClockAhead()
@@ -52,7 +57,7 @@ async def test_certificates_and_their_authority_are_replaced_while_pods_are_made
         bundle = (await hook(client))["clientConfig"]["caBundle"]
         return is_caught_up(found, clock) and b64decode(bundle) == found.trusted
 
-    webhook = Webhook(client, options, now=clock.now)
+    webhook = Webhook(ours, options, now=clock.now)
     async with webhook.running():
         await webhook.registered()
         async with steered.probing(), under_load(make_a_pod, eventually) as asked:
@@ -82,6 +87,15 @@ async def test_a_bundle_that_somebody_edits_is_restored(
 
         await eventually(restored)
         await eventually(steered.steers)
+
+
+async def test_a_secret_that_is_of_no_use_is_made_anew(set_steered: SetSteered) -> None:
+    steered = await set_steered(nodes=1)
+    metadata = {"namespace": steered.stage.namespace, "name": SECRET}
+    await steered.client.create(SECRETS, {"metadata": metadata, "type": "Opaque", "data": {}})
+    async with steered.serving(), steered.probing():
+        found = await steered.client.get(SECRETS, f"{steered.stage.namespace}/{SECRET}")
+    assert found["type"] == "kubernetes.io/tls"
 
 
 async def test_of_two_that_run_either_answers_for_the_other(set_steered: SetSteered) -> None:
