@@ -21,7 +21,6 @@ __all__ = ["DAEMON", "WEBHOOK", "Request", "Seen", "kubeconfig_as", "unused"]
 DAEMON = "rescheduler"
 WEBHOOK = "rescheduler-webhook"
 _ROLES = {DAEMON: daemon_roles, WEBHOOK: webhook_roles}
-_FORBIDDEN = 403
 
 
 class Request(NamedTuple):
@@ -35,7 +34,9 @@ class Request(NamedTuple):
 @dataclass
 class Seen:
     used: set[Request] = field(default_factory=set)
-    refused: list[str] = field(default_factory=list)
+    refused: set[tuple[Request, str]] = field(default_factory=set)
+    """With the namespace."""
+    allowed: set[tuple[Request, str]] = field(default_factory=set)
 
     @staticmethod
     def in_all_control_planes() -> "Seen":
@@ -55,21 +56,22 @@ class Seen:
             resource = "/".join(filter(None, (about.get("resource"), about.get("subresource"))))
             request = Request(account, about.get("apiGroup", ""), resource, event["verb"])
             self.used.add(request)
-            status = event.get("responseStatus") or {}
-            if status.get("code") == _FORBIDDEN and _is_by_rbac(event):
-                where = f"{about.get('namespace', '')}/{about.get('name', '')}"
-                self.refused.append(f"{account}: {request.verb} {request.group} {resource} {where}")
+            decision = (event.get("annotations") or {}).get("authorization.k8s.io/decision")
+            (self.refused if decision == "forbid" else self.allowed).add(
+                (request, about.get("namespace", ""))
+            )
+
+    @property
+    def never_allowed(self) -> list[str]:
+        """An API server that was just started has not read its roles yet, and refuses for a moment what it
+        allows before and after."""
+        found = self.refused - self.allowed
+        return sorted(f"{request.account}: {' '.join(request[1:])} in {where}" for request, where in found)
 
 
 def _account(event: dict[str, Any]) -> str | None:
     name = (event.get("impersonatedUser") or {}).get("username", "")
     return name.rpartition(":")[2] if name.startswith("system:serviceaccount:") else None
-
-
-def _is_by_rbac(event: dict[str, Any]) -> bool:
-    """Admission refuses with the same code, and tests have it do so."""
-    decision: str = (event.get("annotations") or {}).get("authorization.k8s.io/decision", "")
-    return decision == "forbid"
 
 
 def kubeconfig_as(control_plane: ControlPlane, account: str, namespace: str, folder: Path) -> Path:
