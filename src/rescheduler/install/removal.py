@@ -1,6 +1,5 @@
 """Takes the product out of a cluster, and looks afterwards whether anything of it is left."""
 
-from collections.abc import Awaitable, Callable
 from typing import Final
 
 from rescheduler.install.traces import SEARCHED, Search, Sort, Trace
@@ -39,14 +38,13 @@ class Removal:
             if trace.resource.kind == DEPLOYMENTS.kind and trace.sort is Sort.INSTALLED:
                 await self._remove(trace)
 
-    async def clean(self, tell: Callable[[Trace], Awaitable[None] | None] = lambda _: None) -> None:
+    async def clean(self) -> None:
         """All but running migrations, which have to be brought to their end before. Raises `KubeError`."""
         for search in SEARCHED:
             for trace in await self._search(search):
                 if trace.sort is Sort.RUNNING or (trace.sort is Sort.HISTORY and not self._with_history):
                     continue
                 await self._take_away(search, trace)
-                tell(trace)
 
     async def _take_away(self, search: Search, trace: Trace) -> None:
         """A node's kubelet writes its status all the time: seen anew, tried again."""

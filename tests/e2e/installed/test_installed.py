@@ -17,7 +17,6 @@ import pytest
 import yaml
 
 from rescheduler.controller.followed import POD_MIGRATIONS
-from rescheduler.install.traces import SEARCHED
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import merge_patch
 from rescheduler.kube.resources import CONFIG_MAPS, DEPLOYMENTS, NODES, POD_DISRUPTION_BUDGETS, PODS
@@ -210,13 +209,12 @@ async def test_uninstall_leaves_nothing_behind(client: Client, control_plane: Co
     )
     for item in listed["items"]:
         metadata = item["metadata"]
-        if metadata["namespace"] == HOME if "namespace" in metadata else False:
+        if metadata.get("namespace") == HOME:
             continue  # on its way out, with its namespace
         ours = [
             name for part in ("labels", "annotations") for name in metadata.get(part, {}) if _is_ours(name)
         ]
         assert ours == [], f"{item['kind']} {metadata['name']}"
-    assert len(SEARCHED) > 15
 
 
 def _is_ours(name: str) -> bool:
