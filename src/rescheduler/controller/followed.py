@@ -98,6 +98,8 @@ class Followed:
             kind: Informer(client, resource, indices=OF_WORKLOADS) for kind, resource in _WORKLOADS.items()
         }
         self.records = Records()
+        self.being_asked_for: set[str] = set()
+        """Uids of pods for which somebody here is about to create a migration, which nobody sees yet."""
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Final
 
 from rescheduler.controller.cordoning import Cordoning
-from rescheduler.controller.followed import POD_MIGRATIONS, Followed
+from rescheduler.controller.followed import POD_MIGRATIONS, Followed, key_of_item
 from rescheduler.controller.observing import migration_at
 from rescheduler.controller.wishes import group_of, wish
 from rescheduler.kube import errors
@@ -147,16 +147,43 @@ class PlanRun:
             continues=legs[-1].key.partition("/")[2] if legs else "",
             annotations=self._annotations,
         )
+        key = key_of_item(item)
+        if why := await self._ask(move, key, item):
+            self._give_up(errand, why)
+            return
+        errand.key = key
+        self._look(errand)
+
+    async def _ask(self, move: Move, key: str, item: Object) -> str:
+        """Empty once its migration is there; else why there is none.
+
+        A check that is due before all moves of the one before it are asked for plans some of them again.
+        """
+        if why := self._asked_by_another(move, key):
+            return why
+        asking = self._seen.being_asked_for
+        asking.add(move.uid)
         try:
-            if self._record is not None and (why := await self._record(move, moment_s)):
-                self._give_up(errand, why)
-                return
+            if self._record is not None and (why := await self._record(move, self.plan.taken_at_s)):
+                return why
             await self._create(item)
         except errors.KubeError as error:
-            self._give_up(errand, f"its migration can't be created: {error}")
-            return
-        errand.key = f"{item['metadata']['namespace']}/{item['metadata']['name']}"
-        self._look(errand)
+            return f"its migration can't be created: {error}"
+        finally:
+            asking.remove(move.uid)
+        return ""
+
+    def _asked_by_another(self, move: Move, key: str) -> str:
+        if move.uid in self._seen.being_asked_for:
+            return "not begun: its move is being asked for already"
+        namespace, _, name = move.pod.partition("/")
+        for other in self._seen.migrations.find("pod", (namespace, name)):
+            migration = self._seen.records.migration(other)
+            if migration is None or migration.spec.pod.uid != move.uid or migration.key == key:
+                continue
+            if not migration.is_finished:
+                return f"not begun: {migration.name} moves it already"
+        return ""
 
     def _legs_before(self, errand: Errand) -> list[Errand]:
         return [
@@ -183,8 +210,7 @@ class PlanRun:
             try:
                 self._seen.migrations.learn(await self._client.create(POD_MIGRATIONS, item))
             except errors.AlreadyExists:
-                name = f"{item['metadata']['namespace']}/{item['metadata']['name']}"
-                await self._seen.read_migration(name, "")
+                await self._seen.read_migration(key_of_item(item), "")
             except errors.Retriable:
                 if last:
                     raise

@@ -89,6 +89,45 @@ async def test_the_same_plan_again_asks_for_nothing_new(set_moves, made, server,
     assert len((await client.list(POD_MIGRATIONS)).items) == 1
 
 
+async def test_a_pod_that_another_plan_moves_already_is_not_asked_for_again(set_moves, made, server, client):
+    moves = await set_moves(3)
+    await moves.stage.deployment(1)
+    pod = (await moves.stage.pods())[0]
+    plan = a_plan(server, a_move(pod, await moves.stage.free_node()))
+    later = replace(plan, taken_at_s=plan.taken_at_s + 1)
+    rescheduler, recorded, is_asking, may_go_on = made(), [], asyncio.Event(), asyncio.Event()
+    is_asked = asyncio.Event()
+
+    async def record(move, planned_s):
+        recorded.append(planned_s)
+        is_asking.set()
+        await may_go_on.wait()
+        return ""
+
+    def run_of(plan):
+        def tell(errand):
+            is_asked.set()
+
+        return PlanRun(rescheduler.client, rescheduler.followed, plan, tell, record=record)
+
+    async with rescheduler.looking(), rescheduler.executing(), asyncio.timeout(60):
+        first, second, third = run_of(plan), run_of(later), run_of(later)
+        running = asyncio.create_task(first.run())
+        await is_asking.wait()
+        await second.run()
+        assert second.errands[0].given_up == "not begun: its move is being asked for already"
+        is_asked.clear()
+        may_go_on.set()
+        await is_asked.wait()
+        await third.run()
+        name = first.errands[0].key.partition("/")[2]
+        assert third.errands[0].given_up == f"not begun: {name} moves it already"
+        await running
+    assert first.errands[0].is_completed
+    assert recorded == [plan.taken_at_s], "counted once"
+    assert len((await client.list(POD_MIGRATIONS)).items) == 1
+
+
 async def test_a_pod_that_stops_on_its_way_goes_on_under_its_new_name(set_moves, made, server):
     moves = await set_moves(3)
     await moves.stage.deployment(1)
