@@ -16,6 +16,7 @@ from tests.e2e.facts.waiting import until_gone
 from tests.e2e.migrations.moving import Moves, SetMoves
 from tests.e2e.migrations.workloads import CLAIMS, ephemeral_volume, provided_volumes
 
+IN_A_MOMENT = {"startup": "2s", "termination": "0s"}
 BUDGETS = [
     pytest.param(1, {"minAvailable": 1}, id="one replica under minAvailable 1"),
     pytest.param(3, {"maxUnavailable": 0}, id="three replicas under maxUnavailable 0"),
@@ -70,9 +71,14 @@ async def test_a_pod_of_a_deployment_moves_although_every_ordinary_eviction_is_r
 async def test_no_moment_has_fewer_ready_pods_while_somebody_else_evicts_its_siblings(
     set_moves: SetMoves,
 ) -> None:
-    """The copy raises what the budget allows by one; whoever is first takes it, and the other waits."""
+    """The copy raises what the budget allows by one; whoever is first takes it, and the other waits.
+
+    New pods take some time, as everywhere. Were a replacement ready before its ReplicaSet has the copy, the
+    ReplicaSet would remove one of too many ready ones without asking the budget, as at every scale-down.
+    """
     moves = await set_moves()
     stage = moves.stage
+    stage.behave(IN_A_MOMENT)
     await stage.deployment(3)
     await stage.budget(maxUnavailable=0)
     source, *siblings = await stage.pods()

@@ -44,8 +44,8 @@ async def test_three_retries_are_three_reschedulings_and_then_it_is_given_up(set
     await ward.workload_on(first, "Deployment", retries="3")
     (source,) = await ward.pods()
     async with ward.recovering():
-        migrations = await ward.until_migrations(3)
         ledger = await ward.until_ledger("Deployment", _has_ended)
+        migrations = await ward.until_migrations(3)
         told = await ward.until_event("ReschedulingExhausted")
         await ward.for_a_while()
         assert len(await ward.migrations()) == 3, "nothing more"
@@ -83,9 +83,9 @@ async def test_when_all_nodes_were_tried_it_begins_anew(set_ward: SetWard) -> No
     ward.breaks(first, second)
     await ward.workload_on(first, "Deployment", retries="3")
     async with ward.recovering():
-        migrations = await ward.until_migrations(3)
         await ward.until_ledger("Deployment", _has_ended)
-    assert tried(migrations) == [second] * 3
+        migrations = await ward.until_migrations(3)
+    assert tried(migrations) == [second] * 3, migrations
 
 
 @alone
