@@ -30,12 +30,12 @@ async def loads_of(moves: Moves) -> Counter[str]:
     return Counter({node: 5 * count for node, count in Counter(node_of(pod) for pod in pods).items()})
 
 
-def is_settled(moves: Moves, replica: Replica) -> Callable[[], Awaitable[bool]]:
+def is_settled(moves: Moves, replica: Replica, checks: int = 2) -> Callable[[], Awaitable[bool]]:
     """All that was begun is over, and the last checks have found nothing to do."""
 
     async def look() -> bool:
         done = await migrations_of(moves)
-        is_calm = [line["moves"] for line in replica.said("CheckDone")[-2:]] == [0, 0]
+        is_calm = [line["moves"] for line in replica.said("CheckDone")[-checks:]] == [0] * checks
         return bool(done) and all(each.is_finished for each in done) and is_calm
 
     return look
