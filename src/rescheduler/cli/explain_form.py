@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from rescheduler.cli.explain_recovery import recovery_form
+from rescheduler.cli.explain_recovery import recovery_form, suspicion_form
 from rescheduler.model.plan import Rejection
 from rescheduler.planner.explaining import NodeExplanation, PodExplanation, Tenant
 from rescheduler.planner.places import Places
@@ -66,6 +66,7 @@ def _node(told: NodeExplanation) -> Form:
         "schedulable": told.schedulable,
         "inMaintenance": told.in_maintenance,
         "inWindow": told.in_window,
+        "suspect": suspicion_form(told.suspicion),
         "loads": dict(told.loads),
         "pods": [_tenant(each) for each in told.tenants],
         "takesNone": told.takes_none,

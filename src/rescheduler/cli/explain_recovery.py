@@ -1,15 +1,18 @@
-"""Whether a pod keeps failing, what was tried and what comes next, as `explain` tells it."""
+"""Whether a pod keeps failing, what was tried and what comes next; why a node is suspect: for `explain`."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 from rescheduler.cli.terminal import Terminal, wrapped
-from rescheduler.cli.wording import counted
-from rescheduler.planner.recovery_explained import Recovery
+from rescheduler.cli.wording import counted, several
+from rescheduler.model.duration import short_duration
+from rescheduler.planner.recovery_explained import Recovery, Suspicion
 from rescheduler.recovery.ledger import Try
 
-__all__ = ["recovery_form", "recovery_lines"]
+__all__ = ["recovery_form", "recovery_lines", "suspicion_form", "suspicion_lines"]
+
+_MOST_ON_SCREEN = 8
 
 
 def recovery_lines(told: Recovery, terminal: Terminal) -> Iterator[str]:
@@ -44,6 +47,22 @@ def recovery_form(told: Recovery | None) -> dict[str, Any] | None:
         ],
         "next": told.next,
     }
+
+
+def suspicion_lines(told: Suspicion, terminal: Terminal) -> Iterator[str]:
+    yield ""
+    yield f"{terminal.bold('Suspect?')}  {terminal.styled('yes', {'fg': 'red'})}"
+    failed = f"{counted(len(told.workloads), 'workload')} failed here within {short_duration(told.window)}"
+    most = len(told.workloads) if terminal.width is None else _MOST_ON_SCREEN
+    yield from wrapped(terminal, f"{failed}: {several(told.workloads, most=most)}", indent="  ")
+    remedy = "It is the last place to send pods to, until they have recovered. Look at what they fail of."
+    yield from (terminal.dim(line) for line in wrapped(terminal, remedy, indent="  "))
+
+
+def suspicion_form(told: Suspicion | None) -> dict[str, Any] | None:
+    if told is None:
+        return None
+    return {"workloads": list(told.workloads), "within": short_duration(told.window)}
 
 
 def _where(each: Try) -> str:

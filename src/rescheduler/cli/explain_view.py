@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from rescheduler.cli.bars import load_cell
-from rescheduler.cli.explain_recovery import recovery_lines
+from rescheduler.cli.explain_recovery import recovery_lines, suspicion_lines
 from rescheduler.cli.terminal import Cell, Terminal, table, wrapped
 from rescheduler.cli.wording import counted, several
 from rescheduler.model.plan import Rejection
@@ -129,6 +129,8 @@ def _node(told: NodeExplanation, terminal: Terminal) -> Iterator[str]:
     yield terminal.bold(told.node) + f" is {', '.join(states)}"
     rows = [[Cell(name), load_cell(terminal, load, _BAR)] for name, load in told.loads.items()]
     yield from table(terminal, ("", ""), rows, indent="  ")
+    if told.suspicion is not None:
+        yield from suspicion_lines(told.suspicion, terminal)
     movable = [tenant for tenant in told.tenants if not tenant.kept_by]
     yield ""
     yield (

@@ -17,7 +17,7 @@ from rescheduler.planner.open_nodes import closed_because, open_nodes
 from rescheduler.planner.outlook import loads_of, percent
 from rescheduler.planner.places import Places, places
 from rescheduler.planner.reasons import Reason
-from rescheduler.planner.recovery_explained import Recovery, recovery_of
+from rescheduler.planner.recovery_explained import Recovery, Suspicion, recovery_of, suspicion_of
 from rescheduler.rules.board import Board
 from rescheduler.snapshot.snapshot import NOWHERE, Snapshot
 
@@ -89,6 +89,8 @@ class NodeExplanation:
     """What had to be taken for granted about the cluster."""
     in_window: bool = True
     """Whether moves may start at all at this time."""
+    suspicion: Suspicion | None = None
+    """Why it is the last place to send pods to; None if it is not."""
 
 
 _EXAMPLES = 10
@@ -180,6 +182,7 @@ def explain_node(
         takes_none=closed,
         assumptions=_assumed(steered, Handover.EVICT in handovers),
         in_window=_in_window(snapshot, policy),
+        suspicion=suspicion_of(snapshot, policy, name),
     )
 
 

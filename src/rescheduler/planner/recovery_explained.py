@@ -1,6 +1,7 @@
-"""Does a pod keep failing, what was tried, what happens next: as data, for whoever shows it."""
+"""Does a pod keep failing, what was tried, what is next; is a node suspect: as data, for whoever shows it."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from rescheduler.config.policy import FailedPods, Policy
 from rescheduler.model.duration import short_duration
@@ -11,11 +12,11 @@ from rescheduler.recovery.decision import Move
 from rescheduler.recovery.examining import Case
 from rescheduler.recovery.ledger import Line, Try
 from rescheduler.recovery.lines import revision_of
-from rescheduler.recovery.survey import examined
+from rescheduler.recovery.survey import examined, survey
 from rescheduler.recovery.words import next_in_words
 from rescheduler.snapshot.snapshot import Snapshot
 
-__all__ = ["Recovery", "recovery_of"]
+__all__ = ["Recovery", "Suspicion", "recovery_of", "suspicion_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,20 @@ class Recovery:
     """What happens now, in words; empty if nothing has to."""
     kept_by: tuple[Rejection, ...]
     """What keeps it from that nevertheless."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suspicion:
+    workloads: tuple[str, ...]
+    """`Deployment/shop/web`: those that fail on the node, or have failed there lately."""
+    window: timedelta
+    """How long a failure counts."""
+
+
+def suspicion_of(snapshot: Snapshot, policy: Policy, node: str) -> Suspicion | None:
+    """None for nodes that are not suspect."""
+    found = survey(snapshot, policy.failed_pods).suspects.get(node)
+    return None if found is None else Suspicion(found, policy.failed_pods.suspect_window)
 
 
 def recovery_of(snapshot: Snapshot, policy: Policy, row: int, *, steered: bool) -> Recovery | None:

@@ -8,7 +8,7 @@ from rescheduler.config.policy import FailedPods
 from rescheduler.model.pods import PodRecord
 from rescheduler.model.workloads import WORKLOAD_KINDS, WorkloadRecord
 
-__all__ = ["RETRIES", "Allowance", "Malformed", "allowance_of", "chain_of"]
+__all__ = ["RETRIES", "Allowance", "Malformed", "allowance_of", "chain_of", "said_by"]
 
 RETRIES: Final = "scheduling-retries"
 """The annotation by which owners ask for it."""
@@ -58,14 +58,20 @@ def allowance_of(
     """None if nobody asked for it. `chain` are the controllers above the pod, the nearest first."""
     if pod.owner is not None and not chain:
         return None
-    for kind, key, marks in _where_it_may_stand(pod, chain):
-        if (value := marks.get(RETRIES)) is not None:
-            return _read(kind, key, value)
+    for holder in _where_it_may_stand(pod, chain):
+        if (said := said_by(*holder)) is not None:
+            return said
     for default in terms.default_retries:
         here = not default.namespaces or pod.namespace in default.namespaces
         if here and default.pod_selector.matches(pod.labels):
             return Allowance(default.retries, _BY_DEFAULT)
     return None
+
+
+def said_by(kind: str, key: str, marks: Mapping[str, str]) -> Allowance | Malformed | None:
+    """What the annotations of one object say, whoever belongs to it; None if nothing."""
+    value = marks.get(RETRIES)
+    return None if value is None else _read(kind, key, value)
 
 
 def _where_it_may_stand(

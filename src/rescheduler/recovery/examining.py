@@ -7,7 +7,7 @@ from rescheduler.config.policy import FailedPods
 from rescheduler.model.nodes import NodeRecord
 from rescheduler.model.pods import PodRecord
 from rescheduler.model.workloads import WorkloadRecord
-from rescheduler.recovery.allowance import Allowance, Malformed, allowance_of
+from rescheduler.recovery.allowance import Allowance, Malformed, allowance_of, said_by
 from rescheduler.recovery.carried_over import carried_over
 from rescheduler.recovery.decision import Decision, Leave, NotAllowed, Note, decide
 from rescheduler.recovery.ledger import FAILED_ATTEMPTS, Ledger, Line, Try, read_ledger
@@ -54,6 +54,11 @@ class Case:
     def is_on_record(self) -> bool:
         return self.line.knows(self.pod.uid)
 
+    @property
+    def revision(self) -> str:
+        """Of the template that its pod was made from."""
+        return revision_of(self.pod)
+
     def failure(self, now_s: float) -> Try:
         """What to put on record."""
         # What its controller replaced, it replaced when it failed, not when we came to know.
@@ -76,6 +81,8 @@ class Examination:
     """Annotations that allow nothing because they make no sense, whether pods fail or not."""
     recovered: tuple[str, ...]
     """Lines whose record can go: their pods have run well for long enough, or are no more."""
+    well_on: Mapping[str, frozenset[str]]
+    """Nodes on which pods run well, by template; empty where nothing fails or has failed."""
     look_again_s: float | None
     """When time alone may make a difference."""
 
@@ -136,10 +143,17 @@ def examine(
         is_carried_over=is_carried_over,
         lines=lines,
         cases=tuple(cases),
-        malformed=tuple(dict.fromkeys(each for each in allowances if isinstance(each, Malformed))),
+        malformed=_malformed(holder, allowances),
         recovered=tuple(name for name, moment in due.items() if moment is not None and moment <= now_s),
+        well_on=_well_on(members, node_of) if cases or ledger.lines else {},
         look_again_s=min(looks, default=None),
     )
+
+
+def _malformed(holder: Holder, allowances: Iterable[Allowance | Malformed | None]) -> tuple[Malformed, ...]:
+    # What stands on the holder counts before all else, and is told even while it has no pods.
+    said = (said_by(holder.kind, holder.key, holder.marks), *allowances)
+    return tuple(dict.fromkeys(each for each in said if isinstance(each, Malformed)))
 
 
 def _ledger(holder: Holder, allowances: Iterable[Allowance | Malformed | None]) -> tuple[Ledger, bool]:
@@ -169,6 +183,16 @@ def _well_from_s(
     if len(ready) < len(living):
         return None
     return max(condition.since_s for condition in ready if condition is not None) + window_s
+
+
+def _well_on(
+    pods: Iterable[PodRecord], node_of: Callable[[str], NodeRecord | None]
+) -> Mapping[str, frozenset[str]]:
+    found: dict[str, set[str]] = {}
+    for pod in pods:
+        if pod.is_ready and is_live(pod) and _is_ready(node_of(pod.node)):
+            found.setdefault(revision_of(pod), set()).add(pod.node)
+    return {revision: frozenset(nodes) for revision, nodes in found.items()}
 
 
 def _is_ready(node: NodeRecord | None) -> bool:

@@ -183,7 +183,9 @@ def _form_of(line: Line) -> _LineForm:
 def _line_of(form: _LineForm) -> Line:
     tries = tuple(map(_read_try, form.tries))
     end = None if form.end is None else _read_try(form.end)
-    return _shortened(Line(tries, end, form.revision, form.earlier, form.forgiven))
+    # Somebody's own hand may have written more than there are: what is still to come was not forgiven.
+    forgiven = min(form.forgiven, len(tries) + (end is not None))
+    return _shortened(Line(tries, end, form.revision, form.earlier, forgiven))
 
 
 def _written_try(each: Try) -> _TryForm:
@@ -203,5 +205,5 @@ def _shortened(line: Line) -> Line:
         line,
         tries=(line.tries[0], *line.tries[1 + spare :]),
         earlier=line.earlier + spare,
-        forgiven=max(0, line.forgiven - spare),
+        forgiven=min(line.forgiven, max(1, line.forgiven - spare)),
     )

@@ -18,8 +18,8 @@ from rescheduler.model.pods import PodRecord
 from rescheduler.model.workloads import WorkloadRecord
 from rescheduler.recovery.allowance import RETRIES, allowance_of, chain_of
 from rescheduler.recovery.examining import Case, Examination, examine, holder_of
-from rescheduler.recovery.ledger import FAILED_ATTEMPTS, read_ledger
-from rescheduler.recovery.suspects import Failure, failures_in, suspects
+from rescheduler.recovery.ledger import FAILED_ATTEMPTS
+from rescheduler.recovery.suspects import suspects, witness_of
 from rescheduler.recovery.trouble import trouble_of
 from rescheduler.snapshot.snapshot import NOWHERE, Rows, Snapshot
 
@@ -50,15 +50,19 @@ class Survey:
 def survey(snapshot: Snapshot, terms: FailedPods) -> Survey:
     if not terms.enabled:
         return Survey({}, {}, _flags(snapshot, ()), {})
-    surveyor = _Surveyor(snapshot, terms)
-    cases = dict(sorted(surveyor.cases()))
-    failures = dict(surveyor.failures(cases))
-    found = suspects(chain.from_iterable(failures.values()), terms, snapshot.taken_at_s)
+    now_s, nodes = snapshot.taken_at_s, snapshot.nodes.records
+    seen = list(_Surveyor(snapshot, terms).examinations())
+    row = snapshot.pods.row
+    cases = {row[case.pod.key]: case for _, each in seen for case in each.cases if case.allowance is not None}
+    witnesses = [(workload, witness_of(each, now_s)) for workload, each in seen]
+    made_s = {node.name: node.created_s for node in nodes} if witnesses else {}
+    found = suspects((witness for _, witness in witnesses), made_s, terms, now_s)
     failed_on = {
-        workload: _flags(snapshot, (each.node for each in of_it)) for workload, of_it in failures.items()
+        workload: _flags(snapshot, (failure.node for failure in witness.failures))
+        for workload, witness in witnesses
+        if workload != NOWHERE and witness.failures
     }
-    failed_on.pop(NOWHERE, None)
-    return Survey(cases, found, _flags(snapshot, found), failed_on)
+    return Survey(dict(sorted(cases.items())), found, _flags(snapshot, found), failed_on)
 
 
 def examined(snapshot: Snapshot, terms: FailedPods, row: int) -> Examination | None:
@@ -71,35 +75,29 @@ class _Surveyor:
         self._snapshot = snapshot
         self._terms = terms
 
-    def cases(self) -> Iterator[tuple[int, Case]]:
+    def examinations(self) -> Iterator[tuple[int, Examination]]:
+        """With the number of the workload: of all that something is, or was, amiss with."""
         pods = self._snapshot.pods
         seen: set[int] = set()
-        for row in self._in_question():
+        for row in chain(self._in_question(), self._one_of_each_on_record()):
             workload = int(pods.workload[row])
-            if workload in seen or not self._fails(row):
+            if workload in seen or not (self._is_on_record(workload) or self._fails(row)):
                 continue
             if workload != NOWHERE:
                 seen.add(workload)
-            examination = self.examined(row)
-            for case in examination.cases if examination is not None else ():
-                if case.allowance is not None:
-                    yield pods.row[case.pod.key], case
+            if (found := self.examined(row)) is not None:
+                yield workload, found
 
-    def failures(self, cases: Mapping[int, Case]) -> Iterator[tuple[int, list[Failure]]]:
-        """By workload; those of pods without one together."""
-        pods, now_s = self._snapshot.pods, self._snapshot.taken_at_s
-        present: dict[int, list[Failure]] = {}
-        for row, case in cases.items():
-            holder = holder_of(case.pod, self._chain(case.pod))
-            if holder is not None:
-                failure = Failure(case.pod.node, f"{holder.kind}/{holder.key}", now_s)
-                present.setdefault(int(pods.workload[row]), []).append(failure)
-        for number, workload in enumerate(self._snapshot.workloads):
-            if workload.record is not None and FAILED_ATTEMPTS in workload.record.marks:
-                ledger = read_ledger(workload.record.marks[FAILED_ATTEMPTS], {workload.uid})
-                on_record = failures_in(ledger, f"{workload.kind}/{workload.key}")
-                yield number, [*on_record, *present.pop(number, ())]
-        yield from present.items()
+    def _one_of_each_on_record(self) -> Iterator[int]:
+        for workload in range(len(self._snapshot.workloads)):
+            if self._is_on_record(workload):
+                rows, first = self._by_workload
+                yield int(rows[first[workload]])
+
+    def _is_on_record(self, workload: int) -> bool:
+        """Whether something is remembered of it."""
+        record = None if workload == NOWHERE else self._snapshot.workloads[workload].record
+        return record is not None and FAILED_ATTEMPTS in record.marks
 
     def examined(self, row: int) -> Examination | None:
         pods = self._snapshot.pods

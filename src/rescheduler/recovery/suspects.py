@@ -1,37 +1,91 @@
-"""Nodes on which several different workloads fail: it is hardly the fault of all of them."""
+"""Nodes on which several different workloads fail: it is hardly the fault of all of them.
+
+What is the workloads' own fault is not blamed on nodes:
+
+- One that fails on several nodes and runs well on no other says nothing about any of them. That is asked of
+  each template by itself: the pods of the last rollout may run well while those of the next one fail.
+- If more than half of all nodes would be suspect, none is: then something is wrong that they all need, such
+  as a registry.
+- A node is not the one that bore its name before: what happened before it was made does not count.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 
 from rescheduler.config.policy import FailedPods
-from rescheduler.recovery.ledger import Ledger
+from rescheduler.recovery.decision import NotAllowed
+from rescheduler.recovery.examining import Examination
 
-__all__ = ["Failure", "failures_in", "suspects"]
+__all__ = ["Failure", "Witness", "next_change_s", "suspects", "witness_of"]
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
     node: str
+    at_s: float
+    revision: str = ""
+    """Of the template that the pod was made from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """A workload, where it fails and where it does well."""
+
     workload: str
     """`Deployment/shop/web`."""
-    at_s: float
+    failures: tuple[Failure, ...]
+    """On record, and going on."""
+    well_on: Mapping[str, frozenset[str]]
+    """Nodes on which its pods run well, by template."""
 
 
-def failures_in(ledger: Ledger, workload: str) -> Iterator[Failure]:
-    for line in ledger.lines.values():
-        for each in line.failures:
-            if each.node:
-                yield Failure(each.node, workload, each.at_s)
+def witness_of(seen: Examination, now_s: float) -> Witness:
+    """What goes on is as of now. Pods that nobody wants us to see to don't count."""
+    on_record = (
+        Failure(each.node, each.at_s, line.revision)
+        for line in seen.ledger.lines.values()
+        for each in line.failures
+        if each.node
+    )
+    going_on = (
+        Failure(case.pod.node, now_s, case.revision)
+        for case in seen.cases
+        if not isinstance(case.decision, NotAllowed)
+    )
+    return Witness(f"{seen.holder.kind}/{seen.holder.key}", (*on_record, *going_on), seen.well_on)
 
 
-def suspects(failures: Iterable[Failure], terms: FailedPods, now_s: float) -> Mapping[str, tuple[str, ...]]:
-    """The workloads that failed there lately, by node; both sorted."""
+def suspects(
+    witnesses: Iterable[Witness], made_s: Mapping[str, float], terms: FailedPods, now_s: float
+) -> Mapping[str, tuple[str, ...]]:
+    """The workloads that failed there lately, by node; both sorted. `made_s`: when each node was made."""
     found: dict[str, set[str]] = {}
-    for each in failures:
-        if now_s - each.at_s < terms.suspect_window.total_seconds():
-            found.setdefault(each.node, set()).add(each.workload)
-    return {
-        node: tuple(sorted(workloads))
-        for node, workloads in sorted(found.items())
-        if len(workloads) >= terms.suspect_after
-    }
+    for witness in witnesses:
+        for node in _accused(witness, made_s, terms, now_s):
+            found.setdefault(node, set()).add(witness.workload)
+    many = {node: workloads for node, workloads in found.items() if len(workloads) >= terms.suspect_after}
+    if 2 * len(many) > len(made_s):
+        return {}
+    return {node: tuple(sorted(workloads)) for node, workloads in sorted(many.items())}
+
+
+def next_change_s(witnesses: Iterable[Witness], terms: FailedPods, now_s: float) -> float | None:
+    """When the next failure is so long past that it does not count any more; None if there is none."""
+    window_s = terms.suspect_window.total_seconds()
+    ends = (failure.at_s + window_s for witness in witnesses for failure in witness.failures)
+    return min((end for end in ends if end > now_s), default=None)
+
+
+def _accused(witness: Witness, made_s: Mapping[str, float], terms: FailedPods, now_s: float) -> Iterator[str]:
+    """The nodes that it speaks against, some of them perhaps more than once."""
+    window_s = terms.suspect_window.total_seconds()
+    by_template: dict[str, list[Failure]] = {}
+    for each in witness.failures:
+        by_template.setdefault(each.revision, []).append(each)
+    for revision, failures in by_template.items():
+        # However long ago: what was given up stays on record, and fails on where it is.
+        nodes = {each.node for each in failures}
+        if len(nodes) == 1 or witness.well_on.get(revision, frozenset()) - nodes:
+            lately = (each for each in failures if now_s - each.at_s < window_s)
+            yield from (each.node for each in lately if each.at_s >= made_s.get(each.node, inf))

@@ -13,7 +13,7 @@ __all__ = ["INTERVAL_S", "Cluster", "Replica", "write_config"]
 INTERVAL_S = 1
 _PATIENCE_S = 60.0
 _ARGS = {
-    "settleTime": "1s",
+    "settleTime": "100ms",
     "minPodAge": "0s",
     "usageSource": "requests",
     "reschedulingInterval": f"{INTERVAL_S}s",

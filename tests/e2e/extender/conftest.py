@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import json
 import ssl
 import sys
@@ -21,9 +22,8 @@ from rescheduler.kube.network import Network
 from rescheduler.migrations.definition import NAME, definition
 from rescheduler.serving.certificate_secret import CertificateSecret
 from rescheduler.serving.registration import InService
-from tests.e2e.extender.extended import Ask, Extended, SetExtended
 from tests.e2e.facts.stage import AT_ONCE, Stage, until_usable
-from tests.e2e.webhook.steered import Serving
+from tests.e2e.steering.steered import Ask, Extended, Serving, SetSteered
 from tests.testbed import ControlPlane, Options, Part
 from tests.testbed.options import QUICK
 
@@ -36,6 +36,23 @@ class Address:
     port: int
     ca_file: Path
 
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.port}"
+
+    @contextlib.asynccontextmanager
+    async def connected(self) -> AsyncIterator[Callable[..., Any]]:
+        """request(method, path): like the scheduler, which trusts the file and goes by the Service's name."""
+        context = ssl.create_default_context(cafile=str(self.ca_file))
+        async with aiohttp.ClientSession(self.url) as session:
+            yield functools.partial(session.request, ssl=context, server_hostname=HOME.names[2])
+
+    async def until_ready(self) -> None:
+        """All is known to the extender that there is to know."""
+        async with self.connected() as request, asyncio.timeout(PATIENCE_S):
+            while (await request("GET", "/readyz")).status != 200:  # noqa: ASYNC110 - only asking tells
+                await asyncio.sleep(0.1)
+
     def options(self, **extender: Any) -> Options:
         """The printed configuration, with the extender on this machine."""
         printed = scheduler_configuration(
@@ -43,7 +60,9 @@ class Address:
         )
         asked = {
             **printed["extenders"][0],
-            "urlPrefix": f"https://127.0.0.1:{self.port}/extender",
+            "urlPrefix": f"{self.url}/extender",
+            # On a machine that is busy with other tests, an answer that comes late is still one.
+            "httpTimeout": "10s",
             **extender,
         }
         return replace(QUICK, scheduler_settings={"profiles": printed["profiles"], "extenders": [asked]})
@@ -59,6 +78,8 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory, address: Address) ->
     with ControlPlane(tmp_path_factory.mktemp("extender"), replace(QUICK, scheduler=False)) as started:
         started.kubectl("apply", "-f", "-", stdin=json.dumps(definition()))
         started.kubectl("wait", "--for=condition=Established", f"customresourcedefinition/{NAME}")
+        # It asks which kinds there are only every half a minute, or when it starts.
+        started.restart(Part.CONTROLLER_MANAGER)
         started.kubectl("create", "namespace", HOME.namespace)
         address.ca_file.write_bytes(asyncio.run(_authority(started.kubeconfig)))
         started.restart(Part.SCHEDULER, address.options())
@@ -72,7 +93,7 @@ async def _authority(kubeconfig: Path) -> bytes:
         return (await secret.credentials()).authority.certificate
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def serving(control_plane: ControlPlane, address: Address) -> Serving:
     """The command, as an administrator would run it in the cluster; nothing is registered."""
 
@@ -101,30 +122,27 @@ def serving(control_plane: ControlPlane, address: Address) -> Serving:
 
 @pytest.fixture
 async def ask(control_plane: ControlPlane, address: Address) -> AsyncIterator[Ask]:
-    """As the scheduler does, which trusts the file and goes by the name of the Service."""
-    context = ssl.create_default_context(cafile=str(address.ca_file))
-    async with aiohttp.ClientSession() as session:
+    async with address.connected() as request:
 
         async def asked(verb: str, body: bytes) -> bytes:
-            url = f"https://127.0.0.1:{address.port}/extender/{verb}"
-            name = HOME.names[2]
-            async with session.post(url, data=body, ssl=context, server_hostname=name) as response:
+            async with request("POST", f"/extender/{verb}", data=body) as response:
                 assert response.status == 200
-                return await response.read()
+                answer: bytes = await response.read()
+                return answer
 
         yield asked
 
 
 @pytest.fixture
-def set_extended(
+def set_steered(
     client: Client,
     namespace: str,
     play: Callable[..., Awaitable[Any]],
     serving: Serving,
     ask: Ask,
     eventually: Callable[..., Awaitable[Any]],
-) -> SetExtended:
-    """await set_extended(nodes=3): a stage with so many nodes, on which pods are ready at once."""
+) -> SetSteered:
+    """await set_steered(nodes=3): a stage with so many nodes, on which pods are ready at once."""
 
     async def set_it(nodes: int = 3) -> Extended:
         kubelet = await play({"pods": [AT_ONCE]}, nodes=nodes)

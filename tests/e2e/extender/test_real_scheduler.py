@@ -7,28 +7,28 @@ import pytest
 from rescheduler.install.extender import PROFILE
 from rescheduler.kube.resources import PODS, Object
 from tests.e2e.extender.conftest import Address
-from tests.e2e.extender.extended import Extended, SetExtended
 from tests.e2e.facts.stage import node_of
 from tests.e2e.facts.waiting import until
+from tests.e2e.steering.steered import SetSteered, Steered
 from tests.testbed import ControlPlane, Part
 
 
-async def replaced_away_from_its_source(extended: Extended, **pod: str) -> bool:
+async def replaced_away_from_its_source(steered: Steered, **pod: str) -> bool:
     """On two nodes of which the scheduler prefers the source: the other one is busier."""
-    stage = extended.stage
+    stage = steered.stage
     await stage.deployment(1, pod=dict(pod))
     (source,) = await stage.pods()
     other = next(node for node in stage.nodes if node != node_of(source))
     await stage.pod("busy", metadata={"labels": {"app": "busy"}}, nodeName=other, cpu="2")
     await stage.until_ready(1, app="busy")
-    async with extended.serving(), extended.moving(source):
-        replacement = await extended.evict(source, 1)
+    async with steered.serving(), steered.moving(source):
+        replacement = await steered.evict(source, 1)
     return node_of(replacement) == other
 
 
-async def test_pods_of_every_profile_are_asked_about_and_ours_is_one(set_extended: SetExtended) -> None:
-    extended = await set_extended(nodes=2)
-    assert await replaced_away_from_its_source(extended, schedulerName=PROFILE)
+async def test_pods_of_every_profile_are_asked_about_and_ours_is_one(set_steered: SetSteered) -> None:
+    steered = await set_steered(nodes=2)
+    assert await replaced_away_from_its_source(steered, schedulerName=PROFILE)
 
 
 @pytest.fixture
@@ -39,16 +39,16 @@ def sending_whole_nodes(control_plane: ControlPlane, address: Address):
 
 
 async def test_a_scheduler_that_sends_whole_nodes_is_answered_likewise(
-    sending_whole_nodes: None, set_extended: SetExtended
+    sending_whole_nodes: None, set_steered: SetSteered
 ) -> None:
-    extended = await set_extended(nodes=2)
-    assert await replaced_away_from_its_source(extended)
+    steered = await set_steered(nodes=2)
+    assert await replaced_away_from_its_source(steered)
 
 
-async def test_where_only_its_source_is_left_a_pod_says_why_it_waits(set_extended: SetExtended) -> None:
+async def test_where_only_its_source_is_left_a_pod_says_why_it_waits(set_steered: SetSteered) -> None:
     """As with the webhook: until the migration withdraws its intent, and has the pod made anew."""
-    extended = await set_extended(nodes=1)
-    stage = extended.stage
+    steered = await set_steered(nodes=1)
+    stage = steered.stage
     await stage.deployment(1)
     (source,) = await stage.pods()
 
@@ -56,11 +56,11 @@ async def test_where_only_its_source_is_left_a_pod_says_why_it_waits(set_extende
         found = (pod for pod in pods.values() if pod["metadata"]["uid"] != source["metadata"]["uid"])
         return next((pod for pod in found if "moves pods of this workload away" in _refusal(pod)), None)
 
-    async with extended.serving():
-        async with extended.moving(source):
-            await extended.client.evict(stage.key(source["metadata"]["name"]))
-            waits = await until(extended.client, PODS.as_json, stage.namespace, waiting, labels="app=web")
-        await extended.client.delete(PODS, stage.key(waits["metadata"]["name"]))
+    async with steered.serving():
+        async with steered.moving(source):
+            await steered.client.evict(stage.key(source["metadata"]["name"]))
+            waits = await until(steered.client, PODS.as_json, stage.namespace, waiting, labels="app=web")
+        await steered.client.delete(PODS, stage.key(waits["metadata"]["name"]))
         (placed,) = await stage.until_ready(1)
     assert node_of(placed) == node_of(source)
 

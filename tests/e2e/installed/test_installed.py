@@ -33,7 +33,7 @@ NODES_COUNT = 20
 ARGS = {
     "reschedulingInterval": "1s",
     "enabledStrategies": ["NodeMaintenance", "LoadBalancing"],
-    "settleTime": "1s",
+    "settleTime": "100ms",
     "minPodAge": "0s",
     "usageSource": "requests",
     "maxConcurrentMigrations": 20,

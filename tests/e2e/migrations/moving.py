@@ -51,7 +51,9 @@ def by_owner_kind(seen: Followed) -> Callable[[Migration], Verdict]:
 class Moves:
     stage: Stage
     now: Callable[[], datetime] = wall_clock
-    policy: Policy = field(default_factory=lambda: Policy(settle_time=timedelta(seconds=1)))
+    policy: Policy = field(
+        default_factory=lambda: Policy(settle_time=timedelta(milliseconds=100), allow_unsteered=True)
+    )
     wishes: int = 0
     ours: Client | None = None
     """With which the controller works, if not as the administrator whom the stage belongs to."""

@@ -34,7 +34,12 @@ class Done(NamedTuple):
 @pytest.fixture
 def start(control_plane: ControlPlane, tmp_path: Path) -> Start:
     """Another process."""
-    args = {"settleTime": "1s", "minPodAge": "0s", "usageSource": "requests", "maxConcurrentPerWorkload": 2}
+    args = {
+        "settleTime": "100ms",
+        "minPodAge": "0s",
+        "usageSource": "requests",
+        "maxConcurrentPerWorkload": 2,
+    }
     config = tmp_path / "config.json"
     config.write_text(
         json.dumps(

@@ -3,31 +3,20 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
-from datetime import timedelta
 
 import pytest
 import pytest_asyncio
 
-from rescheduler.config.policy import FailedPods
-from rescheduler.kube.client import Client
-from rescheduler.kube.cluster_config import load
-from rescheduler.kube.network import Network
 from rescheduler.migrations.definition import NAME, definition
 from rescheduler.serving.registration import AtUrl
 from rescheduler.serving.webhook import Webhook, WebhookOptions
-from tests.e2e.permissions import WEBHOOK, kubeconfig_as
-from tests.e2e.recovery.ward import Pace
+from tests.e2e.permissions import WEBHOOK
+from tests.e2e.recovery.playing import Connect, connecting
 from tests.testbed import ControlPlane, Part
 from tests.testbed.options import QUICK
 
 HOME = "default"
 """The namespace of our own objects."""
-SHORT = timedelta(seconds=2)
-PACE = Pace(
-    FailedPods(recovery_window=3 * SHORT, restart_threshold=1, stuck_after=SHORT, node_lost_after=SHORT),
-    check_every=timedelta(seconds=1),
-    timeout_s=90.0,
-)
 
 
 @pytest.fixture(scope="session")
@@ -43,26 +32,14 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def shared_connect(
     control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Callable[..., Client]]:
-    """connect(): as administrator; connect(DAEMON): as the service account of that program."""
-    clients: list[Client] = []
-    folder = tmp_path_factory.mktemp("accounts")
-
-    def made(account: str = "") -> Client:
-        kubeconfig = control_plane.kubeconfig
-        if account:
-            kubeconfig = kubeconfig_as(control_plane, account, HOME, folder)
-        clients.append(Client(Network(load(kubeconfig))))
-        return clients[-1]
-
-    yield made
-    for client in clients:
-        await client.close()
+) -> AsyncIterator[Connect]:
+    async with connecting(control_plane, HOME, tmp_path_factory.mktemp("accounts")) as made:
+        yield made
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def shared_webhook(
-    shared_connect: Callable[..., Client], unused_tcp_port_factory: Callable[[], int]
+    shared_connect: Connect, unused_tcp_port_factory: Callable[[], int]
 ) -> AsyncIterator[None]:
     """One that the API server has been told of."""
     port = unused_tcp_port_factory()

@@ -10,8 +10,9 @@ from rescheduler.kube.network import Network
 from tests.e2e.facts.stage import AT_ONCE, Stage, until_usable
 from tests.e2e.facts.waiting import until
 from tests.e2e.migrations.moving import wall_clock
-from tests.e2e.recovery.conftest import PACE
-from tests.e2e.recovery.ward import Ward, recovering
+from tests.e2e.recovery.playing import PACE
+from tests.e2e.recovery.program import recovering
+from tests.e2e.recovery.ward import Ward
 from tests.testbed import ControlPlane
 
 

@@ -1,16 +1,14 @@
-"""A stage on which pods fail, and the whole program beside it: checks, migrations, recovery."""
+"""A stage on which pods fail, and the whole program beside it."""
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, TypeVar
 
-from rescheduler.config.policy import Configuration, FailedPods, LeaderElection, Policy, UsageSource
+from rescheduler.config.policy import Policy
 from rescheduler.controller.followed import POD_MIGRATIONS
-from rescheduler.controller.telling import Told
-from rescheduler.daemon.running import Daemon, DaemonOptions
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import merge_patch
 from rescheduler.kube.resources import (
@@ -26,14 +24,15 @@ from rescheduler.kube.resources import (
     Resource,
 )
 from rescheduler.model.migrations import FAILED_PODS, Migration, migration_of
-from rescheduler.model.status import FailingPod, SuspectNode
+from rescheduler.model.steering import avoided
 from rescheduler.recovery.ledger import FAILED_ATTEMPTS, Ledger, read_ledger
 from tests.e2e.facts import objects
 from tests.e2e.facts.adopt import ready_since
 from tests.e2e.facts.stage import AT_ONCE, Stage, node_of
 from tests.e2e.facts.waiting import until, until_object
+from tests.e2e.recovery.program import Heard, Pace, recovering
 
-__all__ = ["CRASH", "RETRIES", "Heard", "Pace", "SetWard", "Ward", "alone", "recovering"]
+__all__ = ["CRASH", "RETRIES", "SetWard", "Ward", "alone"]
 
 RETRIES = "scheduling-retries"
 CRASH = {"run": {"lasts": "0s", "exitCode": 1}, "readiness": "never"}
@@ -57,66 +56,6 @@ def alone(story: Story) -> Story:
     return story
 
 
-@dataclass(frozen=True)
-class Pace:
-    """How long things take: as they are set by default in virtual time, short on a real control plane."""
-
-    terms: FailedPods
-    check_every: timedelta
-    timeout_s: float
-
-    def policy(self, **more: Any) -> Policy:
-        wanted: dict[str, Any] = {
-            "enabled_strategies": (),
-            "failed_pods": self.terms,
-            "rescheduling_interval": self.check_every,
-            "settle_time": timedelta(seconds=1),
-            "steer_timeout": timedelta(seconds=5),
-            "usage_source": UsageSource.REQUESTS,
-            "max_concurrent_per_workload": 2,
-        }
-        return Policy(**(wanted | more))
-
-
-class Heard(Told):
-    """The last that was told."""
-
-    def __init__(self) -> None:
-        self.failing_pods: Sequence[FailingPod] = ()
-        self.suspect_nodes: Sequence[SuspectNode] = ()
-
-    def failing(self, pods: Sequence[FailingPod]) -> None:
-        self.failing_pods = pods
-
-    def suspects(self, nodes: Sequence[SuspectNode]) -> None:
-        self.suspect_nodes = nodes
-
-
-@contextlib.asynccontextmanager
-async def recovering(
-    client: Client,
-    policy: Policy,
-    namespace: str,
-    now: Callable[[], datetime],
-    *,
-    is_killed: bool = False,
-    **elects: Any,
-) -> AsyncIterator[Heard]:
-    """The daemon. Its Lease and state are in that namespace. `is_killed`: it has no time to end in order."""
-    heard, ended = Heard(), asyncio.Event()
-    configuration = Configuration(policy=policy, leader_election=LeaderElection(**elects))
-    options = DaemonOptions(lease_at=f"{namespace}/rescheduler", now=now, listeners=(heard,))
-    daemon = Daemon(lambda _: client, configuration, options)
-    running = asyncio.create_task(daemon.run_until(ended))
-    try:
-        yield heard
-    finally:
-        if is_killed:
-            running.cancel()
-        ended.set()
-        await asyncio.gather(running, return_exceptions=is_killed)
-
-
 @dataclass
 class Ward:
     stage: Stage
@@ -126,7 +65,9 @@ class Ward:
     policy: Policy
     is_shared: bool = False
     """Whether one program sees to all wards, by its own terms."""
-    heard: "Heard | None" = None
+    leaves_marks: bool = True
+    """Whether a pod that is kept off nodes says so itself: by the webhook it does, by the extender not."""
+    heard: Heard | None = None
     """What the program has told of late, if it is ours alone."""
 
     @property
@@ -166,6 +107,12 @@ class Ward:
         )
         await self.stage.cordon(*others, on=False)
         return made
+
+    async def crowd(self, *nodes: str) -> None:
+        """A large pod on each: whoever is free to choose goes elsewhere."""
+        for node in nodes:
+            await self.stage.pod(f"on-{node}", metadata={"labels": {"app": "crowd"}}, nodeName=node, cpu="2")
+        await self.stage.until_ready(len(nodes), app="crowd")
 
     def described(
         self,
@@ -234,6 +181,11 @@ class Ward:
         rule = how or CRASH
         match = {"container": container}
         self.stage.behave(*({"match": {"node": node, **match}, **AT_ONCE, **rule} for node in nodes))
+
+    def must_be_kept_off(self, pod: Object, *nodes: str) -> None:
+        """As far as pods say so."""
+        told = avoided(pod["metadata"].get("annotations", {}))
+        assert told == (nodes if self.leaves_marks else ())
 
     async def pods(self, name: str = "web") -> list[Object]:
         return await self.stage.pods(name)

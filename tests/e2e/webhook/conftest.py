@@ -19,7 +19,7 @@ from rescheduler.migrations.definition import NAME, definition
 from rescheduler.serving.registration import CONFIGURATION
 from tests.e2e.facts.stage import AT_ONCE, Stage, until_usable
 from tests.e2e.permissions import WEBHOOK, kubeconfig_as
-from tests.e2e.webhook.steered import Serving, SetSteered, Steered
+from tests.e2e.steering.steered import Serving, SetSteered, Steered
 from tests.testbed import ControlPlane
 from tests.testbed.options import QUICK
 

@@ -13,6 +13,7 @@ from rescheduler.serving.certificates import Lifetimes, renewed
 from rescheduler.serving.registration import CONFIGURATION, AtUrl
 from rescheduler.serving.upkeep import UpkeepPace
 from rescheduler.serving.webhook import Webhook, WebhookOptions
+from tests.e2e.steering.steered import SetSteered
 from tests.e2e.webhook.rotating import (
     LIFETIMES,
     ROUNDS_S,
@@ -21,7 +22,6 @@ from tests.e2e.webhook.rotating import (
     is_caught_up,
     under_load,
 )
-from tests.e2e.webhook.steered import SetSteered
 
 
 async def hook(client: Client) -> Object:

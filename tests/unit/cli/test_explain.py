@@ -209,3 +209,34 @@ def test_what_keeps_a_failing_pod_is_said_with_a_remedy(run, tmp_path):
 
 def test_a_pod_that_does_not_fail_says_nothing_of_it(run, shop):
     assert "Does it fail?" not in run("explain", "pod", "shop/web-1-0", "--from", shop).stdout
+
+
+def test_one_whose_owner_allows_nothing_says_so(run, tmp_path):
+    given = failing(tmp_path, annotations={"scheduling-retries": "0"})
+    assert (
+        "  0 reschedulings allowed by Deployment/web, 0 used\n"
+        "  next: nothing: Deployment/web allows no rescheduling\n"
+    ) in run("explain", "pod", "shop/web-1-0", "--from", *given).stdout
+
+
+def test_a_node_on_which_several_workloads_fail_says_that_it_is_suspect_and_why(run, tmp_path):
+    made = cluster().nodes("worker-0", "worker-1")
+    for name in ("web", "api", "db"):
+        annotations = {"scheduling-retries": "3"}
+        made.deployment(f"shop/{name}", on=["worker-1"], annotations=annotations, **crashing())
+    path = tmp_path / "suspect.json"
+    path.write_text(json.dumps({"kind": "List", "items": made.objects}))
+    given = ("--from", str(path), "--now", "2026-03-02T12:00:00Z")
+    workloads = ["Deployment/shop/api", "Deployment/shop/db", "Deployment/shop/web"]
+    assert (
+        "Suspect?  yes\n"
+        f"  3 workloads failed here within 30m: {', '.join(workloads)}\n"
+        "  It is the last place to send pods to, until they have recovered. Look at what they fail of.\n"
+    ) in run("explain", "node", "worker-1", *given).stdout
+    told, other = (
+        json.loads(run("explain", "node", node, "-o", "json", *given).stdout)["suspect"]
+        for node in ("worker-1", "worker-0")
+    )
+    assert told == {"workloads": workloads, "within": "30m"}
+    assert other is None
+    assert "Suspect?" not in run("explain", "node", "worker-0", *given).stdout

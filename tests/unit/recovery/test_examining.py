@@ -5,8 +5,9 @@ import json
 import pytest
 
 from rescheduler.config.policy import FailedPods
+from rescheduler.recovery.allowance import Malformed
 from rescheduler.recovery.decision import Exhausted, Leave, Move, NotAllowed, Note
-from rescheduler.recovery.examining import Examination
+from rescheduler.recovery.examining import Examination, Holder, examine
 from rescheduler.recovery.ledger import FAILED_ATTEMPTS, MOST_LINES, Ledger, Line, Try
 from rescheduler.recovery.lines import ORIGINAL_POD
 from rescheduler.recovery.survey import examined
@@ -226,6 +227,12 @@ def test_a_malformed_annotation_is_told_once_whether_pods_fail_or_not():
         found = look(shop(*pods, annotations={"scheduling-retries": "many"}))
         assert [each.value for each in found.malformed] == ["many"]
         assert all(isinstance(case.decision, NotAllowed) for case in found.cases)
+
+
+def test_that_is_told_also_of_a_workload_without_pods():
+    holder = Holder("Deployment", "shop/web", WEB, {"scheduling-retries": "many"})
+    found = examine(holder, [], lambda _: (), lambda _: None, TERMS, NOW)
+    assert found.malformed == (Malformed("Deployment", "shop/web", "many"),)
 
 
 def test_a_pod_of_an_unknown_controller_has_no_record():

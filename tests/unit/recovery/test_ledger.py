@@ -147,15 +147,34 @@ def test_of_a_great_many_tries_only_some_are_listed_and_all_are_counted():
     assert len(ledger.written(HOLDER)) < 4096
 
 
+def test_the_nodes_of_tries_that_are_yet_to_come_can_not_be_forgiven():
+    """Whatever somebody has written there by hand."""
+    text = '{"v":1,"of":"6f1c","lines":{"x":{"tries":[{"node":"n1","pod":"p1"}],"forgiven":99}}}'
+    ledger = read_ledger(text, [HOLDER])
+    assert ledger.line("x").nodes == ()
+    assert ledger.with_failure("x", Try(NOON, "n2", "p2"), 3).line("x").nodes == ("n2",)
+
+
+def test_the_first_try_stays_forgiven_when_others_are_no_longer_listed():
+    ledger = tried(("n0", "p0"), ("n1", "p1"), retries=100).forgiving("web-x")
+    assert ledger.line("web-x").nodes == ("n1",)
+    for number in range(2, 22):
+        ledger = ledger.with_failure("web-x", Try(NOON, f"n{number}", f"p{number}"), 100)
+    assert ledger.line("web-x").tries[0].node == "n0"
+    assert "n0" not in ledger.line("web-x").nodes
+
+
 NAMES = st.text(st.characters(codec="utf-8"), max_size=8)
 FAILURES = st.builds(Try, st.integers(0, 4_000_000_000), NAMES, NAMES)
-LINES = st.builds(
-    Line,
-    st.lists(FAILURES, max_size=20).map(tuple),
-    st.none() | FAILURES,
-    NAMES,
-    st.integers(0, 1000),
-    st.integers(0, 20),
+LINES = st.lists(FAILURES, max_size=20).flatmap(
+    lambda tries: st.builds(
+        Line,
+        st.just(tuple(tries)),
+        st.none() | FAILURES,
+        NAMES,
+        st.integers(0, 1000),
+        st.integers(0, len(tries)),
+    )
 )
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rescheduler.config.policy import FailedPods
+from rescheduler.config.policy import DefaultRetries, FailedPods
 from rescheduler.recovery import survey as surveying
 from rescheduler.recovery.decision import Move, NotAllowed
 from rescheduler.recovery.ledger import FAILED_ATTEMPTS, Ledger, Line, Try
@@ -12,6 +12,7 @@ from tests.failing import container, crashing, lost, status_of
 
 TERMS = FailedPods()
 THREE = {"scheduling-retries": "3"}
+NONE = {"scheduling-retries": "0"}
 
 
 def failing(made, terms=TERMS):
@@ -87,6 +88,14 @@ def test_an_annotation_that_makes_no_sense_is_found_where_it_matters():
     assert isinstance(failing(made)["shop/web-1-0"], NotAllowed)
 
 
+def test_who_allows_none_is_found_and_left_alone_even_where_it_is_on_by_default():
+    by_default = FailedPods(default_retries=(DefaultRetries(namespaces=("shop",), retries=3),))
+    made = cluster().nodes("a", "b").deployment("shop/web", on=["a"], annotations=NONE, **crashing())
+    for terms in (TERMS, by_default):
+        assert failing(made, terms) == {"shop/web-1-0": NotAllowed("Deployment/web allows no rescheduling")}
+        assert not survey(made.snapshot(), terms).failed_on
+
+
 def test_switched_off_nothing_is_found():
     made = cluster().node("a").deployment("shop/web", on=["a"], annotations=THREE, **crashing())
     assert failing(made, FailedPods(enabled=False)) == {}
@@ -98,13 +107,13 @@ def test_an_empty_cluster_has_nobody_that_fails():
 
 def test_where_to_send_no_pods_is_known_by_workload():
     tried = Ledger({"web-x": Line((Try(int(NOW) - 60, "b", "p"),))}).written("uid-of-deployment-shop-web")
-    made = cluster().nodes("a", "b", "c")
+    made = cluster().nodes("a", "b", "c", "d")
     made.deployment("shop/web", on=["c"], annotations={**THREE, FAILED_ATTEMPTS: tried})
     made.deployment("shop/api", on=["a"], annotations=THREE, **crashing())
     snapshot = made.snapshot()
     found = survey(snapshot, TERMS)
     names = {workload.key: number for number, workload in enumerate(snapshot.workloads)}
-    assert found.rather_not(names["shop/web"]).tolist() == [False, True, False]
-    assert found.rather_not(names["shop/api"]).tolist() == [True, False, False]
+    assert found.rather_not(names["shop/web"]).tolist() == [False, True, False, False]
+    assert found.rather_not(names["shop/api"]).tolist() == [True, False, False, False]
     assert found.rather_not(-1) is None
-    assert survey(snapshot, FailedPods(suspect_after=1)).rather_not(-1).tolist() == [True, True, False]
+    assert survey(snapshot, FailedPods(suspect_after=1)).rather_not(-1).tolist() == [True, True, False, False]

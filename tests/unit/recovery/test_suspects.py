@@ -1,40 +1,185 @@
-"""Nodes on which several workloads fail are suspect, for a while."""
+"""Nodes on which several workloads fail are suspect, for a while; not for the workloads' own faults."""
 
 from datetime import timedelta
 
-from rescheduler.config.policy import FailedPods
-from rescheduler.recovery.ledger import Ledger, Try
-from rescheduler.recovery.suspects import Failure, failures_in, suspects
+import pytest
+
+from rescheduler.config.policy import DefaultRetries, FailedPods
+from rescheduler.recovery.ledger import FAILED_ATTEMPTS, Ledger, Line, Try
+from rescheduler.recovery.survey import survey
+from rescheduler.recovery.suspects import Failure, Witness, next_change_s, suspects
+from tests.building import NOW, cluster, merged
+from tests.failing import ago, crashing, lost
+from tests.objects import node_object
 
 TERMS = FailedPods()
-NOW = 10_000.0
+NODES = dict.fromkeys(("n1", "n2", "n3", "n4"), 0.0)
+THREE = {"scheduling-retries": "3"}
 
 
-def failing(node, *workloads, ago_s=60):
-    return [Failure(node, workload, NOW - ago_s) for workload in workloads]
+def witness(workload, *failed_on, ago_s=60.0, well_on=(), revision="1"):
+    failures = tuple(Failure(node, NOW - ago_s, revision) for node in failed_on)
+    return Witness(workload, failures, {"1": frozenset(well_on)})
+
+
+def found(*witnesses, made_s=NODES, terms=TERMS):
+    return suspects(witnesses, made_s, terms, NOW)
 
 
 def test_three_different_workloads_make_a_node_suspect():
-    failures = failing("n1", "Deployment/shop/c", "Deployment/shop/a", "Job/shop/a")
-    assert suspects(failures, TERMS, NOW) == {"n1": ("Deployment/shop/a", "Deployment/shop/c", "Job/shop/a")}
+    names = ("Deployment/shop/c", "Deployment/shop/a", "Job/shop/a")
+    assert found(*(witness(name, "n1") for name in names)) == {"n1": tuple(sorted(names))}
 
 
 def test_one_workload_does_not_however_often_it_fails():
-    assert suspects(failing("n1", "a", "a", "a", "b"), TERMS, NOW) == {}
+    assert found(witness("a", "n1", "n1", "n1"), witness("b", "n1")) == {}
 
 
 def test_what_is_long_past_does_not_count():
-    failures = failing("n1", "a", "b") + failing("n1", "c", ago_s=1800)
-    assert suspects(failures, TERMS, NOW) == {}
+    assert found(witness("a", "n1"), witness("b", "n1"), witness("c", "n1", ago_s=1800)) == {}
 
 
 def test_how_many_and_how_long_is_set():
     terms = FailedPods(suspect_after=2, suspect_window=timedelta(hours=1))
-    failures = failing("n1", "a") + failing("n1", "c", ago_s=1800)
-    assert suspects(failures, terms, NOW) == {"n1": ("a", "c")}
+    assert found(witness("a", "n1"), witness("c", "n1", ago_s=1800), terms=terms) == {"n1": ("a", "c")}
 
 
-def test_every_try_on_record_is_a_failure_of_its_node():
-    ledger = Ledger().with_failure("x", Try(5, "n1", "p"), 1).with_failure("x", Try(6, "n2", "q"), 1)
-    ledger = ledger.with_failure("y", Try(7), 1)
-    assert list(failures_in(ledger, "w")) == [Failure("n1", "w", 5), Failure("n2", "w", 6)]
+# --- their own fault
+
+
+def test_workloads_that_fail_wherever_they_are_say_nothing_about_nodes():
+    assert found(*(witness(name, "n1", "n2") for name in "abc")) == {}
+
+
+def test_not_even_long_after_they_were_given_up():
+    given_up = [Witness(name, (Failure("n1", NOW), Failure("n2", NOW - 5000)), {}) for name in "abc"]
+    assert found(*given_up) == {}
+
+
+def test_one_that_failed_on_two_nodes_and_runs_well_on_another_speaks_against_both():
+    well = [witness(name, "n1", "n2", well_on=["n3"]) for name in "abc"]
+    assert found(*well) == {"n1": ("a", "b", "c"), "n2": ("a", "b", "c")}
+
+
+def test_that_it_runs_well_beside_one_that_fails_tells_nothing():
+    assert found(*(witness(name, "n1", "n2", well_on=["n2"]) for name in "abc")) == {}
+
+
+def test_nor_does_what_runs_well_from_another_template():
+    """A rollout of what can't run anywhere, while the old pods go on."""
+    rollouts = [witness(name, "n1", "n2", well_on=["n3", "n4"], revision="2") for name in "abc"]
+    assert found(*rollouts) == {}
+
+
+def test_if_most_nodes_would_be_suspect_none_is():
+    """An outage of something that all need: each workload fails on the one node where it is."""
+    outage = [witness(f"{name}-on-{node}", node) for node in ("n1", "n2", "n3") for name in "abc"]
+    assert found(*outage) == {}
+    assert found(*outage[3:]).keys() == {"n2", "n3"}, "half of them may be"
+
+
+# --- nodes that go, and come back
+
+
+def test_a_node_that_is_no_more_is_not_suspect():
+    assert found(*(witness(name, "gone") for name in "abc")) == {}
+
+
+def test_a_node_is_not_blamed_for_what_happened_before_it_was_made():
+    before = [witness(name, "n1", ago_s=600) for name in "abc"]
+    assert found(*before, made_s={**NODES, "n1": NOW - 300}) == {}
+    assert found(*before, made_s={**NODES, "n1": NOW - 900}).keys() == {"n1"}
+
+
+# --- time
+
+
+def test_the_next_change_is_when_the_oldest_failure_that_counts_is_forgotten():
+    past = [witness("a", "n1", ago_s=600), witness("b", "n1", ago_s=60), witness("c", "n1", ago_s=5000)]
+    assert next_change_s(past, TERMS, NOW) == NOW + 1200
+    assert next_change_s(past[2:], TERMS, NOW) is None
+
+
+# --- in a whole cluster
+
+
+def seen(made, terms=TERMS):
+    return survey(made.snapshot(), terms).suspects
+
+
+def tried_on(name, *nodes, ago_s=60):
+    line = Line(tuple(Try(int(NOW) - ago_s, node, f"{name}-{node}") for node in nodes), revision="1")
+    return {**THREE, FAILED_ATTEMPTS: Ledger({name: line}).written(f"uid-of-deployment-shop-{name}")}
+
+
+def test_what_fails_now_counts_together_with_what_is_on_record():
+    made = cluster().nodes("bad", "b", "c")
+    for name in ("x", "y"):
+        made.deployment(f"shop/{name}", on=["b"], annotations=tried_on(name, "bad"))
+    assert seen(made) == {}
+    made.deployment("shop/z", on=["bad"], annotations=THREE, **crashing())
+    assert seen(made) == {"bad": ("Deployment/shop/x", "Deployment/shop/y", "Deployment/shop/z")}
+
+
+def test_many_replicas_of_one_workload_are_one():
+    made = cluster().nodes("bad", "b", "c")
+    made.deployment("shop/x", replicas=20, on=["bad"], annotations=THREE, **crashing())
+    assert seen(made) == {}
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        pytest.param({}, id="says nothing"),
+        pytest.param({"scheduling-retries": "0"}, id="allows nothing"),
+        pytest.param({"scheduling-retries": "?"}, id="makes no sense"),
+    ],
+)
+def test_who_does_not_ask_for_it_does_not_count(annotations):
+    made = cluster().nodes("bad", "b", "c")
+    for name in ("x", "y", "z"):
+        made.deployment(f"shop/{name}", on=["bad"], annotations=annotations, **crashing())
+    assert seen(made) == {}
+
+
+def test_pods_that_fail_on_their_second_node_too_don_t_make_either_suspect():
+    made = cluster().nodes("a", "b", "c", "d")
+    for name in ("x", "y", "z"):
+        made.deployment(f"shop/{name}", on=["b"], annotations=tried_on(name, "a"), **crashing())
+    assert seen(made) == {}
+
+
+def test_the_first_one_is_if_they_run_well_on_the_second():
+    made = cluster().nodes("a", "b", "c", "d")
+    for name in ("x", "y", "z"):
+        made.deployment(f"shop/{name}", on=["b"], annotations=tried_on(name, "a"))
+    assert seen(made).keys() == {"a"}
+
+
+def test_a_daemon_set_that_fails_on_every_node_blames_none_of_them():
+    terms = FailedPods(default_retries=(DefaultRetries(namespaces=("shop",), retries=3),))
+    made = cluster().nodes("a", "b", "c", "d")
+    for name in ("x", "y", "z"):
+        made.daemon_set(f"shop/{name}", on=["a", "b", "c", "d"], **crashing())
+    assert seen(made, terms) == {}
+    for name in ("x", "y", "z"):
+        made.daemon_set(f"shop/{name}", on=["b", "c", "d"])
+    assert seen(made, terms).keys() == {"a"}
+
+
+def test_a_lost_node_is_suspect_until_it_is_deleted():
+    made = cluster().nodes("b", "c").node("away", **lost())
+    for name in ("x", "y", "z"):
+        made.deployment(f"shop/{name}", on=["away"], annotations=THREE)
+    assert seen(made).keys() == {"away"}
+    made.state.remove_node("away")
+    assert seen(made) == {}
+
+
+def test_a_node_that_was_made_anew_is_not_suspect():
+    made = cluster().nodes("bad", "b", "c")
+    for name in ("x", "y", "z"):
+        made.deployment(f"shop/{name}", on=["b"], annotations=tried_on(name, "bad", ago_s=600))
+    assert seen(made).keys() == {"bad"}
+    made.apply(merged(node_object("bad"), {"metadata": {"creationTimestamp": ago(300)}}))
+    assert seen(made) == {}

@@ -14,9 +14,10 @@ from rescheduler.serving.webhook import Webhook
 from rescheduler.simulator import ApiServer
 from rescheduler.simulator.life import bring_to_life
 from rescheduler.simulator.scenario import parse_scenario
-from tests.e2e.extender.extended import Extended, SetExtended
-from tests.e2e.extender.test_extending import *  # noqa: F403
 from tests.e2e.facts.stage import Stage, until_usable
+from tests.e2e.steering.moving import *  # noqa: F403
+from tests.e2e.steering.replacing import *  # noqa: F403
+from tests.e2e.steering.steered import Extended, SetSteered
 from tests.testbed.fake_kubelet.nodes import node_object, node_shapes
 from tests.unit.serving.calling import calling
 from tests.unit.serving.conftest import Serve
@@ -51,9 +52,9 @@ class Reached:
 
 
 @pytest.fixture
-async def set_extended(
+async def set_steered(
     server: ApiServer, client: Client, serve: Serve, eventually: Callable[..., Awaitable[Any]]
-) -> AsyncIterator[SetExtended]:
+) -> AsyncIterator[SetSteered]:
     reached = Reached(client)
     scenario = parse_scenario(SCENARIO, source="test")
     life = bring_to_life(server, scenario, reach_extender=reached.at)

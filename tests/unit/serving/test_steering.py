@@ -12,8 +12,8 @@ from rescheduler.kube.resources import NODES
 from rescheduler.simulator import ApiServer
 from rescheduler.simulator.life import bring_to_life
 from tests.e2e.facts.stage import Stage, until_usable
-from tests.e2e.webhook.steered import SetSteered, Steered
-from tests.e2e.webhook.test_steering import *  # noqa: F403
+from tests.e2e.steering.replacing import *  # noqa: F403
+from tests.e2e.steering.steered import SetSteered, Steered
 from tests.testbed.fake_kubelet.nodes import node_object, node_shapes
 from tests.unit.serving.conftest import Serve
 

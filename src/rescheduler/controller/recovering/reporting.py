@@ -1,13 +1,13 @@
 """How all families do: who fails, who is given up, and which nodes are suspect. Kept from look to look."""
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rescheduler.config.policy import FailedPods
 from rescheduler.model.status import FailingPod, SuspectNode
 from rescheduler.recovery.decision import Exhausted, Leave, NotAllowed
 from rescheduler.recovery.examining import Case, Examination
-from rescheduler.recovery.suspects import Failure, failures_in, suspects
+from rescheduler.recovery.suspects import next_change_s, suspects, witness_of
 
 __all__ = ["RecoveryReport", "Suspect", "Wards"]
 
@@ -26,6 +26,8 @@ class RecoveryReport:
     exhausted: tuple[str, ...] = ()
     """Pods that have had all their tries: `namespace/name`."""
     suspects: tuple[Suspect, ...] = ()
+    changes_s: float | None = None
+    """When time alone may make a difference to the suspects; None if it won't."""
 
     @property
     def suspect_nodes(self) -> tuple[SuspectNode, ...]:
@@ -48,24 +50,23 @@ class Wards:
         after = self._seen.get(key)
         if before is None or after is None:
             return before is not after
-        return before.cases != after.cases or before.ledger != after.ledger
+        return _of_interest(before) != _of_interest(after)
 
-    def report(self, terms: FailedPods, now_s: float) -> RecoveryReport:
+    def report(self, terms: FailedPods, made_s: Mapping[str, float], now_s: float) -> RecoveryReport:
+        """`made_s`: when each node was made."""
         cases = [case for _, seen in sorted(self._seen.items()) for case in seen.cases if _is_asked_for(case)]
-        found = suspects(self._failures(now_s), terms, now_s)
+        witnesses = [witness_of(seen, now_s) for seen in self._seen.values()]
+        found = suspects(witnesses, made_s, terms, now_s)
         return RecoveryReport(
             failing=tuple(_failing(case) for case in cases),
             exhausted=tuple(case.pod.key for case in cases if isinstance(case.decision, Exhausted)),
             suspects=tuple(Suspect(node, workloads) for node, workloads in found.items()),
+            changes_s=next_change_s(witnesses, terms, now_s),
         )
 
-    def _failures(self, now_s: float) -> Iterator[Failure]:
-        """On record, and going on."""
-        for key, seen in self._seen.items():
-            yield from failures_in(seen.ledger, key)
-            for case in seen.cases:
-                if case.pod.node and _is_asked_for(case):
-                    yield Failure(case.pod.node, key, now_s)
+
+def _of_interest(seen: Examination) -> tuple[object, ...]:
+    return seen.cases, seen.ledger, seen.well_on
 
 
 def _is_asked_for(case: Case) -> bool:

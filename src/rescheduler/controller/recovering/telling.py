@@ -84,7 +84,7 @@ class Telling:
             named = ", ".join(workloads[:_MOST_NAMED]) + (", …" if len(workloads) > _MOST_NAMED else "")
             message = f"{len(workloads)} different workloads fail here ({named}): perhaps it is the node"
             log.warning("node=%s is suspect: %s", node, message)
-            self._events.tell(Subject.of_node(node), "SuspectNode", message, warning=True)
+            self._events.tell(Subject.of_node(node), "SuspectNode", message, warning=True, once=True)
         self._suspects = frozenset(found)
 
 

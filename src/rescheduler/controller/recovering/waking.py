@@ -1,20 +1,23 @@
 """Which families a change is about: their keys are looked at again. Healthy pods concern nobody."""
 
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
 
 from rescheduler.controller.followed import said
 from rescheduler.controller.known_cluster import KnownCluster
 from rescheduler.controller.recovering.families import TELLING, Families
+from rescheduler.kube.informer import Handler, Informer
 from rescheduler.kube.resources import Object
 from rescheduler.model.migrations import FAILED_PODS
 from rescheduler.model.nodes import NodeRecord
 from rescheduler.model.pods import PodRecord
 
-__all__ = ["NODES", "Waking"]
+__all__ = ["NODES", "SUSPECTS", "Waking"]
 
 NODES: Final = "nodes"
 """Not of a family: some node was lost, or has come back, and its pods are to be looked for."""
+SUSPECTS: Final = "suspects"
+"""Nor is this: which nodes are suspect may have changed, although nothing fails that did not before."""
 
 
 class Waking:
@@ -25,22 +28,27 @@ class Waking:
 
     def subscribe(self) -> Callable[[], None]:
         """Everything that is not well is looked at once, and from then on when something changes."""
-        seen = self._cluster.followed
-        ends = [
-            *(
-                known.informer.subscribe(self._of_workload(kind))
-                for kind, known in self._cluster.workloads.items()
-            ),
-            seen.pods.informer.subscribe(self._pod),
-            seen.nodes.subscribe(self._node),
-            seen.migrations.informer.subscribe(self._migration),
-        ]
+        ends = [informer.subscribe(handler) for informer, handler in self._handlers()]
 
         def end() -> None:
             for each in ends:
                 each()
 
         return end
+
+    def wake_all(self) -> None:
+        """Everything that is not well is looked at once more, as at the beginning."""
+        for informer, handler in self._handlers():
+            for each in informer:
+                handler(None, each)
+
+    def _handlers(self) -> Iterator[tuple[Informer[Any], Handler[Any]]]:
+        seen = self._cluster.followed
+        for kind, known in self._cluster.workloads.items():
+            yield known.informer, self._of_workload(kind)
+        yield seen.pods.informer, self._pod
+        yield seen.nodes, self._node
+        yield seen.migrations.informer, self._migration
 
     def wake_pods_of_lost_nodes(self) -> None:
         ready = {node.name for node in self._cluster.followed.nodes if node.is_ready}
@@ -69,6 +77,8 @@ class Waking:
         return changed
 
     def _node(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
+        if old is None or new is None:
+            self._wake(SUSPECTS)
         is_well = new is not None and new.is_ready
         if is_well and (old is None or old.is_ready):
             return

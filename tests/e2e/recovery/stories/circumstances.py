@@ -122,6 +122,14 @@ async def test_a_number_that_makes_no_sense_is_ignored_and_said_once(set_ward: S
     assert await ward.migrations() == []
 
 
+async def test_that_is_said_even_while_the_workload_has_no_pods(set_ward: SetWard) -> None:
+    ward: Ward = await set_ward(nodes=1)
+    await ward.workload("Deployment", retries="many", replicas=0)
+    async with ward.recovering():
+        told = await ward.until_event("SchedulingRetriesIgnored")
+    assert (told["involvedObject"]["kind"], told["involvedObject"]["name"]) == ("Deployment", "web")
+
+
 async def test_a_record_that_can_not_be_read_stops_nobody_and_is_replaced(set_ward: SetWard) -> None:
     ward: Ward = await set_ward(nodes=2)
     broken, good = ward.stage.nodes

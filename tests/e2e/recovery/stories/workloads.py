@@ -5,7 +5,7 @@ from collections.abc import Callable
 from rescheduler.kube.resources import Object
 from rescheduler.model.migrations import Phase
 from rescheduler.model.plan import Handover
-from rescheduler.model.steering import AVOIDS, avoided
+from rescheduler.model.steering import AVOIDS
 from rescheduler.recovery.ledger import FAILED_ATTEMPTS
 from tests.e2e.facts.adopt import ready_since
 from tests.e2e.facts.stage import node_of
@@ -19,17 +19,14 @@ def uid_of(item: Object) -> str:
     return str(item["metadata"]["uid"])
 
 
-def kept_off(pod: Object) -> tuple[str, ...]:
-    return avoided(pod["metadata"].get("annotations", {}))
-
-
 # -- StatefulSets
 
 
 async def test_a_stateful_set_s_pod_is_made_anew_away_from_where_it_failed(set_ward: SetWard) -> None:
     ward: Ward = await set_ward(nodes=3)
-    broken = ward.stage.nodes[0]
+    broken, *others = ward.stage.nodes
     ward.breaks(broken)
+    await ward.crowd(*others)
     await ward.workload_on(broken, "StatefulSet", retries="3")
     async with ward.recovering():
         ledger = await ward.until_ledger("StatefulSet", lambda ledger: ledger.lines)
@@ -38,9 +35,11 @@ async def test_a_stateful_set_s_pod_is_made_anew_away_from_where_it_failed(set_w
         await ward.until_forgotten("StatefulSet")
     assert well["metadata"]["name"] == "web-0"
     assert node_of(well) != broken
-    assert kept_off(well) == (broken,)
-    (migration,) = await ward.migrations()
-    assert migration.status.handover is Handover.EVICT
+    ward.must_be_kept_off(well, broken)
+    migrations = await ward.migrations()
+    assert {migration.status.handover for migration in migrations} == {Handover.EVICT}
+    # Who gets no answer in time goes on without: on a busy machine that may cost a try.
+    assert len(migrations) == 1 or ward.is_shared
 
 
 @alone
@@ -145,7 +144,7 @@ async def test_a_job_s_failed_pod_is_replaced_by_the_job_and_kept_off(set_ward: 
         await ward.until_forgotten("Job")
     assert uid_of(done) == uid_of(job), "never made anew"
     assert await ward.migrations() == []
-    assert kept_off(next(pod for pod in await ward.pods() if node_of(pod) == good)) == (broken,)
+    ward.must_be_kept_off(next(pod for pod in await ward.pods() if node_of(pod) == good), broken)
 
 
 async def test_a_job_s_crashing_pod_is_evicted_within_what_the_job_allows(set_ward: SetWard) -> None:
@@ -231,6 +230,7 @@ async def test_a_bare_pod_is_copied_to_another_node_with_its_record(set_ward: Se
 async def test_a_pod_that_its_kubelet_gives_up_is_kept_off_from_the_next_one_on(set_ward: SetWard) -> None:
     ward: Ward = await set_ward(nodes=2)
     broken, good = ward.stage.nodes
+    await ward.crowd(good)
     await ward.stage.cordon(good)
     ward.breaks(broken, evicted={"after": "2s"})
     template = {"owner": "somebody"}
@@ -242,7 +242,7 @@ async def test_a_pod_that_its_kubelet_gives_up_is_kept_off_from_the_next_one_on(
     annotations = well["metadata"]["annotations"]
     assert annotations["owner"] == "somebody", "what was there stays there"
     if AVOIDS in annotations:
-        assert kept_off(well) == (broken,)
+        ward.must_be_kept_off(well, broken)
     assert await ward.migrations() == []
 
 

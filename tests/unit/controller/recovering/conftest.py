@@ -11,7 +11,8 @@ from rescheduler.migrations.definition import definition
 from rescheduler.serving.registration import AtUrl, configuration
 from rescheduler.serving.steering_desk import SteeringDesk
 from tests.e2e.facts.stage import Stage, until_usable
-from tests.e2e.recovery.ward import Pace, Ward
+from tests.e2e.recovery.program import Pace
+from tests.e2e.recovery.ward import Ward
 from tests.testbed.fake_kubelet.nodes import node_object, node_shapes
 from tests.unit.controller.conftest import Played
 

@@ -17,7 +17,8 @@ from rescheduler.serving.registration import AtUrl, configuration
 from rescheduler.serving.steering_desk import SteeringDesk
 from rescheduler.simulator.virtual_time import run_virtual
 from tests.e2e.facts.stage import Stage, until_usable
-from tests.e2e.recovery.ward import Pace, Ward, recovering
+from tests.e2e.recovery.program import Pace, recovering
+from tests.e2e.recovery.ward import Ward
 from tests.testbed.fake_kubelet.nodes import node_object, node_shapes
 from tests.unit.controller.crashing import Cluster, Crash, Faulty
 from tests.unit.controller.recovering.conftest import Desk

@@ -9,8 +9,8 @@ from rescheduler.kube.patches import merge_patch
 from rescheduler.kube.resources import DEPLOYMENTS, LEASES, PODS
 from rescheduler.recovery.ledger import FAILED_ATTEMPTS
 from tests.e2e.facts.stage import node_of
+from tests.e2e.recovery.program import recovering
 from tests.e2e.recovery.stories.circumstances import FOR_EVER, lose
-from tests.e2e.recovery.ward import recovering
 
 
 def counting(server, counted):

@@ -1,20 +1,23 @@
-"""Migrations as the webhook sees them, written by hand, and what becomes of pods meanwhile."""
+"""Migrations as the webhook or extender sees them, written by hand, and what becomes of pods meanwhile."""
 
 import contextlib
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from rescheduler.controller.followed import POD_MIGRATIONS
 from rescheduler.kube.client import Client
 from rescheduler.kube.resources import PODS, Object
-from rescheduler.model.steering import STEERED_BY
+from rescheduler.model.steering import STEERED_BY, avoided
 from tests.e2e.facts.stage import Stage, node_of
 
-__all__ = ["PROBE", "Serving", "SetSteered", "Steered"]
+__all__ = ["PROBE", "Ask", "Extended", "Serving", "SetSteered", "Steered"]
 
 Serving = Callable[[], contextlib.AbstractAsyncContextManager[None]]
 SetSteered = Callable[..., Awaitable["Steered"]]
+Ask = Callable[[str, bytes], Awaitable[bytes]]
+"""Verb and arguments → the answer of the extender."""
 
 PROBE = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "probe", "uid": "probe"}
 """A workload that there isn't."""
@@ -22,12 +25,14 @@ PROBE = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "probe", "uid": 
 
 @dataclass
 class Steered:
-    """A stage beside which a webhook can run."""
+    """A stage beside which a webhook can run that the API server asks about every new pod."""
 
     stage: Stage
     serving: Serving
-    """async with serving(): a webhook that is registered."""
+    """async with serving(): a webhook that is registered; or an extender that can be asked."""
     eventually: Callable[..., Awaitable[Any]]
+    leaves_marks: ClassVar[bool] = True
+    """Whether a pod says itself where it was told to go, and not to go."""
 
     @property
     def client(self) -> Client:
@@ -35,7 +40,7 @@ class Steered:
 
     @contextlib.asynccontextmanager
     async def moving(self, *pods: Object, to: str = "") -> AsyncIterator[None]:
-        """Migrations of the pods are about to evict them, and the webhook knows."""
+        """Migrations of the pods are about to evict them, and whoever serves knows."""
         async with contextlib.AsyncExitStack() as stack:
             for number, pod in enumerate(pods, start=1):
                 (owner,) = pod["metadata"]["ownerReferences"]
@@ -49,7 +54,7 @@ class Steered:
 
     @contextlib.asynccontextmanager
     async def probing(self) -> AsyncIterator[None]:
-        """The webhook steers pods of `PROBE`, and so knows all that was written before."""
+        """Pods of `PROBE` are steered, and so all is known that was written before."""
         async with self._migration("probe", "probe", "nowhere", "elsewhere", PROBE):
             await self.eventually(self.steers)
             yield
@@ -62,6 +67,14 @@ class Steered:
         item = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
         made = await self.client.create(PODS.as_json, item, dry_run=True)
         return STEERED_BY in made["metadata"].get("annotations", {})
+
+    def must_avoid(self, pod: Object, *nodes: str) -> None:
+        """It was told to keep off these nodes, if pods are told anything; of none: it was told nothing."""
+        told = nodes if self.leaves_marks else ()
+        annotations = pod["metadata"].get("annotations", {})
+        assert avoided(annotations) == tuple(sorted(told))
+        assert (STEERED_BY in annotations) == bool(told)
+        assert ("affinity" in pod["spec"]) == bool(told)
 
     async def evict(self, pod: Object, replicas: int) -> Object:
         """The pod that its controller has made in its place, once all are ready again."""
@@ -94,3 +107,19 @@ class Steered:
             yield
         finally:
             await self.client.delete(POD_MIGRATIONS, self.stage.key(name))
+
+
+@dataclass
+class Extended(Steered):
+    """A stage beside which an extender can run that the scheduler asks about every pod."""
+
+    ask: Ask
+    leaves_marks = False
+
+    async def steers(self) -> bool:
+        """Whether a pod of `PROBE` would be kept off a node, if somebody placed it."""
+        owner = {**PROBE, "controller": True}
+        metadata = {"namespace": self.stage.namespace, "name": "probe", "ownerReferences": [owner]}
+        asked = {"Pod": {"metadata": metadata}, "NodeNames": ["nowhere", "anywhere"]}
+        answer = json.loads(await self.ask("filter", json.dumps(asked).encode()))
+        return bool(answer["NodeNames"] == ["anywhere"])

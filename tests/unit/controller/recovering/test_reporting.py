@@ -1,0 +1,33 @@
+"""What is told of all families together."""
+
+import pytest
+
+from rescheduler.config.policy import DefaultRetries, FailedPods
+from rescheduler.controller.recovering.reporting import RecoveryReport, Wards
+from rescheduler.recovery.survey import examined
+from tests.building import NOW, cluster
+from tests.failing import crashing
+
+BY_DEFAULT = FailedPods(default_retries=(DefaultRetries(namespaces=("shop",), retries=3),))
+MADE_S = dict.fromkeys(("bad", "b", "c"), 0.0)
+
+
+def report(annotations, terms):
+    made, wards = cluster().nodes(*MADE_S), Wards()
+    for name in ("web", "api", "db"):
+        made.deployment(f"shop/{name}", on=["bad"], annotations=annotations, **crashing())
+    snapshot = made.snapshot()
+    for name in ("web", "api", "db"):
+        wards.learn(name, examined(snapshot, terms, snapshot.pods.row[f"shop/{name}-1-0"]))
+    return wards.report(terms, MADE_S, NOW)
+
+
+@pytest.mark.parametrize("terms", [FailedPods(), BY_DEFAULT], ids=["", "where it is on by default"])
+def test_who_allows_no_rescheduling_is_told_neither_as_failing_nor_against_a_node(terms):
+    assert report({"scheduling-retries": "0"}, terms) == RecoveryReport()
+
+
+def test_who_says_nothing_is_told_of_where_it_is_on_by_default():
+    told = report({}, BY_DEFAULT)
+    assert [each.allowed for each in told.failing] == [3, 3, 3]
+    assert [each.node for each in told.suspects] == ["bad"]
