@@ -231,7 +231,7 @@ class Policy:
 
     # When, how often, and when to stop.
     pod_cooldown: Duration = timedelta(minutes=30)
-    """How long a moved pod stays where it is."""
+    """How long a pod rests after a move, in vain or not; on a node in maintenance only after one in vain."""
     migration_ttl: PositiveDuration = timedelta(hours=24)
     """How long finished migrations are kept; at least `podCooldown`, which is remembered by them."""
     windows: tuple[Window, ...] = ()

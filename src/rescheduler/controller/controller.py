@@ -1,13 +1,9 @@
 """Executes migrations: what changes in the cluster becomes keys, and workers reconcile them. Never polls.
 
-informers ──▶ keys ──▶ WorkQueue ──▶ N workers ──▶ Reconciler
-                          ▲                            │
-                          └── look again at, retry ────┘
+informers ──▶ keys ──▶ WorkQueue ──▶ Workers ──▶ Reconciler
 """
 
-import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from typing import Final
@@ -16,17 +12,15 @@ from rescheduler.config.policy import Policy
 from rescheduler.controller.events import EventWriter
 from rescheduler.controller.followed import Followed
 from rescheduler.controller.observing import unfinished
-from rescheduler.controller.queue import Closed, WorkQueue
+from rescheduler.controller.queue import WorkQueue
 from rescheduler.controller.reconciler import Judge, Reconciler
 from rescheduler.controller.story import Story
 from rescheduler.controller.waking import Waking
-from rescheduler.kube import errors
+from rescheduler.controller.workers import Workers
 from rescheduler.kube.client import Client
 from rescheduler.model.migrations import Migration
 
 __all__ = ["WORKERS", "Controller"]
-
-log = logging.getLogger(__name__)
 
 WORKERS: Final = 10
 
@@ -56,9 +50,7 @@ class Controller:
         )
         self._queue = WorkQueue()
         self._waking = Waking(self.followed, self._queue.add, self._reconciler.turns)
-        self._now = now
-        self._workers = workers
-        self._at_work: list[asyncio.Task[None]] = []
+        self._workers = Workers(self._queue, self._reconciler.reconcile, now, count=workers, task="migration")
 
     @property
     def queue_depth(self) -> int:
@@ -80,9 +72,7 @@ class Controller:
 
     async def finish_steps(self, within_s: float) -> None:
         """Before the end: no key is begun any more, and those at work have so long to come to a stop."""
-        self._queue.close()
-        if self._at_work:
-            await asyncio.wait(self._at_work, timeout=within_s)
+        await self._workers.finish(within_s)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -92,41 +82,5 @@ class Controller:
                 await stack.enter_async_context(self.followed.running())
             await stack.enter_async_context(self._events.running())
             stack.callback(self._waking.subscribe())
-            self._at_work = [
-                asyncio.create_task(self._work(), name=f"migrations {number}")
-                for number in range(self._workers)
-            ]
-            try:
-                yield
-            finally:
-                self._queue.close()
-                for worker in self._at_work:
-                    worker.cancel()
-                await asyncio.gather(*self._at_work, return_exceptions=True)
-
-    async def _work(self) -> None:
-        while True:
-            try:
-                key = await self._queue.get()
-            except Closed:
-                return
-            try:
-                await self._look_at(key)
-            finally:
-                self._queue.done(key)
-
-    async def _look_at(self, key: str) -> None:
-        try:
-            look_again = await self._reconciler.reconcile(key)
-        except errors.KubeError as error:
-            delay_s = getattr(error, "delay_s", 0.0)
-            delay_s = self._queue.retry(key, at_least_s=delay_s)
-            level = logging.INFO if error.retriable else logging.ERROR
-            log.log(level, "migration %s: %s Tried again in %.1f s.", key, error, delay_s)
-        except Exception:
-            log.exception("migration %s: a fault of the program; tried again later", key)
-            self._queue.retry(key)
-        else:
-            self._queue.forget(key)
-            if look_again is not None:
-                self._queue.add_later(key, (look_again - self._now()).total_seconds())
+            await stack.enter_async_context(self._workers.working())
+            yield

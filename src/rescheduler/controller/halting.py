@@ -12,7 +12,8 @@ from typing import Final
 import msgspec
 
 from rescheduler.config.policy import HaltWhen
-from rescheduler.model.migrations import FAILED_PODS, Migration, Phase
+from rescheduler.migrations.copies import FAILS_LIKE_SOURCE
+from rescheduler.model.migrations import COPY_FAILING, FAILED_PODS, ConditionType, Migration, Phase
 from rescheduler.model.status import Halt, HaltReason, Pause
 
 __all__ = ["RECENT", "Answers", "Facts", "StaleCache", "continued", "halts_of"]
@@ -25,7 +26,7 @@ _FEWEST_FAILURES: Final = 3
 _FEWEST_ERRORS: Final = 5
 _ERRING_SHARE: Final = 0.5
 _NO_PAUSE: Final = Pause()
-_NOT_OURS: Final = frozenset({"Cancelled", "SourceGone"})
+_NOT_OURS: Final = frozenset({"Cancelled", "ScaledDown", "SourceGone", "WorkloadGone"})
 """Failures that say nothing about how well pods can be moved: somebody else wanted it so."""
 
 
@@ -89,7 +90,7 @@ def _failures(facts: Facts, ratio: float) -> Iterator[Halt]:
     after = facts.now - RECENT
     if facts.pause.at is not None and not facts.pause.paused:
         after = max(after, facts.pause.at)  # whoever resumes has looked at what was before
-    finished = [each for each in facts.migrations if _counts(each, after)]
+    finished = _once_per_workload(each for each in facts.migrations if _counts(each, after))
     failed = sorted(
         (each for each in finished if each.status.phase is Phase.FAILED), key=lambda each: each.key
     )
@@ -121,7 +122,35 @@ def _counts(migration: Migration, after: datetime) -> bool:
         and status.started_at is not None
         and status.failure not in _NOT_OURS
         and migration.spec.strategy != FAILED_PODS
+        and not _failed_like_its_source(migration)
     )
+
+
+def _failed_like_its_source(migration: Migration) -> bool:
+    ready = migration.status.condition(ConditionType.COPY_READY)
+    is_undone = migration.status.phase is Phase.FAILED
+    return is_undone and ready is not None and ready.reason == FAILS_LIKE_SOURCE
+
+
+def _once_per_workload(finished: Iterable[Migration]) -> list[Migration]:
+    """Copies that can't run say the same of their workload however many there are: its last one counts.
+
+    A cluster in which nothing can be started, because a registry is away, is known by several workloads.
+    """
+    counted: list[Migration] = []
+    last_of: dict[str, Migration] = {}
+    for each in sorted(finished, key=lambda each: (each.status.finished_at or each.created, each.key)):
+        if each.status.phase is Phase.FAILED and each.status.failure == COPY_FAILING:
+            last_of[_workload(each)] = each
+        else:
+            counted.append(each)
+    return [*counted, *last_of.values()]
+
+
+def _workload(migration: Migration) -> str:
+    """By uid; a pod that nobody controls is its own."""
+    controller = migration.status.workload or migration.status.owner
+    return migration.spec.pod.uid if controller is None else controller.uid
 
 
 def _over_at(finished: Sequence[Migration], ratio: float) -> datetime:

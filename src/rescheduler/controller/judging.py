@@ -113,8 +113,16 @@ class Judging:
         return self._policy
 
     def _without(self, migration: Migration, snapshot: Snapshot) -> Snapshot:
-        """Its own migration is no reason for a pod not to be moved; the lock on it keeps others off."""
-        return replace(snapshot, moving=snapshot.moving - {migration.spec.pod.uid})
+        """Its own migration is no reason for a pod not to be moved. Another one that has begun is; one that
+        begins in the same moment is kept off by the lock."""
+        uid = migration.spec.pod.uid
+        others = (each for each in unfinished(self._cluster.followed) if each.key != migration.key)
+        if any(each.spec.pod.uid == uid and self._has_begun(each) for each in others):
+            return snapshot
+        return replace(snapshot, moving=snapshot.moving - {uid})
+
+    def _has_begun(self, migration: Migration) -> bool:
+        return migration.status.phase is Phase.IN_PROGRESS or migration.key in self._approved
 
     def _with_others(self, migration: Migration, board: Board) -> Board:
         """With the copies that are still to come: whoever is approved now must find room beside them."""

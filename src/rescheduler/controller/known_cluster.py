@@ -49,7 +49,8 @@ class MissingDefinition(Exception):  # noqa: N818 - says what is the case
     def __init__(self) -> None:
         super().__init__(
             "the cluster does not know PodMigration, in which moves are recorded. "
-            "Install it: rescheduler manifests --crd | kubectl apply -f -, or repeat this with --install."
+            "Install it: rescheduler manifests --crd | kubectl apply -f - "
+            "(`move`, `apply` and `drain` do it themselves when told --install)."
         )
 
 

@@ -159,12 +159,15 @@ class Performer:
         return await self._patch(scene, effect.pod, returned(scene.migration, effect.pod.uid, effect.owner))
 
     async def _delete_copy(self, scene: Scene, effect: effects.DeleteCopy) -> Outcome:
+        assert scene.target is not None
         key = _key(scene, effect.pod)
         try:
             if effect.within_budget:
                 await self._client.evict(key, uid=effect.pod.uid)
             else:
-                await self._client.delete(PODS, key, uid=effect.pod.uid)
+                # Unchanged: else it may have begun to serve, and others may have gone because of that.
+                version = scene.target.resource_version
+                await self._client.delete(PODS, key, uid=effect.pod.uid, version=version)
         except errors.BudgetRefused as refusal:
             return Wait(scene.now + _ASK_AGAIN, f"the copy is needed until others are back: {refusal.why}")
         except errors.SeveralBudgets:

@@ -106,6 +106,10 @@ class PlanRun:
         has a stop on the way goes on from there: nobody else would."""
         self._superseded = True
 
+    def take_on(self, migration: str) -> None:
+        """The first of its moves was begun by somebody else, as the migration of this key."""
+        self.errands[0].key = migration
+
     # -- a wave
 
     async def _run_wave(self, wave: Sequence[Errand]) -> None:
@@ -123,6 +127,9 @@ class PlanRun:
                 self._look(errand)
 
     async def _begin(self, errand: Errand, wave: Sequence[Errand]) -> None:
+        if errand.key:
+            self._look(errand)
+            return
         if self._stopped:
             self._give_up(errand, "not begun: stopped before its turn")
             return
@@ -131,20 +138,23 @@ class PlanRun:
             self._give_up(errand, "not begun: a newer plan takes over")
             return
         move = errand.move
+        asked_s = moment_s = self.plan.taken_at_s
         if legs:
             arrived = self._arrived(legs[-1])
             if arrived is None:
                 self._give_up(errand, "its stop on the way was not reached")
                 return
             move = replace(move, pod=arrived.key, uid=arrived.uid)
-        moment_s = self.plan.taken_at_s
+            # Whoever else takes it on from there asks for the same thing.
+            asked_s = arrived.journey_began_s
         group = group_of(move, moment_s)
         item = wish(
             move,
-            moment_s,
+            asked_s,
             group=group,
             group_size=sum(each.move.group == move.group for each in wave) if group else 0,
             continues=legs[-1].key.partition("/")[2] if legs else "",
+            goes_on_to=self._onward(errand),
             annotations=self._annotations,
         )
         key = key_of_item(item)
@@ -192,6 +202,15 @@ class PlanRun:
             if each.move.uid == errand.move.uid and each.move.hop and each.move.wave < errand.move.wave
         ]
 
+    def _onward(self, errand: Errand) -> str:
+        """Where its pod goes on to, if this is only a stop."""
+        further = (
+            each.move.target or ""
+            for each in self.errands
+            if each.move.uid == errand.move.uid and each.move.wave > errand.move.wave
+        )
+        return next(further, "") if errand.move.hop else ""
+
     def _arrived(self, leg: Errand) -> "_Arrived | None":
         """Who came to the stop, if it is there."""
         successor = leg.migration.status.target_pod if leg.is_completed and leg.migration else None
@@ -201,7 +220,7 @@ class PlanRun:
         pod = self._seen.pods.get(key)
         if pod is None or pod.uid != successor.uid or pod.node != leg.move.target:
             return None
-        return _Arrived(key, pod.uid)
+        return _Arrived(key, pod.uid, leg.migration.created.timestamp())
 
     async def _create(self, item: Object) -> None:
         """One that is there already is the same one: its name follows from the plan."""
@@ -263,3 +282,4 @@ class PlanRun:
 class _Arrived:
     key: str
     uid: str
+    journey_began_s: float

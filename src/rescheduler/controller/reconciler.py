@@ -159,7 +159,12 @@ class Reconciler:
             "apiVersion": POD_MIGRATIONS.api_version,
             "kind": POD_MIGRATIONS.kind,
             **(item or {}),
-            "metadata": {**metadata, "resourceVersion": migration.resource_version},
+            "metadata": {
+                **metadata,
+                "namespace": migration.namespace,
+                "name": migration.name,
+                "resourceVersion": migration.resource_version,
+            },
             "status": msgspec.to_builtins(migration.status),
         }
         try:

@@ -2,7 +2,7 @@
 request of a process that has long ended arrived only after the end.
 
 The lock of a pod that still stands is taken off, and its copy removed, as is a copy that never ran; where the
-source has gone already, the copy is all there is, and it is let go.
+source has gone already, the copy is all there is, and it is let go. So is one that its workload has adopted.
 """
 
 import contextlib
@@ -22,6 +22,7 @@ from rescheduler.migrations.marks import (
     superfluous,
     unmarked_labels,
 )
+from rescheduler.model.migrations import KIND
 from rescheduler.model.pods import PodRecord
 
 __all__ = ["Sweeper"]
@@ -51,12 +52,24 @@ class Sweeper:
                 await self._sweep_copy(pod, standing)
 
     async def _sweep_copy(self, copy: PodRecord, standing: set[str]) -> None:
-        if not copy.node or copy.marks[ORIGINAL_POD] in standing or await self._has_source(copy):
-            # Unchanged: else it may have begun to run.
-            with contextlib.suppress(errors.NotFound):
-                await self._client.delete(PODS, copy.key, uid=copy.uid, version=copy.resource_version)
-        else:
+        if not await self._is_spare(copy, standing):
             await self._change(copy, {"labels": {STATUS: MarkStatus.COMPLETED}})
+            return
+        with contextlib.suppress(errors.NotFound):
+            if copy.is_ready:
+                # Within its budget: others may have been evicted because it was there.
+                await self._client.evict(copy.key, uid=copy.uid)
+            else:
+                # Unchanged: else it may have begun to run.
+                await self._client.delete(PODS, copy.key, uid=copy.uid, version=copy.resource_version)
+
+    async def _is_spare(self, copy: PodRecord, standing: set[str]) -> bool:
+        """One that its workload has adopted is not: that counts its pods by itself."""
+        if not copy.node:
+            return True
+        if copy.owner is not None and copy.owner.kind != KIND:
+            return False
+        return copy.marks[ORIGINAL_POD] in standing or await self._has_source(copy)
 
     async def _has_source(self, copy: PodRecord) -> bool:
         """Whether the pod that it was made of stands, its lock long taken off. Read live."""

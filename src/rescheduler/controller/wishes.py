@@ -7,6 +7,7 @@ import msgspec
 
 from rescheduler.controller.followed import POD_MIGRATIONS
 from rescheduler.controller.judging import CONTINUES
+from rescheduler.controller.onward import GOES_ON_TO
 from rescheduler.kube.resources import Object
 from rescheduler.migrations.naming import migration_name
 from rescheduler.model.migrations import FINALIZER, MigrationSpec, PodReference
@@ -24,6 +25,7 @@ def wish(
     group: str = "",
     group_size: int = 0,
     continues: str = "",
+    goes_on_to: str = "",
     annotations: Mapping[str, str] | None = None,
 ) -> Object:
     """The same for the same move at the same moment: who asks twice asks for one thing.
@@ -46,7 +48,8 @@ def wish(
         "name": migration_name(pod, move.uid, moment_s),
         "finalizers": [FINALIZER],
     }
-    said = {**(annotations or {}), **({CONTINUES: continues} if continues else {})}
+    legs = {CONTINUES: continues, GOES_ON_TO: goes_on_to}
+    said = {**(annotations or {}), **{key: value for key, value in legs.items() if value}}
     if said:
         metadata["annotations"] = said
     return {

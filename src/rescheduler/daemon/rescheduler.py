@@ -74,9 +74,14 @@ class Rescheduler:
         self.controller: Controller | None = None
         """While it runs: while this process executes."""
         self._leading: asyncio.Task[None] | None = None
+        self._recovering: Recovering | None = None
         self.record = Recording(client, self.cluster, self._ask_policy, now).record
         """To be asked before the migration of a failing pod is created."""
         self._now = now
+
+    def now(self) -> datetime:
+        """By the wall clock, or by what stands for it."""
+        return self._now()
 
     def use(self, policy: Policy) -> None:
         """From now on, for what is under way too."""
@@ -88,10 +93,13 @@ class Rescheduler:
         self.judging.use(policy, _urgent(policy))
         if self.controller is not None:
             self.controller.use(policy)
+        if self._recovering is not None:
+            self._recovering.reconsider()
 
     def recovering(self, hooks: Hooks = Hooks()) -> Recovering:  # noqa: B008 - frozen
-        """To be run by whoever leads."""
-        return Recovering(self.client, self.cluster, self._ask_policy, self._now, hooks)
+        """To be run by whoever leads. The last that was asked for hears of every other policy."""
+        self._recovering = Recovering(self.client, self.cluster, self._ask_policy, self._now, hooks)
+        return self._recovering
 
     def _ask_policy(self) -> Policy:
         return self.configuration.policy

@@ -13,11 +13,13 @@ from typing import Final
 
 from rescheduler.config.policy import Policy
 from rescheduler.controller.check_loop import Check, CheckLoop
+from rescheduler.controller.onward import broken_journeys
 from rescheduler.controller.plan_run import Errand, PlanRun
 from rescheduler.controller.telling import Checked, Told
 from rescheduler.daemon.rescheduler import Rescheduler
 from rescheduler.daemon.watchman import Watchman
 from rescheduler.kube import errors
+from rescheduler.model.plan import Plan
 from rescheduler.model.saying import say
 from rescheduler.model.status import Halt
 from rescheduler.planner.emptying import emptying
@@ -44,6 +46,7 @@ class Rounds(Told):
     async def running(self) -> AsyncIterator[None]:
         """Checks while the body runs. What was asked for by then stays asked for: it is on record."""
         async with self._rescheduler.checking(self._usage) as loop:
+            self._take_on()
             checks = asyncio.create_task(self._check_for_ever(loop), name="checks")
             try:
                 yield
@@ -124,16 +127,26 @@ class Rounds(Told):
         self._told.maintenance(emptying(check.snapshot, plan, enabled=enabled))
         self._supersede()
         if is_carried_out:
-            run = PlanRun(
-                self._rescheduler.client,
-                self._rescheduler.followed,
-                plan,
-                _tell,
-                record=self._rescheduler.record,
-            )
-            task = asyncio.create_task(self._carry_out(run), name=f"plan of check {check.number}")
-            self._runs[task] = run
-            task.add_done_callback(self._runs.pop)
+            self._begin(self._run_of(plan), f"plan of check {check.number}")
+
+    def _take_on(self) -> None:
+        """From their stops, pods that whoever led before has brought there or is bringing."""
+        if self._policy.dry_run:
+            return
+        within = self._policy.migration_timeout
+        for journey in broken_journeys(self._rescheduler.followed, self._rescheduler.now(), within):
+            run = self._run_of(journey.plan)
+            run.take_on(journey.first_leg)
+            self._begin(run, f"journey of {journey.first_leg}")
+
+    def _run_of(self, plan: Plan) -> PlanRun:
+        rescheduler = self._rescheduler
+        return PlanRun(rescheduler.client, rescheduler.followed, plan, _tell, record=rescheduler.record)
+
+    def _begin(self, run: PlanRun, name: str) -> None:
+        task = asyncio.create_task(self._carry_out(run), name=name)
+        self._runs[task] = run
+        task.add_done_callback(self._runs.pop)
 
     def _supersede(self) -> None:
         for run in self._runs.values():

@@ -32,11 +32,16 @@ class Removal:
         traces = (search.look(search.resource, item) for item in page.items)
         return [each for each in traces if each is not None]
 
-    async def stop(self, traces: list[Trace]) -> None:
-        """The programs that act: what is installed of them is deleted first."""
-        for trace in traces:
-            if trace.resource.kind == DEPLOYMENTS.kind and trace.sort is Sort.INSTALLED:
-                await self._remove(trace)
+    async def stop(self, traces: list[Trace]) -> bool:
+        """The programs that act: what is installed of them is deleted first. Whether there were any."""
+        installed = [
+            trace
+            for trace in traces
+            if trace.resource.kind == DEPLOYMENTS.kind and trace.sort is Sort.INSTALLED
+        ]
+        for trace in installed:
+            await self._remove(trace)
+        return bool(installed)
 
     async def clean(self) -> None:
         """All but running migrations, which have to be brought to their end before. Raises `KubeError`."""

@@ -21,6 +21,7 @@ from rescheduler.migrations.scene import Answer, Do, Happened, Report, Scene, Si
 from rescheduler.migrations.steps import Event, Step, next_step, phase_of
 from rescheduler.model.migrations import (
     FINALIZER,
+    LONGEST_TEXT,
     Condition,
     ConditionType,
     Migration,
@@ -120,7 +121,6 @@ _LOOKS: Final[Mapping[Handover, Mapping[Step, Callable[[Scene], Sight]]]] = {
 _TELLS: Final[Mapping[Event, Report]] = {
     Event.COPY_READY: Report(ConditionType.COPY_READY, holds=True, reason="Ready"),
     Event.COPY_UNREADY: Report(ConditionType.COPY_READY, holds=False, reason="NotReady"),
-    Event.COPY_FAILING: Report(ConditionType.COPY_READY, holds=False, reason="CopyFailing"),
     Event.SOURCE_LEFT: Report(ConditionType.HANDED_OVER, holds=True, reason="SourceEvicted"),
     Event.RETRY: Report(ConditionType.ROLLED_BACK, holds=True, reason="Undone"),
     Event.GIVE_UP: Report(ConditionType.ROLLED_BACK, holds=True, reason="Undone"),
@@ -130,7 +130,7 @@ _TELLS: Final[Mapping[Event, Report]] = {
 
 def advanced(scene: Scene, happened: Happened) -> Migration:
     """The migration one step further; raises `IllegalEvent` where the table has none."""
-    migration, now = scene.migration, scene.now
+    migration, now, message = scene.migration, scene.now, _shortened(happened.message)
     before = migration.status
     step = next_step(handover_of(migration), step_of(migration), happened.event)
     changes: dict[str, object] = {
@@ -138,7 +138,7 @@ def advanced(scene: Scene, happened: Happened) -> Migration:
         "phase": phase_of(step),
         "step": step,
         "step_since": now,
-        "message": happened.message or before.message,
+        "message": message or before.message,
     }
     if happened.failure:
         changes |= {"failure": happened.failure, "failure_is_final": happened.final}
@@ -148,34 +148,41 @@ def advanced(scene: Scene, happened: Happened) -> Migration:
     status = msgspec.structs.replace(before, **changes)
     told = _TELLS.get(happened.event)
     reports = happened.reports if told is None else (*happened.reports, told)
-    return msgspec.structs.replace(migration, status=with_reports(status, reports, happened.message, now))
+    return msgspec.structs.replace(migration, status=with_reports(status, reports, message, now))
 
 
 def shown(scene: Scene, wait: Wait) -> Migration:
     """The same step, with what it waits for: for people."""
+    message = _shortened(wait.message)
     status = msgspec.structs.replace(
         scene.migration.status,
         observed_generation=scene.migration.generation,
         phase=phase_of(step_of(scene.migration)),
-        message=wait.message or scene.migration.status.message,
+        message=message or scene.migration.status.message,
     )
     return msgspec.structs.replace(
-        scene.migration, status=with_reports(status, wait.reports, wait.message, scene.now)
+        scene.migration, status=with_reports(status, wait.reports, message, scene.now)
     )
+
+
+def _shortened(message: str) -> str:
+    """Policies and schedulers may say as much as they like; one word too many, and nothing is recorded."""
+    return message if len(message) <= LONGEST_TEXT else f"{message[: LONGEST_TEXT - 1]}…"
 
 
 def is_checkpoint(before: Migration, after: Migration) -> bool:
     """What must be on record before anything more is done; other steps are recognised from the cluster.
 
     Before anything is touched: how, where to, and which attempt. Before the eviction: that it may be under
-    way. Before anything is undone: that there is no going on. And that somebody waits for the others.
+    way. Before anything is undone: that there is no going on. And that somebody waits for the others of his
+    group, or they for him again.
     """
     step = step_of(after)
     return (
         step in {Step.MARKING, Step.EVICTING, Step.REPLACING, Step.ROLLING_BACK}
         or phase_of(step).is_final
         or (step is Step.QUEUED and step_of(before) is not Step.QUEUED)
-        or (step is Step.SETTLING and bool(after.spec.group))
+        or (bool(after.spec.group) and Step.SETTLING in {step, step_of(before)})
     )
 
 

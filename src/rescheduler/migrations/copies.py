@@ -4,6 +4,7 @@ A look begins with how far things have come and only then asks what stands in th
 migration passes through these steps again, and must arrive at the last one before it judges.
 """
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -12,18 +13,24 @@ from rescheduler.migrations.groups import all_settled, partner_failed
 from rescheduler.migrations.interference import deadline, interrupted, workload_changed
 from rescheduler.migrations.marks import lock_of
 from rescheduler.migrations.naming import copy_name
-from rescheduler.migrations.scene import Do, Happened, Scene, Sight, Wait
+from rescheduler.migrations.scene import Do, Happened, Report, Scene, Sight, Wait
 from rescheduler.migrations.steps import Event
-from rescheduler.model.migrations import FAILED_PODS, PodReference
-from rescheduler.model.pods import ContainerStatus, PodRecord, Waiting
+from rescheduler.model.migrations import COPY_FAILING, FAILED_PODS, ConditionType, PodReference
+from rescheduler.model.pods import ContainerStatus, PodRecord, Terminated, Waiting
 
-__all__ = ["GATE", "creating", "marking", "placing", "settling", "starting"]
+__all__ = ["FAILS_LIKE_SOURCE", "GATE", "creating", "marking", "placing", "settling", "starting"]
 
 GATE: Final = "rescheduler.dev/nominate"
 """The scheduling gate that holds a copy until its target is nominated."""
 
+FAILS_LIKE_SOURCE: Final = "FailsLikeSource"
+"""Why a copy is not ready, in its condition: nor is the pod itself, so it is no fault of the move."""
+
 _UNSCHEDULABLE_FOR: Final = timedelta(seconds=30)
 """A copy that the scheduler finds no place for is given up after this: its target had room a moment ago."""
+
+_WHOLE_SECOND: Final = timedelta(seconds=1)
+"""Conditions tell their times in whole seconds, rounded down: it may have been almost one later."""
 
 _CANT_RUN: Final = frozenset(
     {
@@ -91,7 +98,8 @@ def _until_bound(scene: Scene, copy: PodRecord) -> Sight:
         return Happened(
             Event.COPY_MISPLACED, f"the copy is unschedulable: {scheduled.message}", "TargetDidNotFit"
         )
-    return Wait(since + _UNSCHEDULABLE_FOR, f"the copy is unschedulable: {scheduled.message}")
+    over_at = _at_most(scene, since + _UNSCHEDULABLE_FOR)
+    return Wait(over_at, f"the copy is unschedulable: {scheduled.message}")
 
 
 def starting(scene: Scene) -> Sight:
@@ -100,11 +108,17 @@ def starting(scene: Scene) -> Sight:
         return Happened(Event.COPY_READY, f"copy {copy.name} is ready")
     ended = _ended(scene) or _copy_gone(scene)
     if ended is not None:
-        return ended
+        is_late = ended.event is Event.TIMED_OUT
+        return replace(ended, reports=(_unready(scene, "NotReady"),)) if is_late else ended
     assert copy is not None
     trouble = _trouble(scene, copy)
     if trouble:
-        return Happened(Event.COPY_FAILING, f"copy {copy.name} can't run: {trouble}", "CopyFailing")
+        return Happened(
+            Event.COPY_FAILING,
+            f"copy {copy.name} can't run: {trouble}",
+            COPY_FAILING,
+            reports=(_unready(scene, COPY_FAILING),),
+        )
     return Wait(scene.now + deadline(scene), f"waits for copy {copy.name} to become ready")
 
 
@@ -119,7 +133,9 @@ def settling(scene: Scene) -> Sight:
         return Happened(Event.COPY_UNREADY, f"copy {scene.target.name} is not ready any more")
     settled_at = _settled_at(scene)
     if scene.now < settled_at:
-        return Wait(settled_at, f"copy {scene.target.name} settles until {settled_at:%H:%M:%S}")
+        return Wait(
+            _at_most(scene, settled_at), f"copy {scene.target.name} settles until {settled_at:%H:%M:%S}"
+        )
     if not all_settled(scene):
         return Wait(
             scene.now + deadline(scene), f"waits for the others of group {scene.migration.spec.group}"
@@ -147,7 +163,13 @@ def _settled_at(scene: Scene) -> datetime:
     assert ready is not None
     min_ready_s = scene.owner.min_ready_s if scene.owner is not None else 0
     since = datetime.fromtimestamp(ready.since_s, UTC)
-    return since + max(timedelta(seconds=min_ready_s), scene.policy.settle_time)
+    rest = max(timedelta(seconds=min_ready_s), scene.policy.settle_time)
+    return since + rest + _WHOLE_SECOND if rest else since
+
+
+def _at_most(scene: Scene, moment: datetime) -> datetime:
+    """That moment, by another clock than ours; but not later than the end of the attempt."""
+    return min(moment, scene.now + deadline(scene))
 
 
 def _ended(scene: Scene) -> Happened | None:
@@ -174,6 +196,26 @@ def _trouble(scene: Scene, copy: PodRecord) -> str:
         ):
             return f"{status.name}: {status.state.reason} {status.state.message}".strip()
     return ""
+
+
+def _unready(scene: Scene, reason: str) -> Report:
+    return Report(
+        ConditionType.COPY_READY, holds=False, reason=FAILS_LIKE_SOURCE if _source_fails(scene) else reason
+    )
+
+
+def _source_fails(scene: Scene) -> bool:
+    """Not ready where it is; or only for the moment between two crashes."""
+    if scene.source is None or not scene.source.is_ready:
+        return True
+    terms = scene.policy.failed_pods
+    recently_s = (scene.now - terms.recovery_window).timestamp()
+    return any(
+        status.restart_count >= terms.restart_threshold
+        and isinstance(status.last_state, Terminated)
+        and status.last_state.finished_s > recently_s
+        for status in scene.source.container_statuses
+    )
 
 
 def _may_still_come(scene: Scene, status: ContainerStatus) -> bool:

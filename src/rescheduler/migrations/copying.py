@@ -30,12 +30,16 @@ def adoptable_copy(
     The resources are the live pod's: it may have been resized, or set by a webhook that leaves pods of
     other controllers alone. We control it, so the ReplicaSet ignores it until it is offered. It is named as a
     second owner already: then the copy outlives its migration, however that is deleted.
+
+    Finalizers as the ReplicaSet gives them to its pods: whoever tidies up after those takes them off again.
     """
     template = replica_set["spec"]["template"]
     metadata = _marked(template["metadata"], source, migration, now) | {
         "name": name,
         "ownerReferences": [migration_reference(migration, controller=True), _second_owner(replica_set)],
     }
+    if finalizers := template["metadata"].get("finalizers"):
+        metadata["finalizers"] = list(finalizers)
     return _gated(metadata, _with_live_resources(template["spec"], source["spec"]))
 
 
@@ -43,6 +47,8 @@ def bare_copy(source: Object, migration: Migration, name: str, now: datetime) ->
     """Of a pod that nobody controls: itself, without what belongs to its place.
 
     Nobody owns it either: an owner whose deletion came at the wrong moment would take the only pod with it.
+    Nor has it the finalizers of its source: they say that somebody has to tidy up after *that* pod, and
+    whoever put them there will see this one, too.
     """
     metadata = _marked(source["metadata"], source, migration, now) | {"name": name}
     metadata["labels"] = {

@@ -9,6 +9,7 @@ from rescheduler.migrations.evicting import evicting
 from rescheduler.migrations.interference import interrupted
 from rescheduler.migrations.naming import budget_name
 from rescheduler.migrations.releasing import releasing, serves, temporary_budget
+from rescheduler.migrations.replacement import is_scaled_away
 from rescheduler.migrations.scene import Do, Happened, Report, Scene, Sight, Wait
 from rescheduler.migrations.steps import Event, Step
 from rescheduler.model.migrations import FAILED_PODS, ConditionType
@@ -60,6 +61,8 @@ def replacing(scene: Scene) -> Sight:
     replacement = scene.target
     if scene.owner_is_gone:
         return Happened(Event.ORPHANED, "the workload is gone: nobody makes a replacement")
+    if replacement is None and is_scaled_away(scene.migration, scene.owner):
+        return Happened(Event.UNREPLACED, "the workload was scaled down: nobody makes a replacement")
     given_up_at = (scene.migration.status.handed_over_at or scene.now) + scene.policy.migration_timeout
     if replacement is not None and not replacement.is_terminating:
         if serves(replacement):

@@ -15,6 +15,7 @@ from rescheduler.migrations.scene import Do, Happened, Report, Scene, Sight, Wai
 from rescheduler.migrations.steps import Event
 from rescheduler.model.budgets import BudgetRecord
 from rescheduler.model.migrations import ConditionType, PodReference
+from rescheduler.model.plan import Handover
 
 __all__ = ["evicting", "evicting_beside_copy", "refused"]
 
@@ -37,7 +38,7 @@ def evicting_beside_copy(scene: Scene) -> Sight:
 def evicting(scene: Scene) -> Sight:
     if not scene.source_stands:
         return _left()
-    ended = interrupted(scene) or _impossible(scene)
+    ended = interrupted(scene) or _impossible(scene) or _unsteered(scene)
     if ended is None and not scene.source_is_ours:
         # Another process has begun to call it off, and ended before it could say why.
         ended = Happened(Event.TIMED_OUT, "called off", "CalledOff")
@@ -72,6 +73,19 @@ def _impossible(scene: Scene) -> Happened | None:
         final = temporary_budget(scene) is None
         return Happened(Event.WORKLOAD_CHANGED, why, "SeveralBudgets", final)
     return None
+
+
+def _unsteered(scene: Scene) -> Happened | None:
+    """Since the check, whoever told replacements where to go has gone: this one would come back at once."""
+    node = scene.nodes.get(scene.migration.spec.source_node)
+    if (
+        scene.migration.status.handover is not Handover.EVICT
+        or scene.is_steered
+        or scene.policy.allow_unsteered
+        or (node is not None and node.unschedulable)
+    ):
+        return None
+    return Happened(Event.WORKLOAD_CHANGED, "nothing steers its replacement any more", "Unsteered")
 
 
 def _left() -> Happened:

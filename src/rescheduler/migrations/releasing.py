@@ -4,6 +4,7 @@ from datetime import datetime
 
 from rescheduler.migrations.effects import DeleteBudget, DeleteCopy, ReleaseTarget, UnmarkSource
 from rescheduler.migrations.marks import ID, STATUS, MarkStatus, label_value
+from rescheduler.migrations.replacement import is_scaled_away
 from rescheduler.migrations.scene import Do, Happened, Scene, Sight, Wait
 from rescheduler.migrations.steps import Event
 from rescheduler.model.budgets import BudgetRecord
@@ -33,11 +34,17 @@ def releasing(scene: Scene) -> Sight:
         return Happened(
             Event.MISSED, "the workload was deleted, and the pod with it", "WorkloadGone", final=True
         )
+    if scene.migration.status.handover is Handover.COPY and not scene.target_stands:
+        return Happened(Event.MISSED, "both the pod and its copy are gone", "CopyGone", final=True)
     return Happened(Event.RELEASED, "moved" if target is not None else "")
 
 
 def _where_it_ended(scene: Scene) -> Happened:
     """An evicted pod's replacement is its controller's: it may end up where nobody wanted it, or not come."""
+    if scene.target is None and is_scaled_away(scene.migration, scene.owner):
+        return Happened(
+            Event.MISSED, "the workload was scaled down, and wants no replacement", "ScaledDown", final=True
+        )
     if scene.target is None or not serves(scene.target):
         return Happened(Event.MISSED, "no replacement is ready", "NotReplaced", final=True)
     if scene.target.node == scene.migration.spec.source_node:

@@ -5,17 +5,35 @@ on record which pods the controller had; whoever is not among them has come sinc
 """
 
 from collections.abc import Container, Iterable, Sequence
+from typing import Final
 
 from rescheduler.model.migrations import MOST_SIBLINGS, Migration, OwnerReference
+from rescheduler.model.ordinals import ordinal_in
 from rescheduler.model.pods import PodRecord
 from rescheduler.model.steering import STEERED_BY
+from rescheduler.model.workloads import WorkloadRecord
 
-__all__ = ["keeps_names", "replacement_of", "worth_recording"]
+__all__ = ["is_scaled_away", "keeps_names", "replacement_of", "worth_recording"]
+
+_SCALED: Final = frozenset({"ReplicaSet", "StatefulSet"})
+"""Those of which somebody says how many pods they have."""
 
 
 def keeps_names(owner: OwnerReference | None) -> bool:
     """Whether a successor is called like the pod that it replaces, and needs no other sign."""
     return owner is not None and owner.kind == "StatefulSet"
+
+
+def is_scaled_away(migration: Migration, owner: WorkloadRecord | None) -> bool:
+    """Whether its controller wants no pod in its place any more: it was scaled to nothing, or a StatefulSet
+    to fewer pods than the number of this one."""
+    if owner is None or owner.kind not in _SCALED:
+        return False
+    ordinal = ordinal_in(migration.spec.pod.name, owner.name) if owner.kind == "StatefulSet" else None
+    return owner.replicas == 0 or (
+        ordinal is not None
+        and ordinal not in range(owner.first_ordinal, owner.first_ordinal + owner.replicas)
+    )
 
 
 def worth_recording(siblings: Iterable[PodRecord]) -> tuple[str, ...]:

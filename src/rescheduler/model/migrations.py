@@ -16,10 +16,12 @@ from rescheduler.model.plan import Handover
 
 __all__ = [
     "API_VERSION",
+    "COPY_FAILING",
     "FAILED_PODS",
     "FINALIZER",
     "GROUP",
     "KIND",
+    "LONGEST_TEXT",
     "MANUAL",
     "MOST_SIBLINGS",
     "VERSION",
@@ -45,6 +47,9 @@ MANUAL: Final = "Manual"
 
 FAILED_PODS: Final = "FailedPods"
 """The strategy of a move that gives a failing pod another node."""
+
+COPY_FAILING: Final = "CopyFailing"
+"""The failure of a migration whose copy can't run."""
 
 FINALIZER: Final = f"{GROUP}/unfinished"
 """Holds a migration that is under way: its deletion is a wish to cancel, granted when all is undone."""
@@ -72,10 +77,13 @@ class ConditionType(StrEnum):
 MOST_SIBLINGS: Final = 100
 """Of whom a status tells: an object must not grow with the workload."""
 
+LONGEST_TEXT: Final = 4096
+"""Of what is said in words."""
+
 _Name = Annotated[str, Meta(min_length=1, max_length=253)]
 _Uid = Annotated[str, Meta(min_length=1, max_length=128)]
 _Word = Annotated[str, Meta(max_length=128)]
-_Text = Annotated[str, Meta(max_length=4096)]
+_Text = Annotated[str, Meta(max_length=LONGEST_TEXT)]
 _Time = Annotated[datetime, Meta(tz=True)]
 
 

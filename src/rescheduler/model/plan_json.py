@@ -42,7 +42,10 @@ class UnreadablePlan(ValueError):  # noqa: N818 - says what the content is
         self.faults = tuple(faults)
         more = [f"and {len(self.faults) - _MOST_FAULTS} more"] if len(self.faults) > _MOST_FAULTS else []
         listed = "\n  ".join([*self.faults[:_MOST_FAULTS], *more])
-        super().__init__(f"{source} is not a plan that can be used:\n  {listed}")
+        super().__init__(
+            f"{source} is not a plan that can be used:\n  {listed}\n"
+            "A plan is saved by: rescheduler plan --save FILE"
+        )
 
 
 # --- out

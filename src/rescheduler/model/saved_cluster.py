@@ -120,7 +120,7 @@ def _as_json(source: str, raw: bytes) -> bytes:
     try:
         return json_from_yaml(raw)
     except yaml.YAMLError as error:
-        why = " ".join(str(error).split())
+        why = " ".join(str(error).replace('in "<byte string>",', "at").split())
         raise UnreadableCluster(source, [f"neither JSON nor YAML: {why}"]) from error
     except NotPlain as error:
         raise UnreadableCluster(source, [str(error)]) from error

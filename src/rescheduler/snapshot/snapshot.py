@@ -147,6 +147,8 @@ class Snapshot:
     recent_moves: Mapping[str, float]
     """When a pod was last moved, in vain or not, in seconds since 1970, by uid: from finished migrations.
     Successors are in here too."""
+    moves_in_vain: Mapping[str, float]
+    """When moving a pod last failed, likewise."""
     moving: frozenset[str]
     """Uids of pods that a migration is moving now."""
     failed_on: Mapping[str, tuple[str, ...]]

@@ -117,6 +117,7 @@ class ClusterState:
             namespaces=self._namespaces.frozen(),
             storage=self._storage.frozen(),
             recent_moves=moves.recent,
+            moves_in_vain=moves.in_vain,
             moving=moves.moving,
             failed_on=moves.failed_on,
             staleness_s=staleness_s,

@@ -61,6 +61,7 @@ KEYS: Final = frozenset(
         "rescheduler.dev/avoids",
         "rescheduler.dev/continues",
         "rescheduler.dev/failed-attempts",
+        "rescheduler.dev/goes-on-to",
         "rescheduler.dev/migration",
         "rescheduler.dev/unfinished",
         "scheduling-retries",

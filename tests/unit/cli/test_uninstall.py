@@ -12,6 +12,7 @@ from rescheduler.migrations.marks import ID, STATUS
 from rescheduler.model.migrations import FINALIZER
 from rescheduler.model.node_marks import CORDONED_BY, EMPTY_CONDITION
 from rescheduler.recovery.ledger import FAILED_ATTEMPTS
+from tests.unit.cli.executing_elsewhere import executing_elsewhere
 from tests.unit.cli.living import living_objects, scenario, write_config
 from tests.unit.cli.served import served
 
@@ -128,6 +129,25 @@ def test_what_was_installed_is_removed(tmp_path):
         after = run(tmp_path, "uninstall", "--check", "--history")
     assert result.exit_code == 0, result.output
     assert after.exit_code == 0, after.output
+
+
+def test_while_a_daemon_runs_outside_the_cluster_nothing_is_removed_unless_by_force(tmp_path):
+    objects = living_objects(scenario())
+    one(objects, "Node")["metadata"].setdefault("annotations", {}).update({CORDONED_BY: "NodeMaintenance"})
+    config = write_config(tmp_path / "daemon.json")
+    often = {"leaseDuration": "15s", "renewDeadline": "10s", "retryPeriod": "100ms"}
+    config.write_text(json.dumps({**json.loads(config.read_text()), "leaderElection": often}))
+    with served([*objects, definition()], tmp_path / "kubeconfig", alive=True):
+        with executing_elsewhere(tmp_path / "kubeconfig", config, me="laptop-1", lease_at="shop/rescheduler"):
+            refused = run(tmp_path, "uninstall", "--yes")
+            kept = run(tmp_path, "uninstall", "--check")
+            forced = run(tmp_path, "uninstall", "--yes", "--force")
+        after = run(tmp_path, "uninstall", "--yes")
+    assert refused.exit_code == 1
+    assert "laptop-1 still renews the Lease shop/rescheduler" in refused.output
+    assert "cordoned-by" in kept.output
+    assert "still renews" not in forced.output
+    assert after.exit_code == 0, "when it has ended, nothing stands in the way"
 
 
 @pytest.mark.parametrize("answer", ["n\n", ""])

@@ -43,7 +43,7 @@ def test_notes_go_to_the_log(tmp_path, caplog):
     file.write_text(
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nparallelism: 3\n"
     )
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, "rescheduler"):
         load_file(file, BUILT_IN)
     assert f"{file}: parallelism: ignored: a setting of the scheduler" in caplog.messages
 

@@ -80,7 +80,7 @@ class Cluster:
     def __init__(self, **policy):
         self.server = ApiServer(clock=LoopClock(EPOCH), seed=7)
         self.life = bring_to_life(self.server)
-        self.policy = Policy(**{"settle_time": timedelta(seconds=1), **policy})
+        self.policy = Policy(**{"settle_time": timedelta(seconds=1), "allow_unsteered": True, **policy})
         self._transports = []
 
     def connect(self, handle=None):

@@ -8,7 +8,9 @@ import pytest
 
 from rescheduler.config.policy import Configuration, LeaderElection, Policy, UsageSource
 from rescheduler.controller.followed import POD_MIGRATIONS
+from rescheduler.controller.judging import CONTINUES
 from rescheduler.controller.known_cluster import MissingDefinition
+from rescheduler.controller.onward import GOES_ON_TO
 from rescheduler.controller.plan_run import PlanRun
 from rescheduler.controller.wishes import wish
 from rescheduler.daemon import Rescheduler, lease_key
@@ -143,6 +145,9 @@ async def test_a_pod_that_stops_on_its_way_goes_on_under_its_new_name(set_moves,
     assert [errand.is_completed for errand in run.errands] == [True, True], run.errands
     (there,) = await moves.stage.until_ready(1)
     assert node_of(there) == end
+    first, second = [await moves.client.get(POD_MIGRATIONS, errand.key) for errand in run.errands]
+    assert first["metadata"]["annotations"] == {GOES_ON_TO: end}, "on record before anybody has to know"
+    assert second["metadata"]["annotations"] == {CONTINUES: first["metadata"]["name"]}
 
 
 async def test_a_second_leg_is_given_up_if_the_stop_was_not_reached(set_moves, made, server):

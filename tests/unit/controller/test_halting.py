@@ -25,15 +25,20 @@ def migration(
     failure="CopyNotReady",
     begun=True,
     strategy="LoadBalancing",
+    workload="web",
+    copy_is="",
 ):
     finished = (NOW - ago).isoformat()
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": workload, "uid": workload}
+    unready = {"type": "CopyReady", "status": "False", "lastTransitionTime": finished, "reason": copy_is}
     return migration_of(
         {
             "metadata": {"namespace": "shop", "name": f"m-{number}", "creationTimestamp": finished},
             "spec": {"pod": {"name": "web-1", "uid": "u"}, "sourceNode": "node-1", "strategy": strategy},
             "status": {
                 "phase": phase, "finishedAt": finished, "failure": failure if phase == "Failed" else "",
-                "startedAt": finished if begun else None,
+                "startedAt": finished if begun else None, "owner": owner if workload else None,
+                "conditions": [unready] if copy_is else [],
             },
         }
     )  # fmt: skip
@@ -100,9 +105,42 @@ def test_each_halt_says_why_and_how_it_ends():
         pytest.param([migration(n, ago=RECENT) for n in range(3)], False, id="long ago"),
         pytest.param([migration(n, failure="Cancelled") for n in range(3)], False, id="called off by people"),
         pytest.param(
+            [migration(n, failure=why) for n, why in enumerate(("SourceGone", "WorkloadGone", "ScaledDown"))],
+            False,
+            id="of what others have taken away",
+        ),
+        pytest.param(
             [migration(n, strategy="FailedPods") for n in range(3)], False, id="of pods that fail anyway"
         ),
         pytest.param([migration(n, begun=False) for n in range(3)], False, id="refused at the check"),
+        pytest.param(
+            [
+                migration(n, failure="CopyFailing", copy_is="FailsLikeSource", workload=f"w-{n}")
+                for n in range(9)
+            ],
+            False,
+            id="copies of pods that don't run where they are either",
+        ),
+        pytest.param(
+            [migration(n, failure="CopyFailing", workload=f"w-{n % 2}") for n in range(9)],
+            False,
+            id="copies of two workloads alone",
+        ),
+        pytest.param(
+            [migration(n, failure="CopyFailing", workload="") for n in range(9)],
+            False,
+            id="of a bare pod, time and again",
+        ),
+        pytest.param(
+            [migration(n, failure="CopyFailing", workload=f"w-{n % 3}") for n in range(9)],
+            True,
+            id="copies of three workloads, though their pods run well where they are",
+        ),
+        pytest.param(
+            [migration(n, failure="NotReplaced") for n in range(3)],
+            True,
+            id="pods of one workload that were evicted and not replaced",
+        ),
     ],
 )  # fmt: skip
 def test_migrations_that_fail(migrations, halted):
@@ -115,11 +153,17 @@ def test_whoever_resumes_forgives_what_was_before():
     assert reasons(migrations=failed, pause=Pause(at=NOW - timedelta(minutes=3))) == ["FailureRatio"]
 
 
-@given(st.lists(st.tuples(st.booleans(), st.integers(1, 899)), max_size=12))
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 899), st.sampled_from("abcdef")), max_size=12))
 def test_the_end_that_is_told_is_the_end(finished):
     migrations = [
-        migration(number, "Failed" if failed else "Completed", ago=timedelta(seconds=ago))
-        for number, (failed, ago) in enumerate(finished)
+        migration(
+            number,
+            "Failed" if failed else "Completed",
+            ago=timedelta(seconds=ago),
+            failure="CopyFailing" if ago % 2 else "TimedOut",
+            workload=workload,
+        )
+        for number, (failed, ago, workload) in enumerate(finished)
     ]
     halts = halts_of(Facts(now=NOW, migrations=migrations), LIMITS)
     if halts:

@@ -55,3 +55,10 @@ def test_every_alert_is_tested():
         each["alertname"] for test in tests["tests"] for each in test["alert_rule_test"] if each["exp_alerts"]
     }
     assert fired == {rule["alert"] for group in rules["groups"] for rule in group["rules"]}
+
+
+def test_the_documentation_lists_every_metric_and_no_other():
+    families = Meters(lags=lambda: {"Pod": 1.0}).registry.collect()
+    names = {f"{family.name}{'_total' if family.type == 'counter' else ''}" for family in families}
+    text = (DEPLOY.parent / "docs" / "installing.md").read_text(encoding="utf-8")
+    assert set(NAME.findall(text)) == names

@@ -67,6 +67,19 @@ def test_it_is_ours_until_it_is_offered_and_its_workload_is_named_already():
     assert [(owner["uid"], owner["controller"]) for owner in owners] == [("pm-uid", True), ("rs-uid", False)]
 
 
+def test_it_has_the_finalizers_that_its_replica_set_gives_to_pods_and_a_bare_one_has_none():
+    template = REPLICA_SET["spec"]["template"]
+    held = {"finalizers": ["example.com/deregister"]}
+    guarded = template | {"metadata": template["metadata"] | held}
+    made = adoptable_copy(
+        REPLICA_SET | {"spec": {"template": guarded}}, SOURCE, migration(), "web-1-copy", NOW
+    )
+    assert made["metadata"]["finalizers"] == ["example.com/deregister"]
+    assert "finalizers" not in adopted()["metadata"]
+    alone = SOURCE | {"metadata": SOURCE["metadata"] | held}
+    assert "finalizers" not in bare_copy(alone, migration(), "c", NOW)["metadata"]
+
+
 def test_making_a_copy_changes_neither_template_nor_source():
     before = copies.deepcopy((REPLICA_SET, SOURCE))
     adopted()

@@ -247,10 +247,12 @@ def test_what_arrives_after_a_migration_came_to_nothing_goes_but_never_what_was_
 
 def test_a_migration_is_settled_when_available_and_noticed():
     seen = scene(migration(Step.SETTLING), target=copy(), owner=replica_set(min_ready_s=60))
-    assert look(seen).until == NOW + timedelta(seconds=60)
-    early = replace(seen, owner=replica_set(), now=NOW + timedelta(seconds=9))
-    assert look(early).until == NOW + timedelta(seconds=10)
-    assert look(replace(early, now=NOW + timedelta(seconds=10))).event is Event.SETTLED
+    assert look(seen).until == NOW + timedelta(seconds=61)
+    early = replace(seen, owner=replica_set(), now=NOW + timedelta(seconds=10))
+    assert look(early).until == NOW + timedelta(seconds=11), "ready at 0.9 s is told as ready at 0"
+    assert look(replace(early, now=NOW + timedelta(seconds=11))).event is Event.SETTLED
+    at_once = replace(early, policy=replace(POLICY, settle_time=timedelta()), now=NOW)
+    assert look(at_once).event is Event.SETTLED
 
 
 def test_members_of_a_group_are_handed_over_together():

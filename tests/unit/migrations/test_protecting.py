@@ -3,12 +3,14 @@
 import msgspec
 import pytest
 
-from rescheduler.migrations.effects import CreateBudget, EvictSource
+from rescheduler.config.policy import Policy
+from rescheduler.migrations.effects import CreateBudget, EvictSource, UnmarkSource
 from rescheduler.migrations.evict import protecting
 from rescheduler.migrations.evicting import evicting
 from rescheduler.migrations.scene import Do, Happened
 from rescheduler.migrations.steps import Step
 from rescheduler.model.budgets import BudgetRecord
+from rescheduler.model.nodes import NodeRecord
 from rescheduler.model.plan import Handover
 from tests.unit.migrations.scenes import migration, pod, replica_set, scene
 
@@ -38,7 +40,7 @@ def test_of_several_budgets_none_lets_a_running_pod_go():
 
 def test_a_pod_that_has_not_begun_to_run_goes_whatever_budgets_say():
     waiting = pod(ready=False, marked=True, phase="Pending")
-    seen = evicting(scene(at(Step.EVICTING), source=waiting, budgets=BUDGETS))
+    seen = evicting(scene(at(Step.EVICTING), source=waiting, budgets=BUDGETS, is_steered=True))
     assert isinstance(seen, Do)
     assert isinstance(seen.effect, EvictSource)
 
@@ -50,5 +52,28 @@ def test_a_failing_pod_is_evicted_out_of_a_rollout_that_it_holds_up_and_others_a
     rolling_out = replica_set(
         kind="StatefulSet", update_type="RollingUpdate", current_revision="1", update_revision="2"
     )
-    seen = evicting(scene(moving, owner=rolling_out))
+    seen = evicting(scene(moving, owner=rolling_out, is_steered=True))
     assert (isinstance(seen, Do) and isinstance(seen.effect, EvictSource)) is goes_on
+
+
+STEERED = {
+    "a webhook is there": {"is_steered": True},
+    "that is allowed": {"policy": Policy(allow_unsteered=True)},
+    "its node is cordoned": {"nodes": {"old": NodeRecord("old", unschedulable=True)}},
+}
+
+
+@pytest.mark.parametrize("because", STEERED.values(), ids=STEERED)
+def test_a_pod_whose_replacement_would_not_come_back_is_evicted_as(because):
+    seen = evicting(scene(at(Step.EVICTING), source=pod(marked=True), **because))
+    assert isinstance(seen, Do)
+    assert isinstance(seen.effect, EvictSource)
+
+
+def test_a_pod_is_not_evicted_once_nobody_steers_its_replacement_any_more():
+    calling_off = evicting(scene(at(Step.EVICTING), source=pod(marked=True)))
+    assert isinstance(calling_off, Do)
+    assert isinstance(calling_off.effect, UnmarkSource), "first the lock goes, which fences off an eviction"
+    seen = evicting(scene(at(Step.EVICTING), source=pod()))
+    assert isinstance(seen, Happened)
+    assert (seen.failure, seen.final) == ("Unsteered", False)

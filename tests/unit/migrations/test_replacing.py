@@ -11,7 +11,7 @@ from rescheduler.migrations.advance import advanced, look
 from rescheduler.migrations.replacement import replacement_of, worth_recording
 from rescheduler.migrations.scene import Do, Happened, Wait
 from rescheduler.migrations.steps import Event, Step
-from rescheduler.model.migrations import MOST_SIBLINGS, Condition, ConditionType
+from rescheduler.model.migrations import MOST_SIBLINGS, Condition, ConditionType, PodReference
 from rescheduler.model.plan import Handover
 from rescheduler.model.pods import PodCondition
 from rescheduler.model.steering import STEERED_BY
@@ -140,3 +140,37 @@ def test_back_on_the_source_is_missed_and_elsewhere_is_not():
 
     assert end("old") is Event.MISSED
     assert end("other") is Event.RELEASED
+
+
+# -- whether it comes at all
+
+
+def scaled(kind="StatefulSet", **more):
+    """What is seen after the eviction of `web-1-4`."""
+    spec = msgspec.structs.replace(EVICTED.spec, pod=PodReference("web-1-4", "source-uid"))
+    moving = msgspec.structs.replace(EVICTED, spec=spec)
+    return look(scene(moving, source=None, owner=replica_set(kind=kind, **more)))
+
+
+@pytest.mark.parametrize(
+    ("owner", "comes"),
+    [
+        pytest.param({"replicas": 5}, True, id="a StatefulSet that still has that number"),
+        pytest.param({"replicas": 4}, False, id="a StatefulSet of fewer pods"),
+        pytest.param({"replicas": 3, "first_ordinal": 2}, True, id="one whose first pod is number 2"),
+        pytest.param({"replicas": 2, "first_ordinal": 2}, False, id="one of fewer, whose first is number 2"),
+        pytest.param({"replicas": 5, "first_ordinal": 5}, False, id="one that now begins after it"),
+        pytest.param({"replicas": 1, "kind": "ReplicaSet"}, True, id="a ReplicaSet knows no numbers"),
+        pytest.param({"replicas": 0, "kind": "ReplicaSet"}, False, id="a ReplicaSet scaled to nothing"),
+        pytest.param({"replicas": 0, "kind": "Job"}, True, id="a Job is not scaled"),
+    ],
+)
+def test_a_replacement_that_nobody_wants_any_more_is_not_waited_for(owner, comes):
+    sight = scaled(**owner)
+    assert isinstance(sight, Wait) if comes else sight.event is Event.UNREPLACED
+
+
+def test_the_end_says_that_it_was_scaled_down():
+    moving = migration(Step.RELEASING, Handover.EVICT)
+    sight = look(scene(moving, source=None, owner=replica_set(replicas=0)))
+    assert (sight.event, sight.failure) == (Event.MISSED, "ScaledDown")

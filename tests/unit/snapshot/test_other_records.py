@@ -55,6 +55,7 @@ def test_running_migrations_hold_their_pods_and_finished_ones_tell_when():
     snapshot = made.snapshot()
     assert snapshot.moving == {"u1", "u1-copy"}
     assert snapshot.recent_moves == {"u2": NOW - 3600, "u2-copy": NOW - 3600, "u3": NOW - 1800}
+    assert snapshot.moves_in_vain == {"u3": NOW - 1800}
     made.state.remove_migration("x/m1")
     assert made.snapshot().moving == frozenset()
 
