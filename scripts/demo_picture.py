@@ -1,4 +1,4 @@
-"""Draws the picture in the README: the demo a few seconds after it began, as SVG. `make generate` runs it."""
+"""Draws the picture in the README: the demo when its first pods have moved. `make generate` runs it."""
 
 import asyncio
 import contextlib
@@ -13,11 +13,13 @@ from rescheduler.cli.demo.story import CHAPTERS, story
 from rescheduler.cli.demo.witness import Witness
 from rescheduler.kube import Client
 from rescheduler.kube.in_process import InProcess
+from rescheduler.model.migrations import Migration
 from rescheduler.simulator.life import EPOCH, simulated
 from rescheduler.simulator.scenario import settled
 from rescheduler.simulator.virtual_time import run_virtual
 
-_MOMENT_S = 7.5
+_AND_THEN_S = 0.1
+"""The others of the first wave are there at about the same time."""
 
 # Without a font from the web: a picture should need nothing but itself.
 _FRAME = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
@@ -50,14 +52,22 @@ async def _play(console: Console) -> None:
     client = Client(transport)
     await prepare(client)
     screen = LiveScreen(console, asyncio.get_running_loop().time)
-    witness = Witness(client, screen.migration)
+    has_moved = asyncio.Event()
+
+    def hear(before: Migration | None, now: Migration) -> None:
+        screen.migration(before, now)
+        if now.is_finished:
+            has_moved.set()
+
+    witness = Witness(client, hear)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(transport.close)
         await stack.enter_async_context(witness.watching())
         await stack.enter_async_context(daemon_at_work(client, server.clock.now))
         screen.begin(witness)
         screen.chapter(CHAPTERS[0])
-        await asyncio.sleep(_MOMENT_S)
+        await has_moved.wait()
+        await asyncio.sleep(_AND_THEN_S)
         console.print(screen.frame())
 
 
@@ -65,7 +75,7 @@ _SETTLED = settled(story(), EPOCH)
 
 
 def main(path: Path) -> None:
-    console = Console(record=True, width=120, file=sys.stderr, force_terminal=True)
+    console = Console(record=True, width=120, height=40, file=sys.stderr, force_terminal=True)
     run_virtual(_play(console))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(console.export_svg(title="rescheduler demo", code_format=_FRAME, unique_id="demo"))

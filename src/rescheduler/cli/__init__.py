@@ -20,7 +20,7 @@ COMMANDS = {
         "rescheduler.cli.apply:apply",
         "Moves pods as planned, and tells how far it is until all moves are made.",
     ),
-    "config": _Command("rescheduler.cli.config:config", "Check a configuration, or show the defaults."),
+    "config": _Command("rescheduler.cli.config:config", "Checks a configuration, or shows the defaults."),
     "demo": _Command(
         "rescheduler.cli.demo.command:demo",
         "Shows what it does: two minutes in a simulated cluster, live.",
@@ -104,4 +104,11 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="kube-rescheduler")
 def main() -> None:
-    """Moves Kubernetes pods to better nodes, safely."""
+    """Moves Kubernetes pods to better nodes, safely.
+
+    To begin with: `plan` reads the cluster of the current kubectl context and touches nothing; `demo` needs
+    no cluster at all. `kubectl rescheduler` has the same commands.
+
+    Exit codes: 0 if all is well, 1 if the cluster or a file is not as it should be, 2 for wrong options or a
+    wrong configuration; `plan` ends with 3 if something is to be moved.
+    """

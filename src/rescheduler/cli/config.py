@@ -12,16 +12,16 @@ _USAGE_ERROR = 2
 
 @click.group()
 def config() -> None:
-    """Check a configuration, or show the defaults."""
+    """Checks a configuration, or shows the defaults."""
 
 
 @config.command()
 @click.argument("file", metavar="FILE")
 def check(file: str) -> None:
-    """Print what FILE (or - for standard input) comes to, or everything that is wrong with it.
+    """Prints what a file comes to, or all that is wrong.
 
-    The result is a complete file with every setting; defaults are marked. What has no effect in FILE is
-    said on standard error. Exit code 2 if FILE can't be used.
+    FILE may be -, for standard input. The result is a complete file with every setting; defaults are marked.
+    What has no effect in FILE is said on standard error. Exit code 2 if FILE can't be used.
     """
     from rescheduler.config.document import LARGEST_BYTES  # noqa: PLC0415 - `--help` must not wait for it
     from rescheduler.config.faults import ConfigurationError  # noqa: PLC0415
@@ -46,7 +46,7 @@ def check(file: str) -> None:
 
 @config.command()
 def show() -> None:
-    """Print the defaults as a commented file, to start from."""
+    """Prints the defaults as a commented file."""
     from rescheduler.config.rendering import commented_defaults  # noqa: PLC0415
 
     click.echo(commented_defaults(), nl=False)

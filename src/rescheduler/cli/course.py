@@ -97,6 +97,8 @@ def _course(migration: Migration) -> str:
     status = migration.status
     step = Step(status.step or Step.QUEUED)
     words = _UNDER_WAY.get(step, f"is being moved, by {status.handover}")
+    if step is Step.EVICTING and status.handover is Handover.EVICT:
+        words = "is evicted; its successor comes after it"
     if step is Step.ROLLING_BACK and status.message:
         return f"{words}: {status.message}"
     if step is Step.EVICTING and _is_refused(migration):

@@ -75,7 +75,7 @@ class LiveDrainView(DrainView):
         self.is_interrupted = True
 
     def frame(self) -> RenderableType:
-        table = Table.grid(padding=(0, 2))
+        table = Table.grid(padding=(0, 2), expand=True)
         for _ in range(3):
             table.add_column(no_wrap=True)
         table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)

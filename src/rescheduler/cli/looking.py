@@ -170,8 +170,15 @@ _WHICH = (
     click.option("--context", metavar="NAME", help="Context of the kubeconfig; by default its current one."),
 )
 _HOW = (
-    click.option("--config", metavar="FILE", help="The configuration; by default that of the documentation."),
-    click.option("--now", metavar="TIME", callback=_moment, help="What the time is, for ages and windows."),
+    click.option(
+        "--config", metavar="FILE", help="The configuration (docs/configuration.md); by default all defaults."
+    ),
+    click.option(
+        "--now",
+        metavar="TIME",
+        callback=_moment,
+        help="What the time is, for ages and windows, such as 2026-03-02T12:00:00Z.",
+    ),
 )
 
 

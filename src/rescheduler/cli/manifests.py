@@ -74,7 +74,7 @@ def _options(values: str | None, image: str | None, *, without_webhook: bool) ->
         try:
             options = msgspec.convert(yaml.safe_load(file_bytes(values)[0]) or {}, Options)
         except yaml.YAMLError as error:
-            give_up(f"{values} is not YAML: {error}", USAGE_ERROR)
+            give_up(f"{values} is not YAML: {' '.join(str(error).split())}", USAGE_ERROR)
         except msgspec.ValidationError as error:
             give_up(f"{values}: {error}. See deploy/helm/values.yaml for what there is.", USAGE_ERROR)
     if image is not None:

@@ -1,7 +1,7 @@
 """`rescheduler move`: one pod to another node, because a person wants it there."""
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from rescheduler.model.plan import Rejection
 
 __all__ = ["move"]
+
+_BY_HAND: Final = {
+    "Gone": "Look which there are: kubectl get pods -A",
+    "TargetUnfit": "Name another node with --to, or none: then the best one is chosen.",
+}
+"""What to do where a person, not a plan, has named the pod and the node."""
 
 
 @click.command()
@@ -71,7 +77,7 @@ def move(
 def _refuse(key: str, refusals: "list[Rejection]", output: str) -> None:
     from rescheduler.planner.reasons import REMEDIES  # noqa: PLC0415
 
-    remedies = {str(reason): remedy for reason, (_, remedy) in REMEDIES.items()}
+    remedies = {str(reason): remedy for reason, (_, remedy) in REMEDIES.items()} | _BY_HAND
     if output != "table":
         told = [
             {

@@ -194,7 +194,8 @@ def _one_reason(
         for each in found:
             yield f"{indent}{each.subject}{': ' if each.subject else ''}{each.detail}"
     elif names:
-        yield from wrapped(terminal, _examples(names, count, terminal), indent=indent)
+        if count > 1 or not found[0].detail:
+            yield from wrapped(terminal, _examples(names, count, terminal), indent=indent)
         if found[0].detail:
             yield from wrapped(terminal, f"{found[0].subject}: {found[0].detail}", indent=indent)
     if known is not None:

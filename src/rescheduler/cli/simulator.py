@@ -83,6 +83,8 @@ def simulator(
         _give_up(
             f"{kubeconfig} is there already and not a simulator's kubeconfig: name another file", _DATA_ERROR
         )
+    if kubeconfig is not None and not kubeconfig.parent.is_dir():
+        _give_up(f"{kubeconfig}: there is no directory {kubeconfig.parent}", _DATA_ERROR)
     start = datetime.now(UTC)
     try:
         with interrupted_by_sigterm():

@@ -121,7 +121,8 @@ def _halts(found: Found, terminal: Terminal, now: datetime) -> Iterator[str]:
         yield from _said(terminal, "Halted", words, bad=True)
     if found.pause.paused and not any(halt.reason == "Paused" for halt in halts):
         by = f" by {found.pause.by}" if found.pause.by else ""
-        yield from _said(terminal, "Paused", f"asked for{by}; the daemon has not said so yet", bad=True)
+        why = f": {found.pause.why}" if found.pause.why else ""
+        yield from _said(terminal, "Paused", f"asked for{by}{why}; the daemon has not said so yet", bad=True)
     if not halts and not found.pause.paused:
         yield from _said(terminal, "Halts", "none")
 

@@ -48,6 +48,11 @@ def errand(step=None, handover=Handover.ADOPT, *, pod="shop/web-1-a", given_up="
             id="evicted",
         ),
         pytest.param(
+            errand(Step.EVICTING, Handover.EVICT, message="asks the Eviction API"),
+            "is evicted; its successor comes after it",
+            id="evicted before there is a successor",
+        ),
+        pytest.param(
             errand(Step.EVICTING, message="budget web allows no disruption now", conditions=(REFUSED,)),
             "budget web allows no disruption now",
             id="who stands in the way",

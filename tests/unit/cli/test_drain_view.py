@@ -31,6 +31,17 @@ def test_a_node_that_has_nothing_to_lose_is_empty_at_once():
     assert "empty" in frame([NodeInMaintenance("worker-1", 0)])
 
 
+def test_the_name_of_a_node_is_not_cut_however_much_there_is_to_say_of_its_pods():
+    node = "ip-10-0-1-23.eu-west-1.compute.internal"
+    out = io.StringIO()
+    view = LiveDrainView(Console(file=out, width=100), Terminal(100))
+    view._moving[node] = "team-payments/checkout-with-a-very-long-name-7f9c4d5b6d-x2kqp: is being moved"
+    with view.showing_nodes(lambda: [NodeInMaintenance(node, 4)]):
+        Console(file=out, width=100).print(view.frame())
+    assert node in out.getvalue()
+    assert "0 of 4 pods gone" in out.getvalue()
+
+
 def test_as_lines_each_state_is_told_once():
     lines = []
     view = DrainView(Terminal(), lines.append)

@@ -86,18 +86,21 @@ def test_a_target_that_can_not_be_is_refused(rescheduler, run, cluster, target, 
     done = rescheduler("move", pod, "-n", "shop", "--to", target, "--install")
     assert done.exit_code == 1
     assert why.split(",")[0] in done.stderr
+    assert "Name another node with --to, or none" in done.stderr
 
 
 def test_a_pod_that_is_not_there_is_named_with_the_one_that_is(rescheduler):
     done = rescheduler("move", "web-none", "-n", "shop", "--install")
     assert done.exit_code == 1
     assert "there is no such pod" in done.stderr
+    assert "kubectl get pods" in done.stderr
 
 
 def test_without_the_definition_one_is_told_how_to_install_it(rescheduler):
     done = rescheduler("move", "web-none", "-n", "shop")
     assert done.exit_code == 1
     assert "rescheduler manifests --crd | kubectl apply -f -" in done.stderr
+    assert "`move`, `apply` and `drain` do it themselves when told --install" in done.stderr
 
 
 def test_the_definition_can_be_printed(run):

@@ -71,6 +71,12 @@ def test_a_terminal_shows_examples_and_how_many_more():
     assert "Wait, or lower `minPodAge`." in text
 
 
+def test_a_single_refusal_is_told_once():
+    one = Plan(taken_at_s=0.0, refused=(Rejection("shop/a", "TooYoung", "", "it is 1m old"),))
+    lines = plan_lines(one, Terminal(100), REMEDIES)
+    assert [click.unstyle(line).strip() for line in lines if "shop/a" in line] == ["shop/a: it is 1m old"]
+
+
 def test_hops_groups_and_open_targets_are_said():
     text = "\n".join(plan_lines(PLAN, Terminal(None), REMEDIES))
     assert "cpu: source 92.5%, target 45.0%; a stop on the way" in text

@@ -230,6 +230,12 @@ def test_somebodys_kubeconfig_is_not_overwritten(tmp_path):
     assert "production" in precious.read_text()
 
 
+def test_a_kubeconfig_in_a_directory_that_is_not_there_is_refused(tmp_path):
+    result = CliRunner().invoke(main, ["simulator", "--kubeconfig", str(tmp_path / "none" / "config")])
+    assert result.exit_code == 1
+    assert f"there is no directory {tmp_path / 'none'}" in result.output
+
+
 def test_a_bad_scenario_is_refused_with_all_its_errors(tmp_path):
     file = tmp_path / "bad.yaml"
     file.write_text("nodes: [{nam: a}]\nseed: x")

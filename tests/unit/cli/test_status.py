@@ -83,6 +83,9 @@ def test_a_pause_that_the_daemon_has_not_seen_yet():
     assert "Paused       asked for by ada; the daemon has not said so yet" in shown(
         pause=Pause(paused=True, by="ada", at=NOW)
     )
+    assert "asked for by ada: load test; the daemon" in shown(
+        pause=Pause(paused=True, by="ada", at=NOW, why="load test")
+    )
 
 
 def test_what_is_wrong():

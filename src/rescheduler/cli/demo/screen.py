@@ -8,6 +8,7 @@ from typing import Final
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.padding import Padding
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -25,6 +26,7 @@ __all__ = ["LiveScreen", "Screen", "print_summary"]
 _FRAMES_PER_SECOND: Final = 6
 _NEWS: Final = 8
 _BAR_WIDTH: Final = 12
+_INDENT: Final = 8
 
 
 class Screen:
@@ -44,7 +46,7 @@ class Screen:
 
     def chapter(self, chapter: Chapter) -> None:
         self._say(f"\n{self._time}  {chapter.title}", "bold")
-        self._say(f"        {chapter.words}")
+        self._say(f"{' ' * _INDENT}{chapter.words}")
 
     def came_true(self, chapter: Chapter, wrong: str) -> None:
         """`wrong` is empty if it did."""
@@ -95,16 +97,21 @@ class LiveScreen(Screen):
         parts: list[RenderableType] = []
         if self._chapter is not None:
             parts += [Text.assemble((f"{self._time}  ", "dim"), (self._chapter.title, "bold")),
-                      Text(f"        {self._chapter.words}\n", "italic")]  # fmt: skip
+                      Padding(Text(self._chapter.words, "italic"), (0, 0, 1, _INDENT))]  # fmt: skip
         parts += [cluster_view(self._witness.nodes, self._witness.pods), Text()]
-        parts.append(_under_way([each for each in self._witness.migrations if not each.is_finished]))
-        return Group(*parts, Text(), *self._news)
+        parts += [_under_way([each for each in self._witness.migrations if not each.is_finished]), Text()]
+        return Group(*parts, *self._latest(Group(*parts)))
+
+    def _latest(self, above: RenderableType) -> list[Text]:
+        """As many as there is room for: on a low terminal it is the old ones that are left out."""
+        room = self.console.height - len(self.console.render_lines(above))
+        return list(self._news)[-max(1, room) :]
 
 
 def _under_way(migrations: list[Migration]) -> RenderableType:
     if not migrations:
         return Text("nothing is being moved", "dim")
-    table = Table.grid(padding=(0, 2))
+    table = Table.grid(padding=(0, 2), expand=True)
     for _ in range(4):
         table.add_column(no_wrap=True)
     table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)

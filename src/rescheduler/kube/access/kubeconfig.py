@@ -106,7 +106,8 @@ def _parse(file: Path) -> dict[str, Any]:
     except OSError as error:
         raise BadClusterConfig(str(file), f"can't be read: {error.strerror}", "Check the path.") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise BadClusterConfig(str(file), f"is not YAML: {error}") from error
+        why = " ".join(str(error).replace('in "<unicode string>",', "at").split()).rstrip(" ^")
+        raise BadClusterConfig(str(file), f"is not YAML: {why}") from error
     if content is None:
         return {}
     if not isinstance(content, dict):
