@@ -5,8 +5,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from rescheduler.model.node_marks import CORDONED_BY, MAINTENANCE
+from rescheduler.recovery.ledger import FAILED_ATTEMPTS, Ledger, Line, Try
 from tests.battery.wishes import HOSTNAME, ZONE, apart, spread
 from tests.building import LONG_AGO, NOW, ClusterBuilder, cluster
+from tests.failing import crashing
 
 __all__ = ["CALM", "SCENARIOS", "Scenario", "excluded_pods", "random_cluster"]
 
@@ -226,12 +228,24 @@ def _() -> ClusterBuilder:
     return made.deployment("shop/web", replicas=3, on=["n0", "n1", "n2"], cpu="1")
 
 
+@scenario("pods that keep failing")
+def _() -> ClusterBuilder:
+    made = zones(5).deployment("shop/cart", replicas=8, on=["n1"], cpu="500m", memory="2Gi")
+    asked = {"scheduling-retries": "3"}
+    for name in ("web", "api", "mail"):
+        made.deployment(f"shop/{name}", on=["n0"], annotations=asked, cpu="500m", **crashing())
+    tried = Ledger({"queue-0": Line((Try(int(NOW) - 600, "n2", "before"),))})
+    marks = asked | {FAILED_ATTEMPTS: tried.written("uid-of-statefulset-shop-queue")}
+    made.stateful_set("shop/queue", on=["n3"], annotations=marks, cpu="1", **crashing())
+    made.deployment("shop/unasked", on=["n0"], cpu="500m", **crashing())
+    return made.pod("shop/bare", on="n4", annotations=asked, cpu="500m", **crashing())
+
+
 @scenario("all pods excluded")
 def excluded_pods() -> ClusterBuilder:
     """Every reason of its own, each on a node that all strategies would like to empty or to relieve."""
     made = zones(3).node("n9", labels={ZONE: "a", MAINTENANCE: "true"}, cpu="64")
     young = datetime.fromtimestamp(NOW - 60, UTC).isoformat()
-    recent = datetime.fromtimestamp(NOW - 300, UTC).isoformat()
     prefix = "scheduler.alpha.kubernetes.io/"
     parts: dict[str, dict[str, object]] = {
         "shop/mirror": {"annotations": {"kubernetes.io/config.mirror": "x"}},
@@ -250,7 +264,6 @@ def excluded_pods() -> ClusterBuilder:
         "shop/scratch": {"volumes": [{"name": "data", "emptyDir": {}}]},
         "shop/once": {"pod_spec": {"restartPolicy": "Never"}},
         "shop/moving": {"labels": {f"{prefix}migration-status": "in-progress"}},
-        "shop/moved": {"annotations": {f"{prefix}migration-time": recent}},
         "shop/no-claim": {"claims": ["missing"]},
     }
     for key, part in parts.items():

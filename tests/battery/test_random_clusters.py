@@ -1,6 +1,7 @@
 """The promises on clusters that nobody thought of."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -12,7 +13,6 @@ from tests.battery.test_promises import SETTINGS, every_setting, planned, unlimi
 from tests.replay import replay
 
 seeds = st.integers(0, 2**32)
-MOST_CHECKS = 2
 some = settings(max_examples=12, deadline=None)
 
 
@@ -28,21 +28,19 @@ def test_every_step_is_feasible_and_within_all_limits(setting, seed, room):
 
 
 @every_setting
-@some
+@settings(some, derandomize=True)  # it may be that two strategies contradict each other somewhere
 @given(seed=seeds)
+@example(seed=186)  # where a pod is best placed where it can't go straight
+@example(seed=10062)  # where one has to stop on the way
+@example(seed=20804)  # where what maintenance moves had better share a node
 def test_all_that_can_be_done_is_done_at_once_and_nothing_is_spoiled(setting, seed):
     cluster, policy = random_cluster(seed), unlimited(SETTINGS[setting])
     made = planned(cluster, policy)
     assert replay(present(cluster.objects), made, policy) == []
     after = executed(cluster, made)
-    # A pod moves once in a plan. Where spread or anti-affinity keep it from a place that it can reach from
-    # elsewhere, the next check takes it there; then there is nothing left to do.
-    checks = MOST_CHECKS if "LoadBalancing" in policy.enabled_strategies else 1
-    again, at_rest = planned(after, policy), after
-    for _ in range(1, checks):
-        at_rest = executed(at_rest, again)
-        again = planned(at_rest, policy)
-    assert (again.moves, again.changes) == ((), ())
+    for rest in (policy.pod_cooldown, timedelta()):  # pods that moved stay where they are, and may move again
+        again = planned(after, replace(policy, pod_cooldown=rest))
+        assert (again.moves, again.changes) == ((), ())
     # Who must leave may have to go where it is one too many, and an emptied node counts as a domain.
     if not any(move.strategy == "NodeMaintenance" for move in made.moves):
         assert misplaced_pods(after) <= misplaced_pods(cluster)

@@ -4,15 +4,18 @@ What is taken changes the board at once, so the next proposal finds the room tha
 has gone, the room that it frees: `ordering` sees to it that the moves can be made in such an order.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from rescheduler.config.strategies import FAILED_PODS
 from rescheduler.model.plan import Change, NodeChange
-from rescheduler.planner.legs import Leg, Unit
+from rescheduler.planner.legs import Leg, Unit, legs_in
+from rescheduler.planner.moving_on import may_move_on, with_fewer_stops, with_hops_marked
 from rescheduler.planner.reasons import Reason
-from rescheduler.planner.sequencing import sequence
+from rescheduler.planner.sequencing import finish_now, sequence
 from rescheduler.planner.view import Draft, PlanView
+from rescheduler.rules.board import Board
 from rescheduler.strategies.strategy import NodeProposal, Proposal, Step, Strategy
 from rescheduler.usage.heat import Heat
 
@@ -20,6 +23,10 @@ __all__ = ["Chosen", "choose"]
 
 _ROUNDS = 4
 """More than any cluster was seen to need; each is one that could take moves."""
+_TURNS = 8
+"""Likewise of settling."""
+_MOST_SETTLED = 1000
+"""Moves up to which a plan is settled: where one of them changes, all of them are played anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,35 +39,13 @@ class Chosen:
 def choose(draft: Draft, strategies: Sequence[Strategy], heat: Heat | None = None) -> Chosen:
     """Plays what the strategies propose on the draft's board.
 
-    What a later one moves may make the room that an earlier one lacked, so they are asked again until
-    nothing new comes: else the next check would begin with what this one could have done. FailedPods does
-    not count among them: its pods are few, and what the others do for other ends is hardly ever in its way.
+    FailedPods is asked no more when all others settle: its pods are few, and what the others do for other
+    ends is hardly ever in its way.
     """
-    others = [strategy for strategy in strategies if strategy.name != FAILED_PODS]
-    units: list[Unit] = []
-    changes: dict[int, Change] = {}
-    for _ in range(_ROUNDS):
-        taken_by_later = False
-        for strategy in strategies:
-            view, before = PlanView(draft, strategy, heat), len(units)
-            for proposal in strategy.propose(view):
-                if isinstance(proposal, NodeProposal):
-                    _take_node(draft, strategy, proposal, changes)
-                else:
-                    units += _answer(draft, view, proposal)
-            taken_by_later |= strategy in others[1:] and len(units) > before
-        if not taken_by_later or draft.room <= 0:
-            break
-    return Chosen(tuple(units), tuple(changes[node] for node in sorted(changes)))
-
-
-def _take_node(draft: Draft, strategy: Strategy, proposal: NodeProposal, changes: dict[int, Change]) -> None:
-    """The strategy with precedence decides about a node."""
-    if proposal.node not in changes:
-        name = draft.snapshot.nodes.records[proposal.node].name
-        changes[proposal.node] = Change(name, proposal.change, strategy.name, proposal.reason)
-        if proposal.change is NodeChange.CORDON:
-            draft.cordon(proposal.node)
+    choice = _Choice(draft, heat)
+    choice.ask(strategies)
+    choice.settle([strategy for strategy in strategies if strategy.name != FAILED_PODS])
+    return choice.made()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,21 +55,105 @@ class _No:
     by: str = ""
 
 
-def _answer(draft: Draft, view: PlanView, proposal: Proposal) -> Iterable[Unit]:
-    """The units that it is made as, played on the board; none if it is refused."""
-    pods = tuple(step.pod for step in proposal.steps)
-    if len(set(pods)) != len(pods):
-        raise ValueError(f"{view.strategy.name} proposes to move a pod twice at once: {proposal}")
-    found = _kept_back(draft, view, pods) or _arranged(draft, view, proposal)
-    if isinstance(found, _No):
-        view.refuse(pods, found.reason, found.detail, found.by)
-        return ()
-    for unit in found:
-        for leg in unit.legs:
-            draft.board.move(leg.pod, leg.target)
-            draft.room -= 1
-    draft.moved.update(pods)
-    return found
+class _Choice:
+    def __init__(self, draft: Draft, heat: Heat | None) -> None:
+        self.draft, self.heat = draft, heat
+        self.units: list[Unit] = []
+        self.changes: dict[int, Change] = {}
+        self.taken = 0
+        """How many proposals were."""
+
+    @cached_property
+    def start(self) -> Board:
+        """As things stand before the first move."""
+        return Board(self.draft.snapshot)
+
+    def made(self) -> Chosen:
+        units = self.units
+        return Chosen(
+            tuple(with_hops_marked(units)), tuple(self.changes[node] for node in sorted(self.changes))
+        )
+
+    def ask(self, strategies: Sequence[Strategy]) -> None:
+        """What a later one moves may make the room that an earlier one lacked, so they are asked again until
+        nothing new comes: else the next check would begin with what this one could have done."""
+        others = [strategy for strategy in strategies if strategy.name != FAILED_PODS]
+        for _ in range(_ROUNDS):
+            taken_by_later = False
+            for strategy in strategies:
+                before = self.taken
+                self._ask_one(strategy)
+                taken_by_later |= strategy in others[1:] and self.taken > before
+            if not taken_by_later or self.draft.room <= 0:
+                return
+
+    def _ask_one(self, strategy: Strategy) -> None:
+        view = PlanView(self.draft, strategy, self.heat)
+        for proposal in strategy.propose(view):
+            if isinstance(proposal, NodeProposal):
+                self._take_node(strategy, proposal)
+            else:
+                self._answer(view, proposal)
+
+    def _take_node(self, strategy: Strategy, proposal: NodeProposal) -> None:
+        """The strategy with precedence decides about a node. Cordons come before moves, so none closes a
+        node that a pod is to stop on."""
+        node, cordons = proposal.node, proposal.change is NodeChange.CORDON
+        if node in self.changes or (cordons and self._is_target(node)):
+            return
+        name = self.draft.snapshot.nodes.records[node].name
+        self.changes[node] = Change(name, proposal.change, strategy.name, proposal.reason)
+        if cordons:
+            self.draft.cordon(node)
+
+    def _is_target(self, node: int) -> bool:
+        return any(leg.target == node for unit in self.units for leg in unit.legs)
+
+    def settle(self, strategies: Sequence[Strategy]) -> None:
+        """The next check knows nothing of this one, and is to find nothing to do: neither while pods that
+        moved have to rest, nor when they may move again."""
+        draft, quiet = self.draft, 1
+        at_first = [*self.units], {**self.changes}
+        for turn in range(_TURNS):
+            if quiet == 2 or draft.room <= 0 or not 0 < len(self.units) <= _MOST_SETTLED:
+                break
+            draft.moved = {leg.pod for unit in self.units for leg in unit.legs}
+            draft.onward = set() if turn % 2 else may_move_on(self.units, draft.groups)
+            before = self.taken
+            self.ask(strategies)
+            quiet = quiet + 1 if self.taken == before else 0
+        else:  # two strategies undo what the other does: no plan could satisfy both
+            self.units, self.changes = at_first
+        draft.onward = set()
+
+    def _answer(self, view: PlanView, proposal: Proposal) -> None:
+        """If it is taken, it is played on the board."""
+        pods = tuple(step.pod for step in proposal.steps)
+        if len(set(pods)) != len(pods):
+            raise ValueError(f"{view.strategy.name} proposes to move a pod twice at once: {proposal}")
+        found = _kept_back(self.draft, view, pods) or _arranged(self.draft, view, proposal)
+        refused = found if isinstance(found, _No) else self._add(found)
+        if refused is not None:
+            view.refuse(pods, refused.reason, refused.detail, refused.by)
+            return
+        self.taken += 1
+        self.draft.moved.update(pods)
+        self.draft.onward.difference_update(pods)
+
+    def _add(self, more: Sequence[Unit]) -> _No | None:
+        draft = self.draft
+        if draft.moved.isdisjoint(leg.pod for unit in more for leg in unit.legs):
+            self.units += more
+            draft.room -= legs_in(more)
+        else:
+            units = with_fewer_stops(self.start, self.units, more)
+            if units is None:
+                return _No(Reason.NO_ORDER, "it would have to stop on the way, which it must not")
+            draft.room += legs_in(self.units) - legs_in(units)
+            self.units = units
+        for unit in more:
+            finish_now(draft.board, unit)
+        return None
 
 
 def _kept_back(draft: Draft, view: PlanView, pods: tuple[int, ...]) -> _No | None:
@@ -103,12 +172,14 @@ def _arranged(draft: Draft, view: PlanView, proposal: Proposal) -> list[Unit] | 
         return no
     if not all(view.open[step.target] for step in proposal.steps):
         return _No(Reason.TARGET_UNFIT, "its target is not Ready, cordoned, or being emptied")
+    if any(draft.board.position[step.pod] == step.target for step in proposal.steps):
+        return _No(Reason.TARGET_UNFIT, "it is there already")
     found = sequence(draft.board, units, view.stops)
     if found is None:
         if len(proposal.steps) == 1:
             return _No(Reason.TARGET_UNFIT, "it does not fit there beside the other moves")
         return _No(Reason.NO_ORDER, f"no order was found for these {len(proposal.steps)} moves")
-    if sum(len(unit.legs) for unit in found) > view.room:
+    if legs_in(found) > view.room:
         return _No(*view.no_room)
     return found
 

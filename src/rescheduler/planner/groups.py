@@ -24,6 +24,10 @@ class Groups:
         """Rows of all pods of it that are on a node and stay there, in order."""
         return self._members.get(group, ())
 
+    def goes_alone(self, pod: int) -> bool:
+        """Whether nobody has to move with it: it has no group, or is all of it."""
+        return len(self.members(self.of(pod))) <= 1
+
     @cached_property
     def _members(self) -> dict[str, tuple[int, ...]]:
         labelled = [

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from rescheduler.planner.legs import Unit
 from rescheduler.planner.limits import Demand, Limits, Wave
 from rescheduler.planner.onlookers import Onlookers
-from rescheduler.planner.sequencing import can_start, finish, start, withdraw
+from rescheduler.planner.sequencing import can_start, finish, is_here, start, withdraw
 from rescheduler.rules.board import Board
 
 __all__ = ["Ordering", "ordered"]
@@ -60,7 +60,7 @@ class Ordering:
             if wave.is_full or misfits > _MOST_MISFITS or (waiting and not self._overtaking):
                 waiting += self._waiting[at:]
                 break
-            if not wave.has_room_for(demand) or not self._is_here(demand.unit):
+            if not wave.has_room_for(demand) or not is_here(self.board, demand.unit):
                 waiting.append(demand)
             elif self._fits(demand.unit, wave):
                 wave.add(demand)
@@ -70,10 +70,6 @@ class Ordering:
                 misfits += bool(wave.units)
         self._waiting = waiting
         return wave
-
-    def _is_here(self, unit: Unit) -> bool:
-        """A pod that stops on its way goes on from there in a later wave."""
-        return all(self.board.position[leg.pod] == leg.source for leg in unit.legs)
 
     def _fits(self, unit: Unit, wave: Wave) -> bool:
         """However far the rest of the wave is, and so that the rest still does."""

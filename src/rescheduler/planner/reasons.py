@@ -100,7 +100,7 @@ REMEDIES: Final[dict[Reason, tuple[str, str]]] = {
     ),
     Reason.ALREADY_MOVING: ("A migration of it is under way.", "Wait for it: `rescheduler migrations`."),
     Reason.COOLING_DOWN: (
-        "It was moved not long ago, or that was tried.",
+        "It was moved not long ago, or that was tried; in maintenance, only if that failed.",
         "Wait, or lower `podCooldown`.",
     ),
     Reason.TOO_YOUNG: ("It has not run for long.", "Wait, or lower `minPodAge`."),
@@ -213,7 +213,7 @@ REMEDIES: Final[dict[Reason, tuple[str, str]]] = {
     ),
     Reason.TARGET_UNFIT: (
         "It does not fit where it should go, with all other moves of the plan in mind.",
-        "Nothing to do: the next check looks for another place.",
+        "Nothing to do: the next check, or a new plan, looks for another place.",
     ),
     Reason.NO_ORDER: (
         "No order was found in which it and the moves that go with it can be made.",

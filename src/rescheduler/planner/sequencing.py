@@ -14,7 +14,7 @@ from rescheduler.planner.legs import Leg, Unit
 from rescheduler.rules.board import Board
 from rescheduler.snapshot.snapshot import CPU, MEMORY, NOWHERE
 
-__all__ = ["can_start", "finish", "finish_now", "sequence", "start", "withdraw"]
+__all__ = ["can_start", "finish", "finish_now", "is_here", "make", "sequence", "start", "withdraw"]
 
 Flags = npt.NDArray[np.bool_]
 
@@ -30,20 +30,20 @@ def sequence(board: Board, units: Sequence[Unit], stops: Flags) -> list[Unit] | 
     if len(units) == 1:  # nearly always: nothing to arrange, so nothing to try
         return [*units] if can_start(board, units[0]) else None
     with board.trial():
-        done, waiting = _make(board, units)
+        done, waiting = make(board, units)
         if not waiting:
             return done
         for hop, onward in _ways_round(board, waiting, stops):
             with board.trial():
                 finish_now(board, hop)
                 rest = [onward if unit.legs[0].pod == onward.legs[0].pod else unit for unit in waiting]
-                further, stuck = _make(board, rest)
+                further, stuck = make(board, rest)
                 if not stuck:
                     return [*done, hop, *further]
     return None
 
 
-def _make(board: Board, units: Sequence[Unit]) -> tuple[list[Unit], list[Unit]]:
+def make(board: Board, units: Sequence[Unit]) -> tuple[list[Unit], list[Unit]]:
     """Makes all that can be made, round after round: those made, in order, and those that wait."""
     done: list[Unit] = []
     waiting = list(units)
@@ -51,12 +51,17 @@ def _make(board: Board, units: Sequence[Unit]) -> tuple[list[Unit], list[Unit]]:
     while waiting and progress:
         progress = False
         for unit in tuple(waiting):
-            if can_start(board, unit):
+            if is_here(board, unit) and can_start(board, unit):
                 finish_now(board, unit)
                 waiting.remove(unit)
                 done.append(unit)
                 progress = True
     return done, waiting
+
+
+def is_here(board: Board, unit: Unit) -> bool:
+    """A pod that stops on its way goes on when it has arrived there."""
+    return all(board.position[leg.pod] == leg.source for leg in unit.legs)
 
 
 def can_start(board: Board, unit: Unit) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from rescheduler.model.ordinals import ordinal_in
 from rescheduler.model.pods import PodRecord
 from rescheduler.model.workloads import WorkloadRecord
 
@@ -9,7 +10,6 @@ __all__ = ["first_gap", "goes_in_order", "ordinal_of", "revision_of_successor"]
 
 _ORDERED = "OrderedReady"
 _REVISION = "controller-revision-hash"
-_LONGEST_NUMBER = 10
 
 
 def goes_in_order(record: WorkloadRecord | None) -> bool:
@@ -19,10 +19,7 @@ def goes_in_order(record: WorkloadRecord | None) -> bool:
 
 def ordinal_of(pod: PodRecord) -> int | None:
     """Its number among its siblings; None if its name has none."""
-    owner = pod.owner
-    stem, _, number = pod.name.rpartition("-")
-    is_number = number.isascii() and number.isdecimal() and len(number) <= _LONGEST_NUMBER
-    return int(number) if owner is not None and stem == owner.name and is_number else None
+    return None if pod.owner is None else ordinal_in(pod.name, pod.owner.name)
 
 
 def first_gap(pods: Iterable[PodRecord], record: WorkloadRecord | None, now_s: float) -> int:

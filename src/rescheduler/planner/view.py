@@ -43,6 +43,9 @@ class Draft:
         self.room = policy.max_reschedule_pods
         self.in_window = in_window
         self.moved: set[int] = set()
+        """Each pod once, unless `onward` says otherwise: it could only be moved on, or back."""
+        self.onward: set[int] = set()
+        """Those of them that may be moved on once more."""
         self.emptying: Flags = nodes_in_maintenance(snapshot)
         """[node]: in maintenance, or cordoned by this plan. No pod is sent there."""
         self.cordoned: Flags = ~snapshot.nodes.schedulable
@@ -112,8 +115,7 @@ class PlanView:
         return self._draft.survey
 
     def may_move(self, pod: int) -> bool:
-        # One move per plan: a pod that moved could only be moved on, or back.
-        if pod in self._draft.moved or pod in self._refused:
+        if pod in self._refused or (pod in self._draft.moved and pod not in self._draft.onward):
             return False
         rejection = self._eligibility.refusal(pod)
         if rejection is not None:

@@ -91,6 +91,8 @@ class _Emptying:
                 # Too many for any one plan: cordoned, so that the next plan goes on with what is left.
                 if node not in begun:
                     yield self._cordon(node, len(steps))
+                if self.view.open[node]:
+                    continue  # it may not be closed, so it would fill up again
                 yield from (Proposal((step,)) for step in steps[: self.view.room])
             else:
                 return

@@ -20,9 +20,8 @@ class LoadBalancing:
     strategy's Ready nodes; above `imbalanceThreshold` in any of `balanceResources`, pods move so that
     Σ(load - mean)² over all of them falls fastest, until the spread is inside the threshold.
 
-    Pods don't bounce: a move must gain at least `minGain` of what its two nodes are off the mean by, no pod
-    moves twice in a plan, and none moves unless its node is further above one that it may go to than the
-    threshold allows.
+    Pods don't bounce: a move must gain at least `minGain` of what its two nodes are off the mean by, and no
+    pod moves unless its node is further above one that it may go to than the threshold allows.
     """
 
     name: ClassVar[str] = "LoadBalancing"

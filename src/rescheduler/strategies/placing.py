@@ -117,6 +117,7 @@ def find_places(
     """
     allowed = allowed or view.targets
     options = {pod: np.flatnonzero(allowed(pod)) for unit in units for pod in unit}
+    home = {pod: int(view.board.position[pod]) for pod in options}
 
     def hardness(unit: Unit) -> tuple[int, float, Unit]:
         return (
@@ -127,7 +128,7 @@ def find_places(
 
     waiting = sorted(units, key=hardness)
     with view.board.trial():
-        search = _Search(view, choose, allowed, options)
+        search = _Search(view, choose, allowed, options, home)
         for _ in range(_PASSES):
             before = len(waiting)
             waiting = [unit for unit in waiting if not search.settle(unit)]
@@ -144,17 +145,18 @@ class _Search:
     allowed: Callable[[int], Flags]
     options: dict[int, Rows]
     """Where each pod could go if nobody else moved."""
+    home: dict[int, int]
+    """Where each of them is."""
     targets: dict[int, int] = field(default_factory=dict)
     relocations: int = 0
 
     def settle(self, unit: Unit, *, others_give_way: bool = False) -> bool:
-        sources = {pod: int(self.view.board.position[pod]) for pod in unit}
         for pod in unit:
             if self._place(pod) or (others_give_way and self._squeeze_in(pod, unit)):
                 continue
             for placed in unit:
                 if self.targets.pop(placed, None) is not None:
-                    self.view.board.move(placed, sources[placed])
+                    self.view.board.move(placed, self.home[placed])
             return False
         return True
 
@@ -199,7 +201,7 @@ class _Search:
     def _exchange(self, pod: int, other: int) -> list[tuple[int, int]] | None:
         board, place = self.view.board, self.targets[other]
         with board.trial():
-            board.move(other, int(self.view.snapshot.pods.node[other]))
+            board.move(other, self.home[other])
             if not self.allowed(pod)[place]:
                 return None
             board.move(pod, place)

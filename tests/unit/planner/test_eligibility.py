@@ -111,13 +111,13 @@ def test_nobody_moves_a_pod_that_is_protected(reason, build):
     assert reasons(build()) == [reason]
 
 
-EXEMPT_IN_MAINTENANCE = {Reason.OWN_POD}
+EXEMPT_IN_MAINTENANCE = {Reason.OWN_POD, Reason.COOLING_DOWN}
 
 
 @pytest.mark.parametrize(
     ("reason", "build"), [pytest.param(*each, id=f"{each[0]}-{at}") for at, each in enumerate(PROTECTED)]
 )
-def test_nor_does_maintenance_except_for_our_own(reason, build):
+def test_nor_does_maintenance_except_for_our_own_and_those_that_were_moved_lately(reason, build):
     found = reasons(build(), urgent=True)
     assert found == ([] if reason in EXEMPT_IN_MAINTENANCE else [reason])
 
@@ -180,12 +180,29 @@ def test_what_lifts_the_protection(build, settings):
     assert reasons(build(), policy(**settings)) == []
 
 
+def cooled_by(urgent, **moves):
+    known = {"recent_moves": {}, "moves_in_vain": {}} | moves
+    snapshot = dataclasses.replace(web().snapshot(), **known)
+    refusal = Eligibility(snapshot, POLICY, urgent=urgent).refusal(snapshot.pods.row[POD])
+    assert refusal is None or refusal.reason == Reason.COOLING_DOWN
+    return refusal and refusal.detail
+
+
 def test_a_pod_moved_by_a_migration_that_is_finished_cools_down_too():
-    snapshot = dataclasses.replace(web().snapshot(), recent_moves={"uid-of-pod-shop-web-1-0": NOW - 60.0})
-    refusal = Eligibility(snapshot, POLICY, urgent=True).refusal(snapshot.pods.row[POD])
-    assert refusal is not None
-    assert refusal.reason == Reason.COOLING_DOWN
-    assert refusal.detail == "a migration of it ended 1m ago, of 30m"
+    lately = {"uid-of-pod-shop-web-1-0": NOW - 60.0}
+    assert cooled_by(urgent=False, recent_moves=lately) == "a migration of it ended 1m ago, of 30m"
+
+
+def test_a_pod_that_was_moved_lately_leaves_a_node_in_maintenance_all_the_same():
+    marked = one_pod(annotations={"scheduler.alpha.kubernetes.io/migration-time": at(1)})
+    assert reasons(marked, urgent=True) == []
+    assert cooled_by(urgent=True, recent_moves={"uid-of-pod-shop-web-1-0": NOW - 60.0}) is None
+
+
+def test_one_that_could_not_be_moved_is_not_tried_again_at_once_even_in_maintenance():
+    lately = {"uid-of-pod-shop-web-1-0": NOW - 60.0}
+    told = cooled_by(urgent=True, recent_moves=lately, moves_in_vain=lately)
+    assert told == "a migration of it failed 1m ago, of 30m"
 
 
 def test_a_pod_that_a_migration_is_moving_now_stays():

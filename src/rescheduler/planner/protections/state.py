@@ -1,5 +1,6 @@
 """What is asked of each pod by itself: does it belong to its node, and in which state is it?"""
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from rescheduler.model.duration import short_duration
@@ -79,15 +80,22 @@ def cooling_down(case: Case) -> Because | None:
     if case.around.recovering:
         return None  # how often it may be moved is for its tries to say
     rest = case.policy.pod_cooldown.total_seconds()
-    for moment_s, words in (
-        (_seconds(case.pod.marks.get(_MOVED_AT)), "it was moved"),
-        # Also one that failed, and left no mark.
-        (case.snapshot.recent_moves.get(case.pod.uid, 0.0), "a migration of it ended"),
-    ):
+    for moment_s, words in _last_moves(case):
         ago = case.snapshot.taken_at_s - moment_s
         if moment_s and ago < rest:
             return Because(f"{words} {_span(ago)} ago, of {_span(rest)}")
     return None
+
+
+def _last_moves(case: Case) -> Iterator[tuple[float, str]]:
+    """When, in seconds since 1970, 0 for never; and what it was."""
+    if case.urgent:
+        # It has to go, however lately it came. But what did not work a minute ago will hardly work now.
+        yield case.snapshot.moves_in_vain.get(case.pod.uid, 0.0), "a migration of it failed"
+        return
+    yield _seconds(case.pod.marks.get(_MOVED_AT)), "it was moved"
+    # Also one that failed, and left no mark.
+    yield case.snapshot.recent_moves.get(case.pod.uid, 0.0), "a migration of it ended"
 
 
 def too_young(case: Case) -> Because | None:
