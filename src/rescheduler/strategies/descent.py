@@ -6,10 +6,12 @@ depend on the others then. The work is bounded by counts, never by time: the sam
 moves.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 
-from rescheduler.strategies.balance import Floats, Rows, over_resources
+from rescheduler.strategies.balance import Flags, Floats, Rows, over_resources
 from rescheduler.strategies.sketch import NEGLIGIBLE, Sketch
 
 __all__ = ["SLACK", "descend"]
@@ -26,6 +28,8 @@ NODES_PER_MOVE = 6
 """One round makes a move for every so many nodes; in small clusters, one move."""
 LESSONS = 16
 """Pods in a row that turn out not to be allowed where they were hoped to go: then a round is begun anew."""
+IN_VAIN = 500
+"""Pods in a row that nothing comes of: then the rest, which promises less, is not asked about."""
 SLACK = 0.3
 """What a move of a round must gain, relative to the first of it."""
 NEAR = 1.05
@@ -34,13 +38,26 @@ NEAR = 1.05
 
 def descend(sketch: Sketch) -> None:
     """Single moves, until the limit, the threshold, or no move that gains."""
+    content = np.zeros(len(sketch.home), np.bool_)
+    in_vain = 0
     while sketch.moves < sketch.bounds.limit and not sketch.balanced:
         sketch.balance.recentre()
-        sources = _hottest(sketch)[: SOURCES * SOURCE_BATCHES]
         sinks = _coldest(sketch)
-        batches = (sources[start : start + SOURCES] for start in range(0, len(sources), SOURCES))
-        if not any(_Round(sketch, batch, sinks).goes_on() for batch in batches):
+        for sources in _batches(sketch):
+            round_ = _Round(sketch, sources, sinks, content)
+            goes_on = round_.goes_on()
+            in_vain = round_.in_vain + (0 if round_.made else in_vain)
+            if goes_on or in_vain >= IN_VAIN:
+                break
+        else:
             return
+        if in_vain >= IN_VAIN:
+            return
+
+
+def _batches(sketch: Sketch) -> Iterator[Rows]:
+    hottest = _hottest(sketch)[: SOURCES * SOURCE_BATCHES]
+    return (hottest[start : start + SOURCES] for start in range(0, len(hottest), SOURCES))
 
 
 def _hottest(sketch: Sketch) -> Rows:
@@ -73,13 +90,15 @@ def _coldest(sketch: Sketch) -> Rows:
 class _Round:
     """Moves from some sources, made from the best on, that concern each node once."""
 
-    def __init__(self, sketch: Sketch, sources: Rows, sinks: Rows) -> None:
-        self.sketch, self.sinks = sketch, sinks
+    def __init__(self, sketch: Sketch, sources: Rows, sinks: Rows, content: Flags) -> None:
+        """`content` are pods whose nodes were not far enough above any place of theirs, which rarely changes
+        on the way down; those that are found so are added."""
+        self.sketch, self.sinks, self.content = sketch, sinks, content
         on_source = np.zeros(len(sketch.bounds.takes), np.bool_)
         on_source[sources] = True
         pods = np.flatnonzero(on_source[sketch.balance.at])
         at_home = sketch.balance.at[pods] == sketch.home[pods]
-        self.pods: Rows = pods[at_home & ~sketch.stays[pods]]
+        self.pods: Rows = pods[at_home & ~sketch.stays[pods] & ~content[pods]]
         self.gains = sketch.balance.gains(self.pods, sinks)
         """[pod, sink]: 0 where a pod is known not to be allowed, and for nodes of moves of this round."""
         self.elsewhere: dict[int, tuple[int, float]] = {}
@@ -88,27 +107,30 @@ class _Round:
         self.floor = NEGLIGIBLE
         self.learnt = 0
         """Pods found to be more constrained than was thought."""
+        self.made = 0
+        self.in_vain = 0
+        """Pods since the last move that were asked about, and nothing came of it."""
 
     def goes_on(self) -> bool:
         """Whether a move was made, or something was learnt that makes another round different."""
-        sketch, made, lessons = self.sketch, 0, 0
+        sketch, lessons = self.sketch, 0
         if not len(self.pods) or not len(self.sinks):
             return False
         promise = self._promise()
         most = max(1, len(sketch.bounds.takes) // NODES_PER_MOVE)
         sources = sketch.balance.at[self.pods].tolist()
         for index in _by_gain(promise, sketch.priority[self.pods]):
-            if promise[index] <= self.floor or made == most or sketch.moves == sketch.bounds.limit:
+            if promise[index] <= self.floor or self.made == most or sketch.moves == sketch.bounds.limit:
                 break
             if sources[index] in self.touched:
                 continue
             if self._make(index, sources[index]):
-                made, lessons = made + 1, self.learnt
+                lessons = self.learnt
                 if sketch.bounds.threshold and sketch.is_inside:
                     break
-            elif self.learnt - lessons == LESSONS:
+            elif self.learnt - lessons == LESSONS or self.in_vain >= IN_VAIN:
                 break
-        return made > 0 or self.learnt > 0
+        return self.made > 0 or self.learnt > 0
 
     def _promise(self) -> Floats:
         """[pod]: what it gains at best, as far as is known of where it may go."""
@@ -144,15 +166,21 @@ class _Round:
             self.learnt += 1
             return False
         target, gain = self._best(index, pod)
-        if gain <= self.floor or target in self.touched or not sketch.is_worth_it(gain, (source, target)):
+        if target in self.touched:
+            return False
+        if gain <= self.floor or not sketch.is_worth_it(gain, (source, target)):
+            self.in_vain += 1
             return False
         if not sketch.reaches_far_enough(pod, target):
+            self.content[pod] = True
+            self.in_vain += 1
             return False
         sketch.put(pod, target)
         self.touched |= {source, target}
         for sink in np.flatnonzero((self.sinks == source) | (self.sinks == target)).tolist():
             self.gains[:, sink] = 0.0
         self.floor = max(self.floor, SLACK * gain)
+        self.made, self.in_vain = self.made + 1, 0
         return True
 
     def _best(self, index: int, pod: int) -> tuple[int, float]:
