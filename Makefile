@@ -86,7 +86,7 @@ generate: $(READY) ## write generated files anew: wire schema, references, confo
 	@$(BIN)/python -m rescheduler.model.plan_schema --write docs/plan.schema.json
 	@$(BIN)/python -m rescheduler.migrations.diagram --write docs/migrations.md
 	@$(BIN)/python -m rescheduler.install.chart --write deploy/helm
-	@$(BIN)/python scripts/demo_picture.py docs/images/demo.svg 2>/dev/null
+	@$(BIN)/python scripts/demo_picture.py docs/images/demo.svg
 
 .PHONY: bench
 bench: $(READY) ## benchmarks, as ratios against a baseline of the same run

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import io
 import sys
 from pathlib import Path
 
@@ -75,7 +76,7 @@ _SETTLED = settled(story(), EPOCH)
 
 
 def main(path: Path) -> None:
-    console = Console(record=True, width=120, height=40, file=sys.stderr, force_terminal=True)
+    console = Console(record=True, width=120, height=40, file=io.StringIO(), force_terminal=True)
     run_virtual(_play(console))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(console.export_svg(title="rescheduler demo", code_format=_FRAME, unique_id="demo"))

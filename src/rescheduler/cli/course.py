@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from rescheduler.cli.wording import counted
 from rescheduler.controller.plan_run import Errand
+from rescheduler.migrations.advance import senseless
 from rescheduler.migrations.steps import Step
 from rescheduler.model.migrations import ConditionType, Migration, Phase
 from rescheduler.model.plan import Handover
@@ -89,11 +90,13 @@ def share_of(migration: Migration) -> float:
     if migration.status.phase is Phase.COMPLETED:
         return 1.0
     steps = _STEPS.get(migration.status.handover or Handover.AUTO, _STEPS[Handover.ADOPT])
-    step = Step(migration.status.step or Step.QUEUED)
+    step = migration.status.step or Step.QUEUED
     return steps.index(step) / len(steps) if step in steps else 0.0
 
 
 def _course(migration: Migration) -> str:
+    if why := senseless(migration):
+        return why
     status = migration.status
     step = Step(status.step or Step.QUEUED)
     words = _UNDER_WAY.get(step, f"is being moved, by {status.handover}")

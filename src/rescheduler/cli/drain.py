@@ -15,6 +15,7 @@ from rescheduler.cli.printing import output_option, print_document
 if TYPE_CHECKING:
     from rescheduler.cli.drain_view import DrainView
     from rescheduler.daemon import Rescheduler
+    from rescheduler.kube.client import Client
     from rescheduler.model.status import NodeInMaintenance
 
 __all__ = ["drain", "undrain"]
@@ -51,7 +52,7 @@ def drain(
         return await _drain(rescheduler, dict.fromkeys(nodes), view, wait=wait)
 
     states = acting.run(drained, steered=acting.prepare())
-    _report(states, output)
+    _report(states, output, view)
     sys.stdout.flush()
     if view.is_interrupted:
         sys.exit(INTERRUPTED)
@@ -63,7 +64,7 @@ async def _drain(
 ) -> "tuple[NodeInMaintenance, ...]":
     from rescheduler.controller.draining import Draining, send_away  # noqa: PLC0415
 
-    _must_be_there(rescheduler, names)
+    _must_not_miss([name for name in names if rescheduler.followed.nodes.get(name) is None])
     draining = Draining(
         rescheduler.client,
         rescheduler.cluster,
@@ -113,24 +114,36 @@ def undrain(nodes: tuple[str, ...], looking: Looking) -> None:
     """Takes nodes back into service: no longer in maintenance, and uncordoned if we had cordoned them."""
     acting = Acting(looking, looking.configuration())
 
-    async def undrained(rescheduler: "Rescheduler") -> dict[str, str]:
+    async def undrained(client: "Client") -> dict[str, str]:
+        """With no more than who may get and patch nodes can do."""
         from rescheduler.controller.draining import call_back  # noqa: PLC0415
 
-        _must_be_there(rescheduler, dict.fromkeys(nodes))
-        return await call_back(rescheduler.client, rescheduler.followed, dict.fromkeys(nodes))
+        names = dict.fromkeys(nodes)
+        _must_not_miss([name for name in names if not await _is_there(client, name)])
+        return await call_back(client, names)
 
-    for node, words in acting.run(undrained, steered=False).items():
+    for node, words in acting.ask(undrained).items():
         click.echo(f"{node}: {words}")
 
 
-def _must_be_there(rescheduler: "Rescheduler", names: dict[str, None]) -> None:
-    """All of them, before anything is done to one."""
-    unknown = [name for name in names if rescheduler.followed.nodes.get(name) is None]
+async def _is_there(client: "Client", node: str) -> bool:
+    from rescheduler.kube import errors  # noqa: PLC0415
+    from rescheduler.kube.resources import NODES  # noqa: PLC0415
+
+    try:
+        await client.get(NODES, node)
+    except errors.NotFound:
+        return False
+    return True
+
+
+def _must_not_miss(unknown: list[str]) -> None:
+    """To be asked of all nodes before anything is done to one."""
     if unknown:
         give_up(f"there is no node {', '.join(unknown)}: nothing was done", DATA_ERROR)
 
 
-def _report(states: "tuple[NodeInMaintenance, ...]", output: str) -> None:
+def _report(states: "tuple[NodeInMaintenance, ...]", output: str, view: "DrainView") -> None:
     if output != "table":
         print_document({"nodes": [msgspec.to_builtins(state) for state in states]}, output)
         return
@@ -138,7 +151,8 @@ def _report(states: "tuple[NodeInMaintenance, ...]", output: str) -> None:
 
     remedies = {str(reason): remedy for reason, (_, remedy) in REMEDIES.items()}
     for state in states:
-        click.echo(f"{state.node}: {state.message}")
+        if state.blocked or not view.has_told(state):
+            click.echo(f"{state.node}: {state.message}")
         for pod in state.blocked:
             click.echo(f"  - {pod}")
             reason = pod.partition(": ")[2].partition(",")[0]

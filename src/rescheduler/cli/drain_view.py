@@ -40,9 +40,13 @@ class DrainView(Progress):
 
     def tell_nodes(self, nodes: Sequence[NodeInMaintenance]) -> None:
         for node in nodes:
-            if self._told_nodes.get(node.node) != node.message:
+            if not self.has_told(node):
                 self._told_nodes[node.node] = node.message
                 self._print_line(f"{self.elapsed:>6}  {node.node}: {node.message}")
+
+    def has_told(self, node: NodeInMaintenance) -> bool:
+        """Whether the last line about it says how it is now."""
+        return self._told_nodes.get(node.node) == node.message
 
 
 class LiveDrainView(DrainView):
@@ -68,8 +72,11 @@ class LiveDrainView(DrainView):
         self._moving[errand.move.source] = f"{errand.move.pod}: {words or state}"
 
     def tell_nodes(self, nodes: Sequence[NodeInMaintenance]) -> None:
-        for node in nodes:
-            self._told_nodes[node.node] = node.message
+        """The bars ask for it themselves."""
+
+    def has_told(self, node: NodeInMaintenance) -> bool:
+        """What the last bars say stays on the screen, but they name nothing that is left."""
+        return not node.left
 
     def interrupted(self) -> None:
         self.is_interrupted = True

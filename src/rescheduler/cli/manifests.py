@@ -12,6 +12,17 @@ if TYPE_CHECKING:
 __all__ = ["manifests"]
 
 
+def _namespace(_ctx: click.Context, _option: click.Parameter, value: str) -> str:
+    from rescheduler.config.values import Refused, namespace  # noqa: PLC0415
+
+    rule = namespace()
+    try:
+        rule.read(value)
+    except Refused:
+        raise click.BadParameter(f'"{value}" is not allowed: {rule.allowed}') from None
+    return value
+
+
 @click.command()
 @click.option("--crd", is_flag=True, help="Only the definition of PodMigration.")
 @click.option(
@@ -22,7 +33,15 @@ __all__ = ["manifests"]
     help="Only the configuration of a kube-scheduler that asks our extender: with its profile beside the "
     "default one (if nothing is said), or instead of it.",
 )
-@click.option("--namespace", "-n", metavar="NAME", default="rescheduler", show_default=True, help="Where to.")
+@click.option(
+    "--namespace",
+    "-n",
+    metavar="NAME",
+    default="rescheduler",
+    show_default=True,
+    callback=_namespace,
+    help="Where to.",
+)
 @click.option("--image", metavar="IMAGE:TAG", help="The image to run.  [default: rescheduler:VERSION]")
 @click.option("--config", metavar="FILE", help="The configuration file to install; by default all defaults.")
 @click.option("--without-webhook", is_flag=True, help="Without what steers replacements of evicted pods.")

@@ -6,6 +6,7 @@ from typing import Any
 
 from rescheduler.cli.terminal import Cell, Terminal, table, wrapped
 from rescheduler.cli.wording import counted
+from rescheduler.migrations.advance import senseless
 from rescheduler.model.duration import short_duration
 from rescheduler.model.migrations import Migration, Phase, UnreadableMigration, migration_of
 
@@ -43,7 +44,7 @@ def _row(item: Object, migration: Migration | None, terminal: Terminal, now: dat
         Cell(status.step or "Queued"),
         Cell(age),
         Cell(migration.spec.strategy),
-        Cell(status.message),
+        Cell(senseless(migration) or status.message),
     ]
 
 
@@ -65,7 +66,7 @@ def story_lines(item: Object, events: Sequence[Object], terminal: Terminal) -> I
         ("Attempts", str(status.attempts)),
         ("Successor", status.target_pod.name if status.target_pod else ""),
         ("Failure", status.failure),
-        ("Message", status.message),
+        ("Message", senseless(migration) or status.message),
     ]
     for name, value in told:
         if value:

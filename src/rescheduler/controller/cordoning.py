@@ -1,9 +1,8 @@
 """What a plan wants done to nodes: cordon them, with a mark that it was us, and uncordon only those."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
-from rescheduler.controller.followed import Followed
 from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import merge_patch
@@ -19,9 +18,10 @@ _TRIES: Final = 5
 
 
 class Cordoning:
-    def __init__(self, client: Client, seen: Followed) -> None:
+    def __init__(self, client: Client, known: Callable[[str], NodeRecord | None]) -> None:
+        """`known` says how a node was last seen, by its name."""
         self._client = client
-        self._seen = seen
+        self._known = known
 
     async def make(self, changes: Iterable[Change]) -> None:
         """Raises `KubeError`. A node that is gone, or as it should be, is left alone."""
@@ -29,7 +29,7 @@ class Cordoning:
             await self._make(change)
 
     async def _make(self, change: Change) -> None:
-        node = self._seen.nodes.get(change.node)
+        node = self._known(change.node)
         for last in (*(False,) * (_TRIES - 1), True):
             wanted = None if node is None else _wanted(node, change)
             if wanted is None:

@@ -13,7 +13,6 @@ from typing import Final
 from rescheduler.config.policy import Policy
 from rescheduler.controller.anticipating import anticipated, coming
 from rescheduler.controller.cordoning import Cordoning
-from rescheduler.controller.followed import Followed
 from rescheduler.controller.judging import INCLUDES_SYSTEM
 from rescheduler.controller.known_cluster import KnownCluster
 from rescheduler.controller.plan_run import Errand, PlanRun
@@ -140,7 +139,7 @@ async def send_away(client: Client, nodes: Iterable[str]) -> None:
         await client.patch(NODES, node, merge_patch({"metadata": {"labels": {MAINTENANCE: "true"}}}))
 
 
-async def call_back(client: Client, seen: Followed, names: Iterable[str]) -> dict[str, str]:
+async def call_back(client: Client, names: Iterable[str]) -> dict[str, str]:
     """Takes the label off, and uncordons those that we cordoned; what was done about each, in words.
 
     Raises `KubeError`, `NotFound` for a node that is not there.
@@ -151,7 +150,7 @@ async def call_back(client: Client, seen: Followed, names: Iterable[str]) -> dic
         node = await client.get(NODES, name)
         if is_cordoned_by(node, NodeMaintenance.name):
             change = Change(name, NodeChange.UNCORDON, NodeMaintenance.name, "no longer in maintenance")
-            await Cordoning(client, seen).make([change])
+            await Cordoning(client, {name: node}.get).make([change])
             done[name] = "in service again"
         else:
             done[name] = _otherwise(node)

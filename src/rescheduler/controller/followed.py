@@ -97,15 +97,19 @@ class Followed:
         self.workloads = {
             kind: Informer(client, resource, indices=OF_WORKLOADS) for kind, resource in _WORKLOADS.items()
         }
+        self.is_without_migrations = False
+        """The server does not know their kind: there are none, and none can be made."""
         self.records = Records()
         self.being_asked_for: set[str] = set()
         """Uids of pods for which somebody here is about to create a migration, which nobody sees yet."""
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
+        """Those that run."""
+        migrations = () if self.is_without_migrations else (self.migrations.informer,)
         return (
             self.pods.informer,
-            self.migrations.informer,
+            *migrations,
             self.budgets.informer,
             self.nodes,
             *self.workloads.values(),

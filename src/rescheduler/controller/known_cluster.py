@@ -62,6 +62,14 @@ async def must_be_defined(client: Client) -> None:
         raise MissingDefinition from error
 
 
+async def _is_defined(client: Client) -> bool:
+    try:
+        await must_be_defined(client)
+    except MissingDefinition:
+        return False
+    return True
+
+
 class KnownCluster:
     def __init__(self, client: Client, followed: Followed, now: Callable[[], datetime]) -> None:
         self.followed = followed
@@ -81,10 +89,14 @@ class KnownCluster:
         self._followed_now: tuple[Informer[Any], ...] = ()
 
     @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Follows the cluster while the body runs. Raises `MissingDefinition`, and `KubeError`."""
+    async def running(self, *, only_looks: bool = False) -> AsyncIterator[None]:
+        """Follows the cluster while the body runs. Raises `KubeError`.
+
+        And `MissingDefinition`, unless the body `only_looks` and moves nothing.
+        """
+        self.followed.is_without_migrations = only_looks and not await _is_defined(self._client)
         own = {informer.resource.kind: informer for informer in self.followed.informers}
-        kinds = [each for each in CLUSTER_KINDS if each.decides]
+        kinds = [each for each in CLUSTER_KINDS if each.decides and self._is_there(each)]
         refusals = await self._refusals(kinds, own)
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(self.followed.running())
@@ -111,6 +123,9 @@ class KnownCluster:
                 if each.kind in refusals and each.without and each.matters(needs)
             )
             yield
+
+    def _is_there(self, kind: ClusterKind) -> bool:
+        return kind.kind != POD_MIGRATIONS.kind or not self.followed.is_without_migrations
 
     async def _refusals(self, kinds: list[ClusterKind], own: dict[str, Any]) -> dict[str, errors.KubeError]:
         """Which kinds can't be followed, and why; an informer would ask for them for ever."""

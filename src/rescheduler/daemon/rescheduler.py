@@ -69,6 +69,8 @@ class Rescheduler:
         """Whether something tells replacements of evicted pods where to go. May be exchanged."""
         self.may_begin: Callable[[Migration], bool] = lambda _: True
         """False during a halt. May be exchanged."""
+        self.is_winding_up: Callable[[], bool] = lambda: False
+        """Whether what waits for its turn is called off, because soon nobody executes. May be exchanged."""
         self.judging = Judging(self.cluster, policy, _urgent(policy), self._ask_steered, now)
         self.lease = Lease(client, lease_at, me or who_we_are(), configuration.leader_election, now=now)
         self.controller: Controller | None = None
@@ -93,6 +95,7 @@ class Rescheduler:
         self.judging.use(policy, _urgent(policy))
         if self.controller is not None:
             self.controller.use(policy)
+            self.controller.look_again()
         if self._recovering is not None:
             self._recovering.reconsider()
 
@@ -110,10 +113,16 @@ class Rescheduler:
     def _ask_may_begin(self, migration: Migration) -> bool:
         return self.may_begin(migration)
 
+    def _ask_winding_up(self) -> bool:
+        return self.is_winding_up()
+
     @contextlib.asynccontextmanager
-    async def looking(self) -> AsyncIterator[None]:
-        """Follows the cluster. Raises `MissingDefinition`, and `KubeError` for what it can't do without."""
-        async with self.cluster.running():
+    async def looking(self, *, only: bool = False) -> AsyncIterator[None]:
+        """Follows the cluster. Raises `KubeError` for what it can't do without.
+
+        And `MissingDefinition`, unless `only` that is done, and nothing executed.
+        """
+        async with self.cluster.running(only_looks=only):
             yield
 
     # -- executing
@@ -190,6 +199,7 @@ class Rescheduler:
             is_steered=self._ask_steered,
         )
         controller.begin_only(self._ask_may_begin)
+        controller.call_off_when(self._ask_winding_up)
         return controller
 
     # -- deciding

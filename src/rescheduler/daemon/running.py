@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +21,8 @@ from rescheduler.config.policy import Configuration, Policy
 from rescheduler.config.strategies import known_strategies
 from rescheduler.controller.answering import Answering
 from rescheduler.controller.events import EventWriter
-from rescheduler.controller.observing import unfinished
+from rescheduler.controller.known_cluster import MissingDefinition
+from rescheduler.controller.observing import held
 from rescheduler.controller.recovering.recovering import Hooks
 from rescheduler.controller.reloading import ConfigurationFile
 from rescheduler.controller.state import StateFollowed
@@ -40,7 +41,7 @@ from rescheduler.kube.call import Call
 from rescheduler.kube.client import Client, Observer
 from rescheduler.kube.informer import Informer
 from rescheduler.kube.resources import Object
-from rescheduler.model.migrations import Migration, Phase
+from rescheduler.model.migrations import Migration
 from rescheduler.model.saying import say
 from rescheduler.usage.reading import UsageReader
 
@@ -95,6 +96,7 @@ class Daemon:
         )  # fmt: skip
         self.rescheduler.is_steered = self._is_steered
         self.rescheduler.may_begin = self.watchman.may_begin
+        self.rescheduler.is_winding_up = lambda: self._is_dry_run
         self._rounds = Rounds(self.rescheduler, self.watchman, self.told, options.usage)
         self.told.listeners.append(self._rounds)
 
@@ -121,12 +123,12 @@ class Daemon:
             try:
                 async with broken_off_by(ended):
                     await stack.enter_async_context(self._state.running())
-                    await stack.enter_async_context(self.rescheduler.looking())
+                    await stack.enter_async_context(self.rescheduler.looking(only=self._is_dry_run))
                     await stack.enter_async_context(self._steering.running())
             except BrokenOff:
                 return
             stack.callback(self.rescheduler.followed.migrations.informer.subscribe(self._on_migration))
-            self.told.configured(self.rescheduler.configuration.policy)
+            self._use_policy(self.rescheduler.configuration.policy)
             background = await stack.enter_async_context(in_background(ended))
             background(self.watchman.run(), "halts")
             if self._options.file is not None:
@@ -154,9 +156,10 @@ class Daemon:
 
     @property
     def _is_busy(self) -> bool:
-        """Whether something is under way that only we go on with: it is not left half done."""
-        under_way = (each.status.phase is Phase.IN_PROGRESS for each in unfinished(self.rescheduler.followed))
-        return self.rescheduler.controller is not None and any(under_way)
+        """Whether something is under way that only we go on with: it is not left half done, and nothing
+        that is held by us is left without anybody who lets it go."""
+        followed = self.rescheduler.followed
+        return self.rescheduler.controller is not None and bool(followed.being_asked_for or held(followed))
 
     @contextlib.asynccontextmanager
     async def _leading(self) -> AsyncIterator[None]:
@@ -205,8 +208,17 @@ class Daemon:
         if (before.leader_election, before.client_connection) != (now.leader_election, now.client_connection):
             words = "changes of leaderElection and clientConnection take effect with the next start"
             say(log, logging.WARNING, "ConfigurationNote", words)
-        self.rescheduler.use(self._options.overridden(now.policy))
-        self.told.configured(self.rescheduler.configuration.policy)
+        self._use_policy(self._options.overridden(now.policy))
+
+    def _use_policy(self, policy: Policy) -> None:
+        """Without a place where moves are recorded it stays a dry run, whatever is wanted."""
+        if self.rescheduler.followed.is_without_migrations:
+            words = f"{MissingDefinition()} Until that is done, and this is started anew, it is a dry run."
+            level = logging.INFO if policy.dry_run else logging.ERROR
+            say(log, level, "DefinitionMissing", words)
+            policy = replace(policy, dry_run=True)
+        self.rescheduler.use(policy)
+        self.told.configured(policy)
 
     def _refuse(self, error: ConfigurationError) -> None:
         self.told.configuration_refused(str(error))

@@ -84,7 +84,6 @@ WEBHOOK_EVERYWHERE: Final = (
         if resource != "daemonsets"  # whose pods can't go elsewhere
     ),
     Grant("", "nodes", _FOLLOW, "whether there is any node where they have not failed"),
-    Grant("", "nodes", _FOLLOW, "which nodes there are: not all of them are ever excluded"),
     Grant("admissionregistration.k8s.io", "mutatingwebhookconfigurations", ("create",), "its registration"),
     Grant(
         "admissionregistration.k8s.io",

@@ -17,6 +17,7 @@ from typing import Any, Final
 from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.kube.resources import SECRETS, Object, key_of
+from rescheduler.model.saying import say
 from rescheduler.serving.certificates import Credentials, Lifetimes, next_change, renewed
 from rescheduler.tls.issuing import Issued, UnusableCredentials, certificate_in, issued
 
@@ -51,7 +52,8 @@ class CertificateSecret:
             try:
                 return await self._credentials()
             except (errors.Conflict, errors.AlreadyExists):
-                log.debug("another replica has written %s first", SECRET)
+                words = f"another replica has written {SECRET} first"
+                say(log, logging.DEBUG, "CertificateWrittenElsewhere", words)
         return await self._credentials()
 
     def next_change(self, found: Credentials) -> datetime:
@@ -71,10 +73,13 @@ class CertificateSecret:
             return await self._credentials()
         else:
             await self._client.replace(SECRETS, {**secret, "data": secret_of(wanted, self.namespace)["data"]})
-        log.info(
-            "wrote certificates to the Secret %s; the one in use is valid until %s",
-            key_of(self.namespace, SECRET),
-            wanted.serving.expires_at.isoformat(),
+        say(
+            log,
+            logging.INFO,
+            "CertificateWritten",
+            "made certificates, and wrote them to the Secret",
+            secret=key_of(self.namespace, SECRET),
+            until=wanted.serving.expires_at.isoformat(),
         )
         return wanted
 
@@ -89,7 +94,8 @@ class CertificateSecret:
             return credentials_in(secret.get("data") or {})
         except UnusableCredentials as error:
             name = key_of(self.namespace, SECRET)
-            log.warning("the Secret %s can't be used (%s): its certificates are made anew", name, error)
+            words = f"the Secret {name} can't be used ({error}): its certificates are made anew"
+            say(log, logging.WARNING, "CertificateUnusable", words)
             return None
 
 

@@ -15,6 +15,7 @@ from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import apply_patch
 from rescheduler.kube.resources import MUTATING_WEBHOOKS, Object
+from rescheduler.model.saying import say
 
 __all__ = ["CONFIGURATION", "FIELD_MANAGER", "PATH", "Address", "AtUrl", "InService", "Registration"]
 
@@ -86,7 +87,8 @@ class Registration:
         # Whoever has changed our fields did so by mistake: with another bundle, no call would be answered.
         patch = apply_patch(wanted, field_manager=FIELD_MANAGER, force=True)
         await self._client.patch(MUTATING_WEBHOOKS, CONFIGURATION, patch)
-        log.info("registered the webhook as MutatingWebhookConfiguration %s", CONFIGURATION)
+        words = f"registered the webhook as MutatingWebhookConfiguration {CONFIGURATION}"
+        say(log, logging.INFO, "WebhookRegistered", words)
         return True
 
     async def _found(self) -> Object | None:

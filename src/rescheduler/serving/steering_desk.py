@@ -17,6 +17,7 @@ from rescheduler.kube.informer import Informer
 from rescheduler.kube.resources import Object, custom
 from rescheduler.migrations.definition import PLURAL
 from rescheduler.model.migrations import GROUP, KIND, VERSION, UnreadableMigration, migration_of
+from rescheduler.model.saying import say
 from rescheduler.serving.admission import Steered, answer
 from rescheduler.serving.attempts import AttemptsFollowed
 from rescheduler.serving.extender import filter_nodes, prioritize_nodes
@@ -67,9 +68,11 @@ class SteeringDesk:
         """To the arguments of `filter` as a scheduler sends them."""
         found = filter_nodes(body, self._book)
         if found.dropped:
-            log.info("let pod=%s to=%s where it failed: no other place", found.pod, ",".join(found.dropped))
+            words = "it may go where it failed: there is no other place"
+            say(log, logging.INFO, "PodLetBack", words, pod=found.pod, nodes=",".join(found.dropped))
         if found.refusals:
-            log.info("kept pod=%s away-from=%s", found.pod, ",".join(found.refusals))
+            words = "the scheduler was told where it must not go"
+            say(log, logging.INFO, "PodKeptAway", words, pod=found.pod, nodes=",".join(found.refusals))
         return found.body
 
     def prioritize(self, body: bytes) -> bytes:
@@ -78,7 +81,8 @@ class SteeringDesk:
         intent = found.intent
         if intent is not None and intent.cause:
             key = f"{intent.namespace}/{intent.cause}"
-            log.info("steered pod=%s to=%s migration=%s", found.pod, intent.prefer, key)
+            words = "the scheduler was told where it should go"
+            say(log, logging.INFO, "PodSteered", words, pod=found.pod, target=intent.prefer, migration=key)
             # Schedulers ask again until the pod has its place: it counts once, and keeps its target.
             if found.pod_uid and found.pod_uid not in self._given and not found.is_again:
                 self._given[found.pod_uid] = intent.cause
@@ -93,13 +97,18 @@ class SteeringDesk:
         intent = steered.intent
         if intent.cause and not steered.is_dry_run and not steered.is_again:
             self._used[f"{intent.namespace}/{intent.cause}"] += 1
-        log.info(
-            "steered pod=%s to=%s away-from=%s %s%s",
-            steered.pod,
-            intent.prefer or "-",
-            ",".join(intent.excluded) or "-",
-            f"migration={intent.namespace}/{intent.cause}" if intent.cause else "after failed attempts",
-            " dry-run" if steered.is_dry_run else "",
+        words = (
+            "it was created with where it should go" if intent.cause else "it is kept from where it failed"
+        )
+        say(
+            log,
+            logging.INFO,
+            "PodSteered",
+            f"{words}, in a dry run" if steered.is_dry_run else words,
+            pod=steered.pod,
+            target=intent.prefer or "",
+            excluded=",".join(intent.excluded),
+            migration=f"{intent.namespace}/{intent.cause}" if intent.cause else "",
         )
 
     def _forget(self, intent: Intent) -> None:
@@ -111,7 +120,7 @@ def _of_migration(item: Object) -> Iterator[Intent]:
     try:
         intent = intent_of(migration_of(item))
     except UnreadableMigration as error:
-        log.warning("%s; it steers nothing", error)
+        say(log, logging.WARNING, "MigrationUnreadable", f"{error}; it steers nothing")
         return
     if intent is not None:
         yield intent

@@ -17,6 +17,7 @@ from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.kube.informer import Informer, Selection
 from rescheduler.kube.resources import MUTATING_WEBHOOKS, SECRETS, Object
+from rescheduler.model.saying import say
 from rescheduler.serving.certificate_secret import SECRET, CertificateSecret
 from rescheduler.serving.certificates import Credentials
 from rescheduler.serving.live_tls import LiveTls
@@ -97,10 +98,12 @@ class Upkeep:
         try:
             found = await self._look()
         except errors.KubeError as error:
-            log.warning("the webhook's registration or certificates may be out of date: %s", error)
+            words = f"the webhook's registration or certificates may be out of date: {error}"
+            say(log, logging.WARNING, "UpkeepFailed", words)
             return self._pace.retry_s
         except Exception:
-            log.exception("a fault of the program; the webhook goes on with the certificate it has")
+            words = "a fault of the program; the webhook goes on with the certificate it has"
+            log.exception(words, extra={"event": "UpkeepFailed"})
             return self._pace.retry_s
         due_s = (self._secret.next_change(found) - self._now()).total_seconds()
         return max(self._pace.pause_s, min(due_s, self._pace.longest_s))
@@ -110,6 +113,7 @@ class Upkeep:
         if self._registration is not None:
             await self._registration.keep(found.trusted)
         if self.tls.load(found.serving):
-            log.info("serves the certificate that is valid until %s", found.serving.expires_at.isoformat())
+            until = found.serving.expires_at.isoformat()
+            say(log, logging.INFO, "CertificateServed", "serves another certificate from now on", until=until)
         self.done_once.set()
         return found

@@ -11,6 +11,7 @@ from typing import Final
 from aiohttp import web
 
 from rescheduler.kube.client import Client
+from rescheduler.model.saying import say
 from rescheduler.serving.certificate_secret import CertificateSecret
 from rescheduler.serving.certificates import Lifetimes
 from rescheduler.serving.listening import listening
@@ -82,7 +83,7 @@ class Webhook:
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(self._desk.running())
             await stack.enter_async_context(self._listening())
-            log.info("listens on port %d", self.port)
+            say(log, logging.INFO, "WebhookListening", f"listens on port {self.port}", port=self.port)
             await stack.enter_async_context(self._upkeep.running())
             try:
                 yield
@@ -93,7 +94,8 @@ class Webhook:
         async with self.running():
             await ended.wait()
             self._is_ending = True
-            log.info("ends in %g s", self._options.drain_s)
+            words = f"ends in {self._options.drain_s:g} s, when everybody knows that it is not ready"
+            say(log, logging.INFO, "WebhookEnding", words)
             await asyncio.sleep(self._options.drain_s)
 
     @contextlib.asynccontextmanager

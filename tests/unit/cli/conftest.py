@@ -1,6 +1,7 @@
 """A small shop, lopsided: saved in a file, or served by a simulated API server."""
 
 import json
+import logging
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,17 @@ def kubeconfig(tmp_path: Path):
     """Of a server that has the same objects."""
     with served(complete(lopsided().objects), tmp_path / "kubeconfig") as file:
         yield file
+
+
+@pytest.fixture(autouse=True)
+def _log_as_before():
+    """Commands set up the log of the whole process: the tests after them expect it as it was."""
+    root, ours = logging.getLogger(), logging.getLogger("rescheduler")
+    handlers, levels = root.handlers[:], (root.level, ours.level)
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(levels[0])
+    ours.setLevel(levels[1])
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from rescheduler.cli import main
 from rescheduler.migrations.definition import definition
 from tests.unit.cli.living import living_objects, scenario, write_config
-from tests.unit.cli.served import served
+from tests.unit.cli.served import forbidding, served
 
 DAEMONS = {"kind": "DaemonSet", "namespace": "kube-system", "name": "agent", "cpu": "50m"}
 SINGLE = {
@@ -56,7 +56,7 @@ def test_a_node_is_emptied_also_of_single_replicas_under_budgets_that_allow_no_d
         result = run("drain", "node-1")
         found, pods = node(tmp_path, "node-1")
     assert result.exit_code == 0, result.output
-    assert "node-1: empty" in result.output
+    assert result.output.count("node-1: empty") == 1, "nothing is said twice"
     assert pods == []
     assert found["spec"]["unschedulable"] is True
     assert found["metadata"]["labels"]["scheduler.alpha.kubernetes.io/maintenance"] == "true"
@@ -86,6 +86,17 @@ def test_undrain_takes_back_what_drain_did(tmp_path, run):
     assert (result.exit_code, result.output) == (0, "node-1: in service again\n")
     assert not found["spec"].get("unschedulable")
     assert "scheduler.alpha.kubernetes.io/maintenance" not in found["metadata"]["labels"]
+
+
+def test_undrain_needs_nothing_but_the_nodes(tmp_path, run):
+    others = ("pods", "statefulsets", "replicasets", "deployments", "podmigrations", "leases", "nodes")
+    objects = living_objects(scenario())
+    with served(objects, tmp_path / "kubeconfig", forbidding(*others)):
+        result = run("undrain", "node-1")
+        unknown = run("undrain", "node-1", "nowhere")
+    assert (result.exit_code, result.output) == (0, "node-1: in service\n")
+    assert unknown.exit_code == 1
+    assert "there is no node nowhere: nothing was done" in unknown.output
 
 
 def test_what_somebody_else_cordoned_stays_cordoned(tmp_path, run):

@@ -42,6 +42,14 @@ def test_the_name_of_a_node_is_not_cut_however_much_there_is_to_say_of_its_pods(
     assert "0 of 4 pods gone" in out.getvalue()
 
 
+def test_bars_say_that_a_node_is_empty_but_not_what_is_left():
+    view = LiveDrainView(Console(file=io.StringIO(), width=100), Terminal(100))
+    assert view.has_told(NodeInMaintenance("worker-1", 0, (), "empty"))
+    left = NodeInMaintenance("worker-1", 2, (), "2 pods are still there")
+    view.tell_nodes([left])
+    assert not view.has_told(left)
+
+
 def test_as_lines_each_state_is_told_once():
     lines = []
     view = DrainView(Terminal(), lines.append)

@@ -15,16 +15,6 @@ class Screen(io.StringIO):
         return True
 
 
-@pytest.fixture(autouse=True)
-def _as_before():
-    root, ours = logging.getLogger(), logging.getLogger("rescheduler")
-    handlers, levels = root.handlers[:], (root.level, ours.level)
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(levels[0])
-    ours.setLevel(levels[1])
-
-
 log = logging.getLogger("rescheduler.test")
 
 

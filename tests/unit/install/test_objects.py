@@ -1,11 +1,16 @@
 """What is installed: complete, consistent in itself, and asking for no more than it needs."""
 
+from collections import Counter
+
 import msgspec
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from rescheduler.cli import main
 from rescheduler.config.loading import load_content
 from rescheduler.config.strategies import known_strategies
+from rescheduler.install import grants
 from rescheduler.install.objects import installed
 from rescheduler.install.options import Daemon, Options, Webhook
 
@@ -23,6 +28,15 @@ def test_what_others_need_comes_before_those_who_need_it():
     assert kinds[:2] == ["Namespace", "CustomResourceDefinition"]
     assert kinds.index("ServiceAccount") < kinds.index("Deployment")
     assert kinds.index("ConfigMap") < kinds.index("Deployment")
+
+
+@pytest.mark.parametrize("name", ["Bad_NS", "", "-a", "a.b", "a" * 64])
+def test_a_namespace_that_cannot_be_is_refused_with_what_is_allowed(name):
+    refused = CliRunner().invoke(main, ["manifests", "--namespace", name])
+    assert refused.exit_code == 2
+    assert f'"{name}" is not allowed' in refused.stderr
+    assert "lower-case letters, digits and '-', at most 63" in refused.stderr
+    assert CliRunner().invoke(main, ["manifests", "--namespace", "a" * 63]).exit_code == 0
 
 
 def test_every_object_is_known_by_our_name_and_stands_in_our_namespace():
@@ -72,6 +86,18 @@ def test_each_program_has_two_pods_spread_over_nodes_and_zones_with_one_gone_at_
             "topology.kubernetes.io/zone",
         ]
     assert [item["spec"]["maxUnavailable"] for item in of_kind("PodDisruptionBudget", items)] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "table", ["DAEMON_EVERYWHERE", "DAEMON_AT_HOME", "WEBHOOK_EVERYWHERE", "WEBHOOK_AT_HOME"]
+)
+def test_nothing_is_granted_twice(table):
+    granted = Counter(
+        (grant.group, grant.resource, grant.names, verb)
+        for grant in getattr(grants, table)
+        for verb in grant.verbs
+    )
+    assert [each for each, times in granted.items() if times > 1] == []
 
 
 def test_no_rule_grants_everything_of_anything():

@@ -71,6 +71,7 @@ def test_of_very_many_faults_the_first_are_told():
         pytest.param(b"- " * 5_000, "nested too deep", id="YAML nested very deep"),
         pytest.param(b"items: &a\n- *a", "alias", id="YAML that holds itself"),
         pytest.param(b"items:\n- &a {x: 1}\n- *a", r"items\[1\] is an alias", id="YAML with aliases"),
+        pytest.param(b"a: [", r"neither JSON nor YAML: [^<>]* at line \d, column \d$", id="broken YAML"),
         pytest.param(b"? [a]\n: b", "neither JSON nor YAML", id="YAML with a list as a key"),
         pytest.param(b"a: !!binary aGk=", "a is a bytes", id="YAML with bytes"),
         pytest.param(b"a: 1\n---\nb: 2", "single document", id="several YAML documents"),

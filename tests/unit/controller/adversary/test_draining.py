@@ -44,7 +44,7 @@ async def test_a_pod_whose_copies_all_fail_is_not_said_to_have_been_moved(set_mo
         (state,) = await drained(it)
     assert [each.status.failure for each in await migrations()] == ["CopyFailing"]
     (why,) = state.blocked
-    assert why.endswith("CoolingDown, a migration of it ended 0s ago, of 30m")
+    assert why.endswith("CoolingDown, a migration of it failed 0s ago, of 30m")
     assert await moves.leftovers() == []
 
 

@@ -5,8 +5,12 @@ import json
 
 import pytest
 
-from rescheduler.kube.resources import EVENTS, LEASES
+from rescheduler.controller.followed import POD_MIGRATIONS
+from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, EVENTS, LEASES, NAMESPACES
+from rescheduler.migrations.definition import NAME
 from rescheduler.model.migrations import Phase
+from tests.e2e.facts.waiting import until_gone
 from tests.unit.cli.living import write_config
 
 RESTLESS = {"reschedulingInterval": "30s", "settleTime": "1s"}
@@ -98,14 +102,71 @@ async def test_a_dry_run_finishes_what_is_under_way_and_begins_nothing_else(set_
     assert migration.status.phase is Phase.COMPLETED
     await running.until(lambda: running.heard.led[-1:] == [False])
     left = await moves.until(waiting, lambda migration: True)
-    assert left.status.phase is Phase.PENDING
+    assert left.status.phase is Phase.PENDING, "a person's wish is not called off"
+    assert left.finalizers == (), "nobody is left who would let it go"
+
+
+async def test_a_dry_run_calls_off_what_waits_and_holds_nothing(
+    crowd, start, file, client, migrations, eventually
+):
+    moves = await crowd(pods=6)
+    moves.stage.behave({"startup": "60s"})
+    running = await start(file=file, max_concurrent_migrations=1)
+
+    async def some_wait():
+        found = await migrations()
+        phases = {each.status.phase for each in found}
+        return found if {Phase.PENDING, Phase.IN_PROGRESS} <= phases else []
+
+    before = await eventually(some_wait)
+    waiting = {each.key for each in before if each.status.phase is Phase.PENDING}
+    write_config(file, **RESTLESS, dryRun=True)
+    await running.until(lambda: running.heard.led[-1:] == [False])
+    left = await migrations()
+    assert waiting.isdisjoint(each.key for each in left)
+    assert [each.status.phase for each in left] == [Phase.COMPLETED], "what was under way came to its end"
+    assert [each.finalizers for each in left] == [()]
+    await client.delete(NAMESPACES, moves.stage.namespace)
+    await until_gone(client, NAMESPACES, moves.stage.namespace)
+
+
+async def test_a_dry_run_does_not_wait_for_a_migration_that_makes_no_sense(set_moves, start, file, client):
+    moves = await set_moves(3)
+    await moves.stage.deployment(1)
+    moves.stage.behave({"startup": "1h"})
+    running = await start(file=file)
+    (pod,) = await moves.stage.pods()
+    key = await moves.wish(pod, await moves.stage.free_node())
+    await moves.until(key, lambda migration: migration.status.phase is Phase.IN_PROGRESS)
+    await client.patch(POD_MIGRATIONS.status, key, merge_patch({"status": {"step": "Teleporting"}}))
+    await moves.until(key, lambda migration: migration.status.step == "Teleporting")
+    write_config(file, **RESTLESS, dryRun=True)
+    await running.until(lambda: running.heard.led[-1:] == [False])
+
+
+async def test_what_has_no_place_to_record_moves_stays_a_dry_run_and_says_why(
+    crowd, start, file, client, caplog
+):
+    await crowd(pods=4)
+    await client.delete(CUSTOM_RESOURCE_DEFINITIONS, NAME)
+    await asyncio.sleep(5)
+    caplog.set_level("ERROR", "rescheduler")
+    running = await start(file=file, dry_run=True, imbalance_threshold=100.0, cpu_threshold=100.0)
+    await running.until_checked(1)
+    assert caplog.text == "", "a dry run is what was wanted"
+    write_config(file, **RESTLESS, imbalanceThreshold=20, dryRun=False)
+    await running.until(lambda: running.heard.moves[-1] > 0)
+    assert "does not know PodMigration" in caplog.text
+    assert not any(check.is_carried_out for check in running.heard.checks)
+    assert running.line.writes == []
 
 
 async def test_what_needs_a_new_start_is_said(crowd, start, file, caplog):
+    caplog.set_level("WARNING", "rescheduler")
     await crowd(pods=1)
     running = await start(file=file)
     await running.until_checked(1)
     content = json.loads(file.read_text())
     file.write_text(json.dumps({**content, "leaderElection": {"retryPeriod": "3s"}}))
-    await asyncio.sleep(5)
-    assert "leaderElection and clientConnection take effect with the next start" in caplog.text
+    words = "leaderElection and clientConnection take effect with the next start"
+    await running.until(lambda: words in caplog.text)

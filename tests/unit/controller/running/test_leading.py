@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from rescheduler.kube import errors
-from rescheduler.kube.resources import CONFIG_MAPS, EVENTS, LEASES
+from rescheduler.kube.resources import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, EVENTS, LEASES
+from rescheduler.migrations.definition import NAME
 from rescheduler.model.migrations import Phase
 from rescheduler.simulator.faults import Fault
 from tests.e2e.facts.observer import observing
@@ -126,6 +127,26 @@ async def test_a_dry_run_plans_and_writes_nothing_at_all(crowd, start, client, m
     assert (
         await client.list(CONFIG_MAPS, namespace="default", fields="metadata.name=rescheduler-state")
     ).items == []
+
+
+async def test_a_dry_run_needs_no_place_where_moves_are_recorded(crowd, start, client, caplog):
+    await crowd(pods=4)
+    await client.delete(CUSTOM_RESOURCE_DEFINITIONS, NAME)
+    await asyncio.sleep(5)
+    caplog.set_level("INFO", "rescheduler")
+    running = await start(dry_run=True)
+    await running.until_checked(2)
+    assert running.daemon.not_ready == []
+    assert running.daemon.watchman.halts == ()
+    await running.end()
+    assert min(running.heard.moves) > 0
+    assert running.line.writes == []
+    (told,) = [each.getMessage() for each in caplog.records if _event(each) == "DefinitionMissing"]
+    assert "rescheduler manifests --crd | kubectl apply -f -" in told
+
+
+def _event(record):
+    return getattr(record, "event", "")
 
 
 def _is_ours(event):

@@ -1,0 +1,63 @@
+"""Every kind of line in the log has a name, and the documentation lists them all."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+SOURCES = ROOT / "src" / "rescheduler"
+SERVING = SOURCES / "serving"
+
+COMPUTED = {"f'Maintenance{reason}'": {"MaintenanceEmptying", "MaintenanceEmpty", "MaintenanceBlocked"}}
+"""By how the program makes their names."""
+
+
+def calls(*files):
+    """Those of files that log; others may mean something else by `say`."""
+    for file in files:
+        text = file.read_text()
+        if "import say\n" in text or "getLogger(" in text:
+            yield from ((file, node) for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
+
+
+def names_of(call):
+    """Of a call of `say`, and of one of a logger that names its event; empty of any other."""
+    if isinstance(call.func, ast.Name) and call.func.id == "say":
+        name = call.args[2]
+        return {name.value} if isinstance(name, ast.Constant) else COMPUTED[ast.unparse(name)]
+    extra = [each.value for each in call.keywords if each.arg == "extra" and is_of_a_logger(call)]
+    return {ast.literal_eval(each)["event"] for each in extra}
+
+
+def is_of_a_logger(call):
+    return ast.unparse(call.func).startswith("log.")
+
+
+def names_in(*files):
+    return {name for _, call in calls(*files) for name in names_of(call)}
+
+
+def listed_in(page):
+    """In the first column of the table of events."""
+    table = (ROOT / "docs" / page).read_text().partition("| event | |\n")[2].partition("\n\n")[0]
+    return {name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+
+
+SERVED = set(SERVING.rglob("*.py"))
+OTHERS = set(SOURCES.rglob("*.py")) - SERVED
+
+
+@pytest.mark.parametrize(("page", "files"), [("operating.md", OTHERS), ("webhook.md", SERVED)])
+def test_a_page_lists_the_events_of_the_program_and_no_others(page, files):
+    assert listed_in(page) == names_in(*files)
+
+
+def test_the_webhook_says_nothing_without_a_name():
+    nameless = [
+        f"{file.name}:{call.lineno}"
+        for file, call in calls(*SERVED)
+        if is_of_a_logger(call) and not names_of(call)
+    ]
+    assert nameless == []
