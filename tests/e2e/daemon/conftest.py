@@ -23,7 +23,7 @@ Run = Callable[..., Awaitable[Replica]]
 Lopsided = Callable[..., Awaitable[Moves]]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     with ControlPlane(tmp_path_factory.mktemp("daemon"), QUICK) as started:
         started.kubectl("apply", "-f", "-", stdin=json.dumps(definition()))

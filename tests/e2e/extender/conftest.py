@@ -68,12 +68,12 @@ class Address:
         return replace(QUICK, scheduler_settings={"profiles": printed["profiles"], "extenders": [asked]})
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def address(tmp_path_factory: pytest.TempPathFactory, unused_tcp_port_factory: Callable[[], int]) -> Address:
     return Address(unused_tcp_port_factory(), tmp_path_factory.mktemp("authority") / "ca.crt")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def control_plane(tmp_path_factory: pytest.TempPathFactory, address: Address) -> Iterator[ControlPlane]:
     with ControlPlane(tmp_path_factory.mktemp("extender"), replace(QUICK, scheduler=False)) as started:
         started.kubectl("apply", "-f", "-", stdin=json.dumps(definition()))
@@ -93,7 +93,7 @@ async def _authority(kubeconfig: Path) -> bytes:
         return (await secret.credentials()).authority.certificate
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def serving(control_plane: ControlPlane, address: Address) -> Serving:
     """The command, as an administrator would run it in the cluster; nothing is registered."""
 

@@ -15,7 +15,7 @@ from tests.testbed.fake_kubelet import FakeKubelet
 from tests.testbed.usage import UsageApi
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def migrations_installed(control_plane: ControlPlane) -> None:
     names = []
     for definition in definitions():

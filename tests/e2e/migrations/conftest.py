@@ -22,7 +22,7 @@ from tests.testbed.options import QUICK
 from tests.testbed.usage import UsageApi
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """Another than that of the facts, where the kind of this name is a simpler one."""
     with ControlPlane(tmp_path_factory.mktemp("migrations"), QUICK) as started:

@@ -8,7 +8,7 @@ from tests.testbed import ControlPlane
 from tests.testbed.options import QUICK
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     with ControlPlane(tmp_path_factory.mktemp("planning"), QUICK) as started:
         yield started

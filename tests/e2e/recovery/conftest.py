@@ -19,7 +19,7 @@ HOME = "default"
 """The namespace of our own objects."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     with ControlPlane(tmp_path_factory.mktemp("recovery"), QUICK) as started:
         started.kubectl("apply", "-f", "-", stdin=json.dumps(definition()))

@@ -26,7 +26,7 @@ from tests.testbed.options import QUICK
 PATIENCE_S = 60
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     with ControlPlane(tmp_path_factory.mktemp("webhook"), QUICK) as started:
         started.kubectl("apply", "-f", "-", stdin=json.dumps(definition()))
