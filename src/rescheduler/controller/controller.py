@@ -65,6 +65,10 @@ class Controller:
         """Asked about every migration whose turn has come; what is under way is not asked about."""
         self._reconciler.may_begin = may_begin
 
+    def call_off_when(self, is_winding_up: Callable[[], bool]) -> None:
+        """Asked about every migration that waits for its turn: whether it is not to have one."""
+        self._reconciler.is_winding_up = is_winding_up
+
     def look_again(self) -> None:
         """At all that are not over: they may begin or go on now, though nothing has happened to them."""
         for migration in unfinished(self.followed):

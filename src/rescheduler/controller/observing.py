@@ -8,6 +8,7 @@ from rescheduler.config.policy import Policy
 from rescheduler.controller.followed import Followed, is_followed
 from rescheduler.controller.records import Protection
 from rescheduler.kube.resources import Object
+from rescheduler.migrations.advance import senseless
 from rescheduler.migrations.interference import is_superseded
 from rescheduler.migrations.marks import ID, is_copy_of, label_value, unmarked_labels
 from rescheduler.migrations.replacement import keeps_names, replacement_of
@@ -15,13 +16,13 @@ from rescheduler.migrations.scene import Scene
 from rescheduler.migrations.steps import Step
 from rescheduler.model.budgets import BudgetRecord
 from rescheduler.model.metadata import Owner
-from rescheduler.model.migrations import Migration, OwnerReference
+from rescheduler.model.migrations import FINALIZER, Migration, OwnerReference, Phase
 from rescheduler.model.nodes import NodeRecord
 from rescheduler.model.plan import Handover
 from rescheduler.model.pods import PodRecord
 from rescheduler.model.workloads import WorkloadRecord
 
-__all__ = ["covering", "migration_at", "scene_of", "source_of", "unfinished", "workload_uid"]
+__all__ = ["covering", "held", "migration_at", "scene_of", "source_of", "unfinished", "workload_uid"]
 
 _ORPHANS: Final = "orphan"
 """The finalizer of an object whose deletion leaves behind what it owns, while that is being done."""
@@ -35,6 +36,19 @@ def migration_at(key: str, seen: Followed) -> Migration | None:
 def unfinished(seen: Followed) -> list[Migration]:
     items = seen.migrations.find("unfinished", True)
     return [found for item in items if (found := seen.records.migration(item)) is not None]
+
+
+def held(seen: Followed) -> list[Migration]:
+    """Those that somebody has to go on with, or else they can't even be deleted. Who makes no sense is not
+    gone on with anyway, unless it is cancelled."""
+    items = (*seen.migrations.find("unfinished", True), *seen.migrations.informer)
+    known = [found for item in items if (found := seen.records.migration(item)) is not None]
+    return [
+        each
+        for each in known
+        if (FINALIZER in each.finalizers or each.status.phase is Phase.IN_PROGRESS)
+        and (each.is_cancelled or not senseless(each))
+    ]
 
 
 def workload_uid(migration: Migration, seen: Followed) -> str:

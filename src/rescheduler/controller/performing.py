@@ -51,6 +51,7 @@ class Performer:
         self._handlers: Mapping[type[Effect], Callable[[Scene, Any], Awaitable[Outcome]]] = {
             effects.HoldMigration: self._hold,
             effects.LetGoMigration: self._let_go,
+            effects.CallOffMigration: self._call_off,
             effects.DeleteMigration: self._delete_migration,
             effects.MarkSource: self._mark,
             effects.UnmarkSource: self._unmark,
@@ -95,6 +96,15 @@ class Performer:
             self._seen.migrations.learn_gone(migration.key, migration.uid)
         else:
             self._seen.migrations.learn(written)
+        return None
+
+    async def _call_off(self, scene: Scene, _: effects.CallOffMigration) -> Outcome:
+        migration = scene.migration
+        with contextlib.suppress(errors.NotFound, errors.Conflict):
+            await self._client.delete(
+                POD_MIGRATIONS, migration.key, uid=migration.uid, version=migration.resource_version
+            )
+        await self._seen.read_migration(migration.key, migration.uid)
         return None
 
     async def _delete_migration(self, scene: Scene, _: effects.DeleteMigration) -> Outcome:

@@ -90,7 +90,7 @@ class PlanRun:
         """Returns when every move is made, has failed, or was given up."""
         end = self._seen.migrations.informer.subscribe(self._on_change)
         try:
-            await Cordoning(self._client, self._seen).make(self.plan.changes)
+            await Cordoning(self._client, self._seen.nodes.get).make(self.plan.changes)
             for _, wave in groupby(self.errands, key=lambda errand: errand.move.wave):
                 await self._run_wave(list(wave))
         finally:

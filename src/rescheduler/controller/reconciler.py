@@ -24,10 +24,10 @@ from rescheduler.controller.story import Story
 from rescheduler.controller.sweeping import Sweeper
 from rescheduler.kube import errors
 from rescheduler.kube.client import Client
-from rescheduler.migrations.advance import advanced, is_checkpoint, look, shown, step_of
-from rescheduler.migrations.effects import Effect, WithdrawSteering
+from rescheduler.migrations.advance import advanced, is_checkpoint, look, senseless, shown, step_of
+from rescheduler.migrations.effects import WithdrawSteering
 from rescheduler.migrations.scene import Answer, Do, Happened, Report, Scene, Sight, Verdict, Wait
-from rescheduler.migrations.steps import Step
+from rescheduler.migrations.steps import Event, Step
 from rescheduler.model.migrations import FAILED_PODS, MANUAL, ConditionType, Migration, migration_of
 
 __all__ = ["Judge", "Reconciler"]
@@ -62,6 +62,7 @@ class Reconciler:
         self.policy = policy
         """May be exchanged at any time."""
         self.may_begin: Callable[[Migration], bool] = lambda _: True
+        self.is_winding_up: Callable[[], bool] = lambda: False
         self._judge = judge
         self._now = now
         self._is_steered = is_steered
@@ -93,13 +94,15 @@ class Reconciler:
                     recorded, current = await self._next(scene, sight, recorded)
                 case Wait():
                     return await self._waiting(scene, sight, recorded)
-        raise RuntimeError(f"migration {key} goes in circles at {step_of(current) if current else '?'}")
+        raise RuntimeError(f"migration {key} goes in circles at {current.status.step if current else '?'}")
 
     def _scene(self, migration: Migration) -> Scene:
         scene = scene_of(migration, self._seen, self.policy, self._now())
+        if senseless(migration):
+            return scene
         step = step_of(migration)
         if step is Step.QUEUED:
-            return replace(scene, has_turn=self._has_turn(migration))
+            return replace(scene, has_turn=self._has_turn(migration), is_winding_up=self.is_winding_up())
         if step is Step.CHECKING:
             return replace(scene, verdict=self._verdict(migration))
         return replace(scene, is_steered=self._is_steered())
@@ -107,25 +110,23 @@ class Reconciler:
     # -- performing
 
     async def _acted(self, scene: Scene, sight: Sight) -> Outcome:
-        if not isinstance(sight, Do):
-            return sight
-        effect: Effect = sight.effect
-        if effect.irreversible:
+        if _can_not_be_undone(scene, sight):
             await self._read_live(scene)
             scene = self._scene(scene.migration)
-            again = look(scene)
-            if not isinstance(again, Do):
-                return again
-            effect = again.effect
-        if isinstance(effect, WithdrawSteering):
+            sight = look(scene)
+        if not isinstance(sight, Do):
+            return sight
+        if isinstance(sight.effect, WithdrawSteering):
             return await self._withdraw(scene)
-        return await self._performer.perform(scene, effect)
+        return await self._performer.perform(scene, sight.effect)
 
     async def _read_live(self, scene: Scene) -> None:
         migration = scene.migration
         reads = [self._seen.read_pod(migration.pod_key, migration.spec.pod.uid)]
-        if scene.target is not None:
-            reads.append(self._seen.read_pod(scene.target.key, scene.target.uid))
+        # As it is on record, if the cache does not know it: that may be a long way behind.
+        copy = migration.status.target_pod if scene.target is None else scene.target_reference
+        if copy is not None:
+            reads.append(self._seen.read_pod(f"{migration.namespace}/{copy.name}", copy.uid))
         await asyncio.gather(*reads)
 
     async def _withdraw(self, scene: Scene) -> Outcome:
@@ -192,6 +193,9 @@ class Reconciler:
 
     async def _waiting(self, scene: Scene, wait: Wait, recorded: Migration) -> datetime | None:
         """Puts what it waits for on record, where that lasts."""
+        if senseless(scene.migration):
+            self._story.left_alone(scene.migration, wait.message)
+            return wait.until
         migration, step = shown(scene, wait), step_of(scene.migration)
         if migration.is_finished:
             self._story.forget(migration.uid)
@@ -234,3 +238,15 @@ class Reconciler:
         known = {each.key: each for each in unfinished(self._seen)} | self._beginning
         known.pop(but, None)
         return Turns(known.values(), self.policy, lambda each: workload_uid(each, self._seen))
+
+
+def _can_not_be_undone(scene: Scene, sight: Sight) -> bool:
+    """The eviction; and to call it off, which rests on a source that stands and that nobody can evict any
+    more. Both as it is now, not as a cache has it."""
+    if isinstance(sight, Do):
+        return sight.effect.irreversible
+    return (
+        isinstance(sight, Happened)
+        and step_of(scene.migration) is Step.EVICTING
+        and sight.event is not Event.SOURCE_LEFT
+    )

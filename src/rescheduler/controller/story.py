@@ -34,6 +34,7 @@ class Story:
     def __init__(self, events: EventWriter) -> None:
         self._events = events
         self._since: dict[str, dict[tuple[int, Step], datetime]] = {}
+        self._left_alone: dict[str, str] = {}
 
     def tell(self, scene: Scene, after: Migration) -> None:
         """It has come to the step that `after` is at; `scene` is what led there."""
@@ -58,12 +59,21 @@ class Story:
         if step in _EVENTS:
             self._write_events(scene, after, step)
 
+    def left_alone(self, migration: Migration, why: str) -> None:
+        """Nobody can go on with it: said once."""
+        if self._left_alone.get(migration.uid) == why:
+            return
+        self._left_alone[migration.uid] = why
+        words = f"{why}. It is left alone; once it is deleted, what it has marked is tidied up"
+        say(log, logging.WARNING, "MigrationLeftAlone", words, migration=migration.key, pod=migration.pod_key)
+
     def since(self, migration: Migration, now: datetime) -> datetime:
         """Since when it was seen at its step."""
         return self._since.get(migration.uid, {}).get(_place(migration), now)
 
     def forget(self, uid: str) -> None:
         self._since.pop(uid, None)
+        self._left_alone.pop(uid, None)
 
     def _was_told(self, migration: Migration, now: datetime) -> bool:
         told = self._since.setdefault(migration.uid, {})

@@ -43,9 +43,9 @@ class Sweeper:
         # The locks first: a pod whose lock could be taken off stands, and no eviction that is still on its
         # way can take it any more. Only then is its copy one too many.
         copies = _copies(marked)
-        standing = {pod.uid for pod in marked if pod not in copies and not pod.is_terminating}
+        standing = {pod.uid for pod in marked if pod not in copies and _stands(pod)}
         for pod in marked:
-            if pod.uid in standing:
+            if pod not in copies and not pod.is_terminating:
                 await self._unlock(pod)
         for pod in copies:
             if not pod.is_terminating:
@@ -74,7 +74,7 @@ class Sweeper:
     async def _has_source(self, copy: PodRecord) -> bool:
         """Whether the pod that it was made of stands, its lock long taken off. Read live."""
         alike = await self._seen.read_pods(copy.namespace, unmarked_labels(copy))
-        return any(pod.uid == copy.marks[ORIGINAL_POD] and not pod.is_terminating for pod in alike)
+        return any(pod.uid == copy.marks[ORIGINAL_POD] and _stands(pod) for pod in alike)
 
     async def _unlock(self, pod: PodRecord) -> None:
         labels, annotations = superfluous(pod)
@@ -93,6 +93,11 @@ class Sweeper:
         except (errors.Conflict, errors.NotFound):
             await self._seen.read_pod(pod.key, pod.uid)
             raise
+
+
+def _stands(pod: PodRecord) -> bool:
+    """Of one that has ended by itself only its record is left: its copy is what serves."""
+    return not pod.is_terminating and not pod.is_finished
 
 
 def _copies(marked: list[PodRecord]) -> list[PodRecord]:

@@ -61,6 +61,12 @@ class Rounds(Told):
         if halts:
             self._supersede()
 
+    def configured(self, policy: Policy) -> None:
+        """In a dry run not even what was planned before it is begun."""
+        if policy.dry_run:
+            for run in self._runs.values():
+                run.stop()
+
     async def _check_for_ever(self, loop: CheckLoop) -> None:
         clock = asyncio.get_running_loop()
         due_s = clock.time()

@@ -14,10 +14,11 @@ from typing import Final
 import msgspec
 
 from rescheduler.migrations import adopt, copy, evict
-from rescheduler.migrations.effects import DeleteBudget, DeleteMigration, HoldMigration, LetGoMigration
+from rescheduler.migrations.beginning import checking, queued
+from rescheduler.migrations.effects import DeleteBudget, DeleteMigration, LetGoMigration
 from rescheduler.migrations.releasing import remains, rolling_back, temporary_budget
 from rescheduler.migrations.replacement import worth_recording
-from rescheduler.migrations.scene import Answer, Do, Happened, Report, Scene, Sight, Wait
+from rescheduler.migrations.scene import Do, Happened, Report, Scene, Sight, Wait
 from rescheduler.migrations.steps import Event, Step, next_step, phase_of
 from rescheduler.model.migrations import (
     FINALIZER,
@@ -32,10 +33,20 @@ from rescheduler.model.migrations import (
 from rescheduler.model.plan import Handover
 from rescheduler.model.workloads import WorkloadRecord
 
-__all__ = ["advanced", "handover_of", "is_checkpoint", "look", "shown", "step_of", "with_reports"]
+__all__ = [
+    "advanced",
+    "handover_of",
+    "is_checkpoint",
+    "look",
+    "senseless",
+    "shown",
+    "step_of",
+    "with_reports",
+]
 
 
 def step_of(migration: Migration) -> Step:
+    """Of a migration that is not `senseless`."""
     return Step(migration.status.step or Step.QUEUED)
 
 
@@ -44,39 +55,35 @@ def handover_of(migration: Migration) -> Handover:
     return migration.status.handover or Handover.AUTO
 
 
+def senseless(migration: Migration) -> str:
+    """Why nobody can go on from its status, which a person has edited or another version has written; empty
+    if somebody can."""
+    status, handover = migration.status, handover_of(migration)
+    step = status.step or Step.QUEUED
+    if step not in _LOOKS[handover]:
+        how = "whose handover is not chosen" if handover is Handover.AUTO else f"by {handover}"
+        return f"its status makes no sense: a migration {how} has no step {step}"
+    if step == Step.ADOPTING and status.owner is None:
+        return "its status makes no sense: it does not say who is to adopt the copy"
+    moments = [status.step_since, status.started_at, status.handed_over_at, status.finished_at]
+    moments += [each.last_transition_time for each in status.conditions]
+    if any(moment is not None and moment > _END_OF_TIME for moment in moments):
+        return "its status makes no sense: it tells of times that nobody will live to see"
+    return ""
+
+
 def look(scene: Scene) -> Sight:
+    if why := senseless(scene.migration):
+        return _left_alone(scene, why)
     return _LOOKS[handover_of(scene.migration)][step_of(scene.migration)](scene)
 
 
-def _queued(scene: Scene) -> Sight:
-    if scene.migration.is_cancelled:
-        return Happened(Event.CANCELLED, "cancelled before it began", "Cancelled", final=True)
-    if not scene.source_stands:
-        return Happened(Event.SOURCE_GONE, "the pod is gone", "SourceGone", final=True)
-    retry_at = scene.migration.status.retry_at
-    if retry_at is not None and scene.now < retry_at:
-        return Wait(retry_at, f"tried again at {retry_at:%H:%M:%S}")
-    if not scene.has_turn:
-        return Wait(message="waits for its turn")
-    return Happened(Event.TURN_CAME)
-
-
-def _checking(scene: Scene) -> Sight:
-    if scene.migration.is_cancelled:
-        return Happened(Event.CANCELLED, "cancelled before it began", "Cancelled", final=True)
-    if not scene.source_stands:
-        return Happened(Event.SOURCE_GONE, "the pod is gone", "SourceGone", final=True)
-    verdict = scene.verdict
-    assert verdict is not None, "the check is made with a verdict of the planner"
-    match verdict.answer:
-        case Answer.APPROVED if FINALIZER not in scene.migration.finalizers:
-            return Do(HoldMigration())
-        case Answer.APPROVED:
-            return Happened(Event.APPROVED, verdict.message)
-        case Answer.POSTPONED:
-            return Happened(Event.POSTPONED, verdict.message, verdict.reason)
-        case Answer.REFUSED:
-            return Happened(Event.REFUSED, verdict.message, verdict.reason, final=True)
+def _left_alone(scene: Scene, why: str) -> Sight:
+    """Nothing is done by guessing. Who is cancelled is let go: then its pods are swept like those of a
+    migration that was removed by force, by what they themselves show, read live."""
+    if scene.migration.is_cancelled and FINALIZER in scene.migration.finalizers:
+        return Do(LetGoMigration())
+    return Wait(message=why)
 
 
 def _finished(scene: Scene) -> Sight:
@@ -99,20 +106,24 @@ def _finished(scene: Scene) -> Sight:
     return Wait(forgotten_at) if scene.now < forgotten_at else Do(DeleteMigration())
 
 
-_EVERY: Final = {
-    Step.QUEUED: _queued,
-    Step.CHECKING: _checking,
-    Step.ROLLING_BACK: rolling_back,
+_UNCHOSEN: Final = {
+    Step.QUEUED: queued,
+    Step.CHECKING: checking,
     Step.COMPLETED: _finished,
     Step.FAILED: _finished,
 }
+_EVERY: Final = _UNCHOSEN | {Step.ROLLING_BACK: rolling_back}
 
 _LOOKS: Final[Mapping[Handover, Mapping[Step, Callable[[Scene], Sight]]]] = {
-    Handover.AUTO: _EVERY,
+    Handover.AUTO: _UNCHOSEN,
     Handover.ADOPT: _EVERY | adopt.LOOKS,
     Handover.COPY: _EVERY | copy.LOOKS,
     Handover.EVICT: _EVERY | evict.LOOKS,
 }
+
+
+_END_OF_TIME: Final = datetime(9000, 1, 1, tzinfo=UTC)
+"""What is later can't be reckoned with."""
 
 
 # -- the status that follows
@@ -152,7 +163,9 @@ def advanced(scene: Scene, happened: Happened) -> Migration:
 
 
 def shown(scene: Scene, wait: Wait) -> Migration:
-    """The same step, with what it waits for: for people."""
+    """The same step, with what it waits for: for people. What makes no sense is not written over."""
+    if senseless(scene.migration):
+        return scene.migration
     message = _shortened(wait.message)
     status = msgspec.structs.replace(
         scene.migration.status,

@@ -10,6 +10,7 @@ from typing import ClassVar
 from rescheduler.model.migrations import OwnerReference, PodReference
 
 __all__ = [
+    "CallOffMigration",
     "CreateBudget",
     "CreateCopy",
     "DeleteBudget",
@@ -45,6 +46,11 @@ class HoldMigration(Effect):
 @dataclass(frozen=True, slots=True)
 class LetGoMigration(Effect):
     """All is done or undone: it may be deleted like any object."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallOffMigration(Effect):
+    """It waits for its turn, and is not to have one: refused if it has changed since it was seen."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,8 @@ class Scene:
     """Asked for at the check only."""
     has_turn: bool = True
     """Whether the limits allow it to begin."""
+    is_winding_up: bool = False
+    """Whether nothing is begun any more, and soon nobody is there who executes."""
     is_steered: bool = False
     """Whether something tells replacements where to go."""
 

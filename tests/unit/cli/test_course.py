@@ -62,10 +62,16 @@ def errand(step=None, handover=Handover.ADOPT, *, pod="shop/web-1-a", given_up="
             "is rolled back: copy b can't run: ErrImagePull",
             id="why it goes back",
         ),
+        pytest.param(
+            errand("Teleporting"),
+            "its status makes no sense: a migration by Adopt has no step Teleporting",
+            id="what nobody can go on with",
+        ),
     ],
 )
 def test_what_is_under_way_says_what_it_does_or_waits_for(moving, words):
     assert state_of(moving) == ("InProgress", words)
+    assert 0 <= share_done(moving) < 1
 
 
 def test_what_failed_is_told_with_its_pod_its_reason_and_what_to_do():

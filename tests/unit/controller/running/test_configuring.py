@@ -5,11 +5,13 @@ import json
 
 import pytest
 
+from rescheduler.config.windows import Window
 from rescheduler.controller.followed import POD_MIGRATIONS
 from rescheduler.kube.patches import merge_patch
 from rescheduler.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, EVENTS, LEASES, NAMESPACES
 from rescheduler.migrations.definition import NAME
 from rescheduler.model.migrations import Phase
+from rescheduler.simulator.faults import Fault
 from tests.e2e.facts.waiting import until_gone
 from tests.unit.cli.living import write_config
 
@@ -128,6 +130,22 @@ async def test_a_dry_run_calls_off_what_waits_and_holds_nothing(
     assert [each.finalizers for each in left] == [()]
     await client.delete(NAMESPACES, moves.stage.namespace)
     await until_gone(client, NAMESPACES, moves.stage.namespace)
+
+
+async def test_a_dry_run_calls_off_what_others_have_left_before_the_lease_is_given_back(
+    set_moves, start, file, server, migrations
+):
+    moves = await set_moves(3)
+    await moves.stage.deployment(1)
+    (pod,) = await moves.stage.pods()
+    key = await moves.wish(pod, await moves.stage.free_node(), strategy="LoadBalancing")
+    server.faults.add(Fault("slow", verbs=("delete",), resource="podmigrations.rescheduler.dev", delay_s=10))
+    running = await start(file=file, windows=(Window(from_=23 * 60, to=24 * 60),))
+    await running.until_checked(2)
+    assert [each.key for each in await migrations()] == [key]
+    write_config(file, **RESTLESS, dryRun=True)
+    await running.until(lambda: running.heard.led[-1:] == [False])
+    assert await migrations() == []
 
 
 async def test_a_dry_run_does_not_wait_for_a_migration_that_makes_no_sense(set_moves, start, file, client):
