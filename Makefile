@@ -24,7 +24,7 @@ test: $(READY) ## all everyday tests (ARGS="-k name" to choose)
 	@$(BIN)/pytest -n auto --dist worksteal -m "not size" $(ARGS)
 
 .PHONY: test-size
-test-size: $(READY) ## tests of large clusters, some twenty seconds each: apart from the everyday ones
+test-size: $(READY) ## tests that take long: large clusters, and all of many similar cases
 	@$(BIN)/pytest -n auto -m size $(ARGS)
 
 .PHONY: e2e

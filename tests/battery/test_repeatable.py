@@ -25,8 +25,7 @@ def digest() -> str:
     "surroundings",
     [
         pytest.param({"PYTHONHASHSEED": "1"}, id="a hash seed"),
-        pytest.param({"PYTHONHASHSEED": "2"}, id="another hash seed"),
-        pytest.param({"PYTHONHASHSEED": "3", "OPENBLAS_NUM_THREADS": "1"}, id="one thread"),
+        pytest.param({"PYTHONHASHSEED": "2", "OPENBLAS_NUM_THREADS": "1"}, id="another, and one thread"),
     ],
 )
 def test_another_process_makes_the_same_plans(surroundings):

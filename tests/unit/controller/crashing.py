@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
 
+import pytest
+
 from rescheduler.config.policy import Policy
 from rescheduler.kube.client import Client
 from rescheduler.kube.in_process import InProcess
@@ -19,6 +21,17 @@ from tests.e2e.migrations.moving import Moves
 from tests.testbed.fake_kubelet.nodes import node_object, node_shapes
 
 NETWORK_S = 0.001, 0.020
+
+
+def at_every_call(apart):
+    """Parametrises a test with `first` and `apart`: neighbouring calls differ little, so every day only one
+    in so many is looked at, and the others with the tests that take long."""
+    everyday = [pytest.param(1, apart, id="every day")]
+    rest = [
+        pytest.param(first, apart, id=f"from call {first}", marks=pytest.mark.size)
+        for first in range(2, apart + 1)
+    ]
+    return pytest.mark.parametrize(("first", "apart"), everyday + rest)
 
 
 class Crash(Enum):

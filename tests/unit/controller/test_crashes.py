@@ -16,7 +16,7 @@ from rescheduler.simulator.virtual_time import run_virtual
 from tests.e2e.facts.observer import observing
 from tests.e2e.migrations.moving import Moves
 from tests.e2e.migrations.workloads import stateful_set
-from tests.unit.controller.crashing import Cluster, Crash, Faulty
+from tests.unit.controller.crashing import Cluster, Crash, Faulty, at_every_call
 
 FEWEST_CALLS, MOST_CALLS = 5, 60
 
@@ -148,12 +148,13 @@ def described(pod):
     }
 
 
+@at_every_call(2)
 @pytest.mark.parametrize(
     ("play", "crash"),
     [pytest.param(*point, id=f"{point[0].__name__}: it ends {point[1].value}") for point in POINTS],
 )
-def test_the_end_is_moved_or_as_before_wherever_a_controller(play, crash):
-    for at in range(1, MOST_CALLS):
+def test_the_end_is_moved_or_as_before_wherever_a_controller(play, crash, first, apart):
+    for at in range(first, MOST_CALLS, apart):
         calls = run_virtual(crashed_and_taken_over(play(), crash, at))
         if calls < at:
             assert at > FEWEST_CALLS, "it ended before it came to anything"

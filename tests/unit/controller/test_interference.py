@@ -10,7 +10,7 @@ from rescheduler.simulator.virtual_time import run_virtual
 from tests.e2e.facts.observer import observing
 from tests.e2e.migrations.interfering import INTERFERENCES, Interference
 from tests.e2e.migrations.test_interference import *  # noqa: F403
-from tests.unit.controller.crashing import NETWORK_S, Cluster, Faulty
+from tests.unit.controller.crashing import NETWORK_S, Cluster, Faulty, at_every_call
 
 
 class Disturbed(Faulty):
@@ -66,14 +66,16 @@ async def disturbed_at(interference, at):
         await cluster.close()
 
 
+@at_every_call(2)
 @pytest.mark.parametrize("interference", INTERFERENCES, ids=lambda each: each.name)
-def test_at_whatever_moment_the_workload_is(interference):
-    at = 1
+def test_at_whatever_moment_the_workload_is(interference, first, apart):
+    at = first
     while run_virtual(disturbed_at(interference, at)) >= at:
-        at += 1
+        at += apart
     assert at > 5
 
 
+@at_every_call(2)
 @pytest.mark.parametrize("interference", OF_A_REPLICA_SET, ids=lambda each: each.name)
-def test_at_whatever_moment_a_replica_set_of_its_own_is(interference):
-    test_at_whatever_moment_the_workload_is(interference)
+def test_at_whatever_moment_a_replica_set_of_its_own_is(interference, first, apart):
+    test_at_whatever_moment_the_workload_is(interference, first, apart)

@@ -20,7 +20,7 @@ from tests.e2e.facts.stage import Stage, until_usable
 from tests.e2e.recovery.program import Pace, recovering
 from tests.e2e.recovery.ward import Ward
 from tests.testbed.fake_kubelet.nodes import node_object, node_shapes
-from tests.unit.controller.crashing import Cluster, Crash, Faulty
+from tests.unit.controller.crashing import Cluster, Crash, Faulty, at_every_call
 from tests.unit.controller.recovering.conftest import Desk
 
 SECOND = timedelta(seconds=1)
@@ -30,8 +30,6 @@ PACE = Pace(
     timeout_s=600.0,
 )
 FEWEST_CALLS, MOST_CALLS = 4, 80
-EVERY = 3
-"""So many calls from one end to the next: neighbours differ little, and each takes a second. 1 for all."""
 
 
 class AtItsTask(Faulty):
@@ -155,6 +153,7 @@ async def until_crashed(ward, story, cluster, faulty):
         await asyncio.gather(crashed, over, return_exceptions=True)
 
 
+@at_every_call(3)
 @pytest.mark.parametrize(
     ("story", "crash"),
     [
@@ -168,8 +167,8 @@ async def until_crashed(ward, story, cluster, faulty):
         )
     ],
 )
-def test_as_many_tries_as_are_allowed_wherever_the_program(story, crash):
-    for at in range(1, MOST_CALLS, EVERY):
+def test_as_many_tries_as_are_allowed_wherever_the_program(story, crash, first, apart):
+    for at in range(first, MOST_CALLS, apart):
         calls = run_virtual(crashed_and_taken_over(story(), crash, at))
         if calls < at:
             assert at > FEWEST_CALLS, "it ended before it came to anything"
