@@ -10,14 +10,8 @@ from tests.e2e.facts.waiting import until_gone
 SERMON = "no, " * LONGEST_TEXT
 
 
-async def test_a_bare_pod_that_somebody_deleted_with_its_copy_was_not_moved(set_moves, client):
-    moves = await set_moves(3)
-    pod = await moves.stage.until_pod_ready(await moves.stage.pod("web"))
-    await moves.stage.budget(minAvailable=2)
-    key = await moves.wish(pod, await moves.stage.free_node())
-    async with moves.executing():
-        await moves.until(key, lambda migration: migration.status.step == "Evicting")
-        copy = await moves.copy_of(key)
+async def test_a_bare_pod_that_somebody_deleted_with_its_copy_was_not_moved(set_evicting, client):
+    moves, key, pod, copy = await set_evicting()
     for each in (pod, copy):
         name = moves.stage.key(each["metadata"]["name"])
         await client.delete(PODS, name)
