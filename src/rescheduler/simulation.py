@@ -99,7 +99,7 @@ async def _simulate(
 ) -> list[SimulatedCheck]:
     done: list[SimulatedCheck] = []
     # Controllers look at everything once when they start, and write what the file does not say.
-    async with _living(objects, start - timedelta(seconds=_SETTLING_S)) as (server, client):
+    async with _living(objects, _beginning(objects, start)) as (server, client):
         now = server.clock.now
         await asyncio.sleep(_SETTLING_S)
         rescheduler = Rescheduler(
@@ -114,6 +114,15 @@ async def _simulate(
                     if len(done) == checks:
                         break
     return done
+
+
+def _beginning(objects: list[Object], start: datetime) -> datetime:
+    """So that the first check is at `start`. To kubelets of ten seconds ago, though, pods that have just
+    started would not be ready yet: with such, nothing begins before `start`."""
+    before = start - timedelta(seconds=_SETTLING_S)
+    latest = (before - timedelta(seconds=_SETTLING_S)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    started = ((item.get("status") or {}).get("startTime") or "" for item in objects if item["kind"] == "Pod")
+    return start if any(each > latest for each in started) else before
 
 
 @contextlib.asynccontextmanager

@@ -42,6 +42,45 @@ def test_the_same_file_gives_the_same_course(run, saved_shop, config):
     assert "What stays" in told[0].stdout or "moves made" in told[0].stdout
 
 
+def test_pods_that_have_just_started_are_as_ready_as_the_file_says(run, saved_shop, tmp_path):
+    config = write_config(tmp_path / "config.json", settleTime="10s", minPodAge="0s")
+    content = json.loads(saved_shop.read_text())
+    for item in content["items"]:
+        if item["kind"] == "Pod":
+            item["metadata"]["creationTimestamp"] = item["status"]["startTime"] = "2026-11-20T12:00:00Z"
+            for container in item["status"]["containerStatuses"]:
+                container["state"] = {"running": {"startedAt": "2026-11-20T12:00:00Z"}}
+    selector = {
+        "matchLabels": next(
+            item["spec"]["selector"]["matchLabels"]
+            for item in content["items"]
+            if item["kind"] == "Deployment"
+        )
+    }
+    spec = {"maxUnavailable": 1, "selector": selector}
+    metadata = {"namespace": "shop", "name": "web"}
+    content["items"].append(
+        {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata, "spec": spec}
+    )
+    file = tmp_path / "young.json"
+    file.write_text(json.dumps(content))
+    done = run(
+        "simulate",
+        "--from",
+        file,
+        "--config",
+        config,
+        "--checks",
+        1,
+        "--now",
+        "2026-11-20T12:00Z",
+        "-o",
+        "json",
+    )
+    (check,) = json.loads(done.stdout)["checks"]
+    assert {move["result"] for move in check["moves"]} == {"Completed"}, check["refused"]
+
+
 def test_workloads_that_can_not_make_pods_are_refused(run, saved_shop, tmp_path):
     content = json.loads(saved_shop.read_text())
     for item in content["items"]:
