@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from rescheduler.controller.followed import Followed
-from rescheduler.model.migrations import FAILED_PODS, ConditionType, Migration, Phase
+from rescheduler.model.migrations import COPY_FAILING, FAILED_PODS, ConditionType, Migration, Phase
 from rescheduler.model.pods import PodRecord
 from rescheduler.recovery.allowance import Allowance
 from rescheduler.recovery.examining import Case
@@ -17,7 +17,6 @@ from rescheduler.recovery.lines import revision_of
 
 __all__ = ["failed_copies", "with_failed_copies"]
 
-_FAILING: Final = "CopyFailing"
 _LATE: Final = "TimedOut"
 
 
@@ -60,7 +59,7 @@ def _copy_failed(migration: Migration) -> bool:
         return False
     if status.target_pod is None or status.started_at is None or status.finished_at is None:
         return False
-    return status.failure == _FAILING or (status.failure == _LATE and not _was_ready(migration))
+    return status.failure == COPY_FAILING or (status.failure == _LATE and not _was_ready(migration))
 
 
 def _was_ready(migration: Migration) -> bool:
