@@ -9,6 +9,7 @@ from rescheduler.cli.acting import INTERRUPTED, Acting, acting_options, carry_ou
 from rescheduler.cli.looking import DATA_ERROR, USAGE_ERROR, Looking, file_bytes, give_up, live_options
 from rescheduler.cli.planned import overridden, planned
 from rescheduler.cli.printing import output_option, print_document
+from rescheduler.cli.safe_output import echo
 
 if TYPE_CHECKING:
     from rescheduler.controller.plan_run import PlanRun
@@ -83,7 +84,7 @@ def _show(plan: "Plan", output: str) -> None:
         from rescheduler.cli.plan import print_plan  # noqa: PLC0415
 
         print_plan(plan, "table")
-        click.echo()
+        echo()
 
 
 def _ask(output: str) -> None:
@@ -107,9 +108,9 @@ def _end(run: "PlanRun | None", output: str, *, interrupted: bool) -> None:
     elif run is not None:
         from rescheduler.cli.course import failures, summary  # noqa: PLC0415
 
-        click.echo("\n".join([summary(errands), *failures(errands)]))
+        echo("\n".join([summary(errands), *failures(errands)]))
         if any(errand.is_under_way for errand in errands):
-            click.echo("Whoever executes next goes on with them: rescheduler migrations, or the daemon.")
+            echo("Whoever executes next goes on with them: rescheduler migrations, or the daemon.")
     sys.stdout.flush()
     if interrupted:
         sys.exit(INTERRUPTED)

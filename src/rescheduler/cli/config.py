@@ -5,6 +5,8 @@ from pathlib import Path
 
 import click
 
+from rescheduler.cli.safe_output import echo
+
 __all__ = ["config"]
 
 _USAGE_ERROR = 2
@@ -37,11 +39,11 @@ def check(file: str) -> None:
         else:
             loaded = load_file(Path(file), known_strategies())
     except ConfigurationError as error:
-        click.echo(str(error), err=True)
+        echo(str(error), err=True)
         sys.exit(_USAGE_ERROR)
     for note in loaded.notes:
-        click.echo(f"note: {note}", err=True)
-    click.echo(effective(loaded.configuration), nl=False)
+        echo(f"note: {note}", err=True)
+    echo(effective(loaded.configuration), nl=False)
 
 
 @config.command()
@@ -49,4 +51,4 @@ def show() -> None:
     """Prints the defaults as a commented file."""
     from rescheduler.config.rendering import commented_defaults  # noqa: PLC0415
 
-    click.echo(commented_defaults(), nl=False)
+    echo(commented_defaults(), nl=False)

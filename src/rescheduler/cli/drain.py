@@ -11,6 +11,7 @@ import msgspec
 from rescheduler.cli.acting import INTERRUPTED, Acting, acting_options, interrupts, say_who_executes
 from rescheduler.cli.looking import DATA_ERROR, Looking, give_up, live_options
 from rescheduler.cli.printing import output_option, print_document
+from rescheduler.cli.safe_output import echo
 
 if TYPE_CHECKING:
     from rescheduler.cli.drain_view import DrainView
@@ -123,7 +124,7 @@ def undrain(nodes: tuple[str, ...], looking: Looking) -> None:
         return await call_back(client, names)
 
     for node, words in acting.ask(undrained).items():
-        click.echo(f"{node}: {words}")
+        echo(f"{node}: {words}")
 
 
 async def _is_there(client: "Client", node: str) -> bool:
@@ -152,9 +153,9 @@ def _report(states: "tuple[NodeInMaintenance, ...]", output: str, view: "DrainVi
     remedies = {str(reason): remedy for reason, (_, remedy) in REMEDIES.items()}
     for state in states:
         if state.blocked or not view.has_told(state):
-            click.echo(f"{state.node}: {state.message}")
+            echo(f"{state.node}: {state.message}")
         for pod in state.blocked:
-            click.echo(f"  - {pod}")
+            echo(f"  - {pod}")
             reason = pod.partition(": ")[2].partition(",")[0]
             if reason in remedies:
-                click.echo(f"    {remedies[reason]}")
+                echo(f"    {remedies[reason]}")

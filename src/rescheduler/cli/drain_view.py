@@ -3,9 +3,9 @@
 import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final, TextIO
 
-import click
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -14,6 +14,8 @@ from rich.text import Text
 
 from rescheduler.cli.course import state_of
 from rescheduler.cli.progress import LEAVING, Progress
+from rescheduler.cli.safe_console import SafeConsole
+from rescheduler.cli.safe_output import echo
 from rescheduler.cli.terminal import Terminal, terminal_of
 from rescheduler.controller.plan_run import Errand
 from rescheduler.model.status import NodeInMaintenance
@@ -51,7 +53,8 @@ class DrainView(Progress):
 
 class LiveDrainView(DrainView):
     def __init__(self, console: Console, terminal: Terminal) -> None:
-        super().__init__(terminal, lambda line: console.print(line, highlight=False, soft_wrap=True))
+        # The console has styles of its own.
+        super().__init__(replace(terminal, colour=False), lambda line: console.print(line, soft_wrap=True))
         self._console = console
         self._most: dict[str, int] = {}
         self._moving: dict[str, str] = {}
@@ -104,5 +107,5 @@ def drain_view_on(stream: TextIO, *, to_stderr: bool) -> DrainView:
     terminal = terminal_of(stream)
     is_logging = logging.getLogger().isEnabledFor(logging.INFO)
     if terminal.width is not None and terminal.colour and terminal.unicode and not is_logging:
-        return LiveDrainView(Console(file=stream, width=terminal.width), terminal)
-    return DrainView(terminal, lambda line: click.echo(line, err=to_stderr, color=terminal.colour))
+        return LiveDrainView(SafeConsole(file=stream, width=terminal.width), terminal)
+    return DrainView(terminal, lambda line: echo(line, err=to_stderr, color=terminal.colour))

@@ -1,14 +1,15 @@
 """`rescheduler explain`: why a pod stays, where it could go; what a node holds, and what could come."""
 
-import json
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from rescheduler.cli.looking import DATA_ERROR, Looking, give_up, looking_options
 from rescheduler.cli.naming import key_of_name
+from rescheduler.cli.printing import print_document
+from rescheduler.cli.safe_output import echo_lines
 
 if TYPE_CHECKING:
     from rescheduler.snapshot.snapshot import Snapshot
@@ -58,11 +59,11 @@ def explain(kind: str, name: str, namespace: str | None, looking: Looking, outpu
 
         terminal = terminal_of(sys.stdout)
         lines = lines_of(told, assumptions, terminal)
-        click.echo("\n".join(lines), color=terminal.colour)
+        echo_lines(lines, color=terminal.colour)
     else:
         from rescheduler.cli.explain_form import form_of  # noqa: PLC0415
 
-        _print(form_of(told, assumptions), output)
+        print_document(form_of(told, assumptions), output)
 
 
 def _must_be_there(kind: str, key: str, snapshot: "Snapshot") -> None:
@@ -75,12 +76,3 @@ def _must_be_there(kind: str, key: str, snapshot: "Snapshot") -> None:
     elsewhere = [each for each in known if kind == "pod" and each.endswith(f"/{key.partition('/')[2]}")]
     hint = f"; there is {', '.join(sorted(elsewhere)[:3])}" if elsewhere else near
     give_up(f"there is no {kind} {key}{hint}", DATA_ERROR)
-
-
-def _print(content: Any, output: str) -> None:
-    if output == "json":
-        click.echo(json.dumps(content, indent=2, ensure_ascii=False))
-    else:
-        import yaml  # noqa: PLC0415
-
-        click.echo(yaml.safe_dump(content, sort_keys=False, allow_unicode=True), nl=False)

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, TextIO
 
-import click
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -21,6 +20,8 @@ from rich.text import Text
 
 from rescheduler.cli.course import COLOURS, share_done, state_of
 from rescheduler.cli.progress import LEAVING, Progress
+from rescheduler.cli.safe_console import SafeConsole
+from rescheduler.cli.safe_output import echo
 from rescheduler.cli.terminal import Terminal, shortened, terminal_of
 from rescheduler.cli.wording import counted
 from rescheduler.controller.plan_run import Errand
@@ -42,8 +43,8 @@ def progress_on(stream: TextIO, *, to_stderr: bool) -> Progress:
     terminal = terminal_of(stream)
     is_logging = logging.getLogger().isEnabledFor(logging.INFO)
     if terminal.width is not None and terminal.colour and terminal.unicode and not is_logging:
-        return LiveProgress(Console(file=stream, width=terminal.width), terminal)
-    return Progress(terminal, lambda line: click.echo(line, err=to_stderr, color=terminal.colour))
+        return LiveProgress(SafeConsole(file=stream, width=terminal.width), terminal)
+    return Progress(terminal, lambda line: echo(line, err=to_stderr, color=terminal.colour))
 
 
 class LiveProgress(Progress):
@@ -83,7 +84,7 @@ class LiveProgress(Progress):
         self.is_interrupted = True
 
     def _print_above(self, line: str) -> None:
-        self._console.print(line, highlight=False, soft_wrap=True)
+        self._console.print(line, soft_wrap=True)
 
     # -- a frame
 

@@ -18,6 +18,8 @@ from typing import Any, TextIO, TypeVar
 
 import click
 
+from rescheduler.cli.safe_output import printable
+
 __all__ = ["log_options", "set_up_log"]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -67,7 +69,7 @@ class _ForPrograms(logging.Formatter):
         }
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False, default=str)
+        return printable(json.dumps(line, ensure_ascii=False, default=str))
 
 
 class _ForPeople(logging.Formatter):
@@ -81,9 +83,10 @@ class _ForPeople(logging.Formatter):
             level = click.style(level, fg=_COLOURS[record.levelname])
         facts = " ".join(f"{name}={value}" for name, value in _facts(record).items() if value != "")
         time = f"{_moment(record).astimezone():%H:%M:%S}"
-        line = f"{time} {level} {event_of(record)}: {record.getMessage()}{f'  {facts}' if facts else ''}"
+        text = f"{event_of(record)}: {record.getMessage()}{f'  {facts}' if facts else ''}"
+        line = f"{time} {level} {printable(text)}"
         if record.exc_info:
-            line += "\n" + self.formatException(record.exc_info)
+            line += "\n" + printable(self.formatException(record.exc_info), keep_newlines=True)
         return line
 
 

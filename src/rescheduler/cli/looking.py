@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
+from rescheduler.cli.safe_output import echo
+
 if TYPE_CHECKING:
     from rescheduler.config.policy import Configuration, Policy
     from rescheduler.kube.client import Client
@@ -229,12 +231,17 @@ def _passing(command: F, options: tuple[Callable[[F], F], ...]) -> F:
 
 def file_bytes(file: str) -> tuple[bytes, str]:
     """What is in it, and how messages name it. Ends the program if it can't be read."""
-    if file == "-":
-        return sys.stdin.buffer.read(), "standard input"
+    from rescheduler.model.saved_cluster import LARGEST_BYTES, read_bounded  # noqa: PLC0415
+
+    name = "standard input" if file == "-" else file
     try:
-        return Path(file).read_bytes(), file
+        with contextlib.nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb") as opened:
+            content = read_bounded(opened, LARGEST_BYTES)
     except (OSError, ValueError) as error:
-        give_up(f"{file}: {getattr(error, 'strerror', None) or error}", DATA_ERROR)
+        give_up(f"{name}: {getattr(error, 'strerror', None) or error}", DATA_ERROR)
+    if content is None:
+        give_up(f"{name}: more than {LARGEST_BYTES} bytes, which no saved cluster has", DATA_ERROR)
+    return content, name
 
 
 @contextlib.contextmanager
@@ -266,9 +273,9 @@ def _told() -> Iterator[None]:
 
 
 def complain(message: str) -> None:
-    click.echo(f"note: {message}", err=True)
+    echo(f"note: {message}", err=True)
 
 
 def give_up(message: str, code: int) -> NoReturn:
-    click.echo(message, err=True)
+    echo(message, err=True)
     sys.exit(code)

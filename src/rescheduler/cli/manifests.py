@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rescheduler.cli.looking import USAGE_ERROR, file_bytes, give_up
+from rescheduler.cli.safe_output import echo
 
 if TYPE_CHECKING:
     from rescheduler.install.options import Options
@@ -87,11 +88,12 @@ def _options(values: str | None, image: str | None, *, without_webhook: bool) ->
     import yaml  # noqa: PLC0415
 
     from rescheduler.install.options import Options  # noqa: PLC0415
+    from rescheduler.model.bounded_yaml import load_yaml  # noqa: PLC0415
 
     options = Options()
     if values is not None:
         try:
-            options = msgspec.convert(yaml.safe_load(file_bytes(values)[0]) or {}, Options)
+            options = msgspec.convert(load_yaml(file_bytes(values)[0]) or {}, Options)
         except yaml.YAMLError as error:
             give_up(f"{values} is not YAML: {' '.join(str(error).split())}", USAGE_ERROR)
         except msgspec.ValidationError as error:
@@ -124,4 +126,4 @@ def _checked(content: bytes, source: str) -> str:
 def _print(items: list[dict[str, Any]]) -> None:
     from rescheduler.install.printing import as_yaml  # noqa: PLC0415
 
-    click.echo(as_yaml(*items), nl=False)
+    echo(as_yaml(*items), nl=False)

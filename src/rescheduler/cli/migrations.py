@@ -12,6 +12,7 @@ from rescheduler.cli.acting import Acting, verbose_option
 from rescheduler.cli.looking import DATA_ERROR, Looking, give_up, live_options
 from rescheduler.cli.naming import key_of_name, namespace_option
 from rescheduler.cli.printing import output_option, print_document
+from rescheduler.cli.safe_output import echo, echo_lines
 from rescheduler.cli.signals import ended_by_signals
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def _print(lines: Callable[[Any, Any], Any]) -> None:
     from rescheduler.cli.terminal import terminal_of  # noqa: PLC0415
 
     terminal = terminal_of(sys.stdout)
-    click.echo("\n".join(lines(terminal, datetime.now(UTC))), color=terminal.colour)
+    echo_lines(lines(terminal, datetime.now(UTC)), color=terminal.colour)
 
 
 async def _watch(rescheduler: "Rescheduler", shown: "list[Object]", is_meant: Callable[[Any], bool]) -> None:
@@ -157,10 +158,10 @@ async def _watch(rescheduler: "Rescheduler", shown: "list[Object]", is_meant: Ca
             return
         old = before.pop(key_of_item(item), None) if old is None else old
         if line := change_line(old, new, terminal):
-            click.echo(line, color=terminal.colour)
+            echo(line, color=terminal.colour)
 
     ended = ended_by_signals()
-    click.echo("Watching, until Ctrl-C.", err=True)
+    echo("Watching, until Ctrl-C.", err=True)
     end = rescheduler.followed.migrations.informer.subscribe(tell)
     for gone in tuple(before.values()):
         tell(gone, None)
@@ -195,7 +196,7 @@ def _cancel(acting: Acting, key: str) -> None:
             async with rescheduler.executing():
                 await rescheduler.client.delete(POD_MIGRATIONS, key, uid=before.uid)
                 await gone.wait()
-        click.echo(f"{key}: {last[0].status.message or 'cancelled'}")
+        echo(f"{key}: {last[0].status.message or 'cancelled'}")
         return ""
 
     if fault := acting.run(cancelled, steered=acting.prepare()):

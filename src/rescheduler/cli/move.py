@@ -9,6 +9,7 @@ from rescheduler.cli.acting import INTERRUPTED, Acting, acting_options, carry_ou
 from rescheduler.cli.looking import DATA_ERROR, Looking, live_options
 from rescheduler.cli.naming import key_of_name, namespace_option
 from rescheduler.cli.printing import output_option, print_document
+from rescheduler.cli.safe_output import echo
 
 if TYPE_CHECKING:
     from rescheduler.controller.plan_run import PlanRun
@@ -66,7 +67,7 @@ def move(
     elif to_stderr:
         print_document(results(found.errands)[0], output)
     elif found.errands[0].is_over and not found.errands[0].is_completed:
-        click.echo(f"{key} is not moved. {remedy_of(found.errands[0])}", err=True)
+        echo(f"{key} is not moved. {remedy_of(found.errands[0])}", err=True)
     sys.stdout.flush()
     if progress.is_interrupted:
         sys.exit(INTERRUPTED)
@@ -90,8 +91,8 @@ def _refuse(key: str, refusals: "list[Rejection]", output: str) -> None:
         ]
         print_document({"pod": key, "result": "Refused", "refusals": told}, output)
         return
-    click.echo(f"{key} is not moved", err=True)
+    echo(f"{key} is not moved", err=True)
     for each in refusals:
-        click.echo(f"  - {each.reason}: {each.detail}", err=True)
+        echo(f"  - {each.reason}: {each.detail}", err=True)
         if remedy := remedies.get(each.reason):
-            click.echo(f"    {remedy}", err=True)
+            echo(f"    {remedy}", err=True)

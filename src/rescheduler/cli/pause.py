@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rescheduler.cli.looking import Looking, live_options
+from rescheduler.cli.safe_output import echo
 
 if TYPE_CHECKING:
     from rescheduler.kube.client import Client
@@ -33,7 +34,7 @@ def pause(looking: Looking, namespace: str | None, why: str) -> None:
     from rescheduler.model.status import Pause  # noqa: PLC0415
 
     at = _switch(looking, namespace, Pause(paused=True, by=_who(), at=datetime.now(UTC), why=why))
-    click.echo(f"Paused ({at}): no more moves are begun; those under way come to their end.")
+    echo(f"Paused ({at}): no more moves are begun; those under way come to their end.")
 
 
 @click.command()
@@ -47,7 +48,7 @@ def resume(looking: Looking, namespace: str | None) -> None:
     from rescheduler.model.status import Pause  # noqa: PLC0415
 
     at = _switch(looking, namespace, Pause(by=_who(), at=datetime.now(UTC)))
-    click.echo(f"Resumed ({at}): the next check may move pods.")
+    echo(f"Resumed ({at}): the next check may move pods.")
 
 
 def _switch(looking: Looking, namespace: str | None, wanted: "Pause") -> str:

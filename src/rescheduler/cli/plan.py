@@ -8,6 +8,8 @@ import click
 
 from rescheduler.cli.looking import DATA_ERROR, Looking, give_up, looking_options
 from rescheduler.cli.planned import overridden, planned
+from rescheduler.cli.printing import print_document
+from rescheduler.cli.safe_output import echo, echo_lines
 
 if TYPE_CHECKING:
     from rescheduler.model.plan import Plan
@@ -70,11 +72,9 @@ def _content(made: "Plan") -> dict[str, Any]:
 
 def print_plan(made: "Plan", output: str) -> None:
     if output == "json":
-        click.echo(_as_json(made), nl=False)
+        echo(_as_json(made), nl=False)
     elif output == "yaml":
-        import yaml  # noqa: PLC0415
-
-        click.echo(yaml.safe_dump(_content(made), sort_keys=False, allow_unicode=True), nl=False)
+        print_document(_content(made), output)
     else:
         from rescheduler.cli.plan_view import Remedy, plan_lines  # noqa: PLC0415
         from rescheduler.cli.terminal import terminal_of  # noqa: PLC0415
@@ -82,4 +82,4 @@ def print_plan(made: "Plan", output: str) -> None:
 
         remedies = {str(reason): Remedy(*words) for reason, words in REMEDIES.items()}
         terminal = terminal_of(sys.stdout)
-        click.echo("\n".join(plan_lines(made, terminal, remedies)), color=terminal.colour)
+        echo_lines(plan_lines(made, terminal, remedies), color=terminal.colour)

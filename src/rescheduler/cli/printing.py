@@ -1,9 +1,11 @@
-"""Documents for programs."""
+"""Documents for programs: the same content as the tables, with escapes that their readers undo."""
 
 import json
 from typing import Any
 
 import click
+
+from rescheduler.cli.safe_output import echo, printable
 
 __all__ = ["output_option", "print_document"]
 
@@ -19,8 +21,16 @@ output_option = click.option(
 
 def print_document(content: Any, output: str) -> None:
     if output == "json":
-        click.echo(json.dumps(content, indent=2, ensure_ascii=False))
+        echo(json.dumps(content, indent=2, ensure_ascii=False))
     else:
-        import yaml  # noqa: PLC0415
+        echo(_as_yaml(content), nl=False)
 
-        click.echo(yaml.safe_dump(content, sort_keys=False, allow_unicode=True), nl=False)
+
+def _as_yaml(content: Any) -> str:
+    import yaml  # noqa: PLC0415
+
+    text: str = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    if printable(text, keep_newlines=True) != text:
+        # YAML knows escapes only between double quotes, which its own writer puts where they are needed.
+        text = yaml.safe_dump(content, sort_keys=False, allow_unicode=False)
+    return text

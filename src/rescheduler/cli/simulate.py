@@ -12,6 +12,7 @@ from rescheduler.cli.acting import verbose_option
 from rescheduler.cli.looking import DATA_ERROR, Looking, complain, file_bytes, give_up, saved_options
 from rescheduler.cli.planned import overridden
 from rescheduler.cli.printing import output_option, print_document
+from rescheduler.cli.safe_output import echo_lines
 
 if TYPE_CHECKING:
     from rescheduler.config.policy import Policy
@@ -50,7 +51,7 @@ def simulate(looking: Looking, checks: int, strategies: tuple[str, ...], output:
 
     def tell(check: SimulatedCheck) -> None:
         if output == "table":
-            click.echo("\n".join(check_lines(check, terminal)), color=terminal.colour)
+            echo_lines(check_lines(check, terminal), color=terminal.colour)
 
     # Of whoever moves nothing, nothing would be learnt.
     configuration = replace(configuration, policy=replace(configuration.policy, dry_run=False))
@@ -60,7 +61,7 @@ def simulate(looking: Looking, checks: int, strategies: tuple[str, ...], output:
         objects, configuration, start=start, checks=checks, usage=reading.usage, tell=tell
     )  # fmt: skip
     if output == "table":
-        click.echo("\n".join(summary_lines(course, terminal)), color=terminal.colour)
+        echo_lines(summary_lines(course, terminal), color=terminal.colour)
     else:
         print_document(form_of(course, reading.assumptions), output)
 

@@ -12,7 +12,9 @@ from typing import NamedTuple, NoReturn
 import click
 import yaml
 
+from rescheduler.cli.safe_output import echo
 from rescheduler.cli.signals import ended_by_signals, interrupted_by_sigterm
+from rescheduler.model.bounded_yaml import load_yaml
 from rescheduler.model.duration import short_duration
 from rescheduler.simulator import ApiServer
 from rescheduler.simulator.clock import LoopClock
@@ -149,9 +151,7 @@ async def _run(
     server = ApiServer(clock=LoopClock(start, speed=speed), seed=contents.scenario.seed)
     if unknown := server.load(contents.objects):
         kinds = ", ".join(sorted({content["kind"] for content in unknown}))
-        click.echo(
-            f"note: {len(unknown)} objects of kinds that nobody defined are left out: {kinds}", err=True
-        )
+        echo(f"note: {len(unknown)} objects of kinds that nobody defined are left out: {kinds}", err=True)
     async with HttpsCaller() as webhooks, HttpExtenders() as extenders:
         server.cluster.admission.webhooks.caller = webhooks
         async with await serve(server, port=port, token=token) as running:
@@ -159,21 +159,21 @@ async def _run(
                 _introduce(contents, running.url, path)
                 bring_to_life(server, contents.scenario, tell=_tell, reach_extender=extenders.at)
                 await ended.wait()
-    click.echo("The simulated cluster is gone.")
+    echo("The simulated cluster is gone.")
 
 
 def _introduce(contents: Contents, url: str, kubeconfig: Path) -> None:
-    click.echo(f"A simulated Kubernetes cluster ({contents.title}) runs at {url} until Ctrl-C.")
+    echo(f"A simulated Kubernetes cluster ({contents.title}) runs at {url} until Ctrl-C.")
     if contents.scenario.description:
-        click.echo(contents.scenario.description)
-    click.echo(f"\n  export KUBECONFIG={kubeconfig.absolute()}\n  kubectl get pods -A -o wide\n")
+        echo(contents.scenario.description)
+    echo(f"\n  export KUBECONFIG={kubeconfig.absolute()}\n  kubectl get pods -A -o wide\n")
 
 
 def _tell(happening: Happening) -> None:
     moment = timedelta(seconds=round(happening.at.total_seconds()))
-    click.echo(f"{short_duration(moment):>8}  {happening.what}")
+    echo(f"{short_duration(moment):>8}  {happening.what}")
     for refusal in happening.refusals:
-        click.echo(f"{'':>8}  refused: {refusal}")
+        echo(f"{'':>8}  refused: {refusal}")
 
 
 @contextlib.contextmanager
@@ -191,7 +191,7 @@ def _may_be_written(path: Path) -> bool:
     if not path.exists():
         return True
     try:
-        content = yaml.safe_load(path.read_text())
+        content = load_yaml(path.read_text())
     except (OSError, ValueError, yaml.YAMLError):
         return False
     names = [cluster.get("name") for cluster in (content or {}).get("clusters") or [{}]]
@@ -199,5 +199,5 @@ def _may_be_written(path: Path) -> bool:
 
 
 def _give_up(message: str, code: int) -> NoReturn:
-    click.echo(message, err=True)
+    echo(message, err=True)
     sys.exit(code)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rescheduler.cli.looking import DATA_ERROR, Looking, complain, file_bytes, give_up, which_cluster
+from rescheduler.cli.safe_output import echo
 
 if TYPE_CHECKING:
     from rescheduler.sources.saving import Saving
@@ -43,7 +44,7 @@ def snapshot(file: str, anonymise: bool, keep: tuple[str, ...], looking: Looking
         complain(note)
     found = Counter(each["kind"] for each in saving.objects)
     listed = ", ".join(f"{count} {kind}" for kind, count in found.items())
-    click.echo(f"saved {listed or 'nothing'}", err=True)
+    echo(f"saved {listed or 'nothing'}", err=True)
 
 
 def _saving(looking: Looking) -> "Saving":

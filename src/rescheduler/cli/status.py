@@ -9,6 +9,7 @@ import click
 from rescheduler.cli.looking import DATA_ERROR, Looking, give_up, live_options
 from rescheduler.cli.pause import namespace_option
 from rescheduler.cli.printing import output_option, print_document
+from rescheduler.cli.safe_output import echo_lines
 
 if TYPE_CHECKING:
     from rescheduler.cli.status_view import Found
@@ -44,7 +45,7 @@ def status(looking: Looking, namespace: str | None, output: str) -> None:
         from rescheduler.cli.terminal import terminal_of  # noqa: PLC0415
 
         terminal = terminal_of(sys.stdout)
-        click.echo("\n".join(lines(found, terminal, now)), color=terminal.colour)
+        echo_lines(lines(found, terminal, now), color=terminal.colour)
     else:
         from rescheduler.cli.status_view import form_of  # noqa: PLC0415
 

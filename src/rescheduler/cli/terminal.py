@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
-import click
+from rescheduler.cli.safe_output import styled
 
 __all__ = ["Cell", "Terminal", "shortened", "table", "terminal_of", "wrapped"]
 
@@ -27,7 +27,7 @@ class Terminal:
     unicode: bool = True
 
     def styled(self, text: str, style: Mapping[str, Any]) -> str:
-        return click.style(text, **style) if self.colour and style and text else text
+        return styled(text, **style) if self.colour and style and text else text
 
     def bold(self, text: str) -> str:
         return self.styled(text, {"bold": True})

@@ -7,6 +7,7 @@ import click
 
 from rescheduler.cli.acting import Acting, verbose_option
 from rescheduler.cli.looking import DATA_ERROR, Looking, give_up, live_options
+from rescheduler.cli.safe_output import echo
 
 if TYPE_CHECKING:
     from rescheduler.controller.silence import Holding
@@ -51,12 +52,10 @@ def uninstall(looking: Looking, check: bool, history: bool, yes: bool, force: bo
 
     found = acting.ask(find)
     if not found:
-        click.echo(
-            "Nothing of rescheduler is in the cluster" + ("." if history else ", but for its history.")
-        )
+        echo("Nothing of rescheduler is in the cluster" + ("." if history else ", but for its history."))
         return
     for trace in found:
-        click.echo(f"{trace.name}: {trace.what}")
+        echo(f"{trace.name}: {trace.what}")
     if check:
         sys.exit(_SOMETHING_LEFT)
     if not yes and not click.confirm(f"Remove these {len(found)}?", default=False):
@@ -65,10 +64,10 @@ def uninstall(looking: Looking, check: bool, history: bool, yes: bool, force: bo
     _remove(acting, found, history=history)
     left = acting.ask(find)
     for trace in left:
-        click.echo(f"still there: {trace.name}: {trace.what}", err=True)
+        echo(f"still there: {trace.name}: {trace.what}", err=True)
     if left:
         give_up(f"{len(left)} could not be removed: see above, and try again", DATA_ERROR)
-    click.echo(f"Removed {len(found)}; nothing is left" + ("." if history else ", but for the history."))
+    echo(f"Removed {len(found)}; nothing is left" + ("." if history else ", but for the history."))
 
 
 def _stop(acting: Acting, found: "list[Trace]", *, force: bool) -> None:

@@ -5,10 +5,11 @@ megabytes, and whoever needs an object unpacks that one.
 """
 
 import gzip
+import io
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 import yaml
@@ -17,8 +18,8 @@ from msgspec import Raw
 from rescheduler.model.json_faults import fault_in
 from rescheduler.model.saved_yaml import NotPlain, json_from_yaml
 
-__all__ = ["SAVED_AT", "SAVED_KINDS", "STEERED"]
-__all__ += ["SavedCluster", "SavedObject", "UnreadableCluster", "parse_cluster"]
+__all__ = ["LARGEST_BYTES", "SAVED_AT", "SAVED_KINDS", "STEERED"]
+__all__ += ["SavedCluster", "SavedObject", "UnreadableCluster", "parse_cluster", "read_bounded"]
 
 SAVED_AT = "rescheduler.dev/saved-at"
 """Annotation of the list: when the cluster looked like this, in RFC 3339."""
@@ -30,6 +31,14 @@ STEERED = "rescheduler.dev/steered"
 """Annotation of the list: whether our webhook was installed, `true` or `false`; absent if nobody knows."""
 
 _GZIP_MAGIC = b"\x1f\x8b"
+
+LARGEST_BYTES = 2 << 30
+"""150,000 pods with everything that `kubectl get -o json` prints of them take less than half of it."""
+_CHUNK_BYTES = 1 << 20
+_ALWAYS_ALLOWED_BYTES = 64 << 20
+_LARGEST_EXPANSION = 200
+"""Saved clusters shrink to a twentieth or fiftieth; only what was made to harm shrinks to a thousandth."""
+
 _MOST_FAULTS = 20
 _FAULTS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -104,13 +113,31 @@ def parse_cluster(raw: bytes, *, source: str) -> SavedCluster:
 # --- from bytes to the list
 
 
+def read_bounded(stream: BinaryIO | gzip.GzipFile, most: int) -> bytes | None:
+    """Return all that the stream has, or None if that is more than `most` bytes."""
+    chunks: list[bytes] = []
+    left = most
+    while chunk := stream.read(_CHUNK_BYTES):
+        left -= len(chunk)
+        if left < 0:
+            return None
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
 def _unpacked(source: str, raw: bytes) -> bytes:
     if not raw.startswith(_GZIP_MAGIC):
         return raw
+    most = min(LARGEST_BYTES, max(_ALWAYS_ALLOWED_BYTES, _LARGEST_EXPANSION * len(raw)))
     try:
-        return gzip.decompress(raw)
+        with gzip.GzipFile(fileobj=io.BytesIO(raw)) as packed:
+            content = read_bounded(packed, most)
     except (OSError, EOFError, zlib.error) as error:
         raise UnreadableCluster(source, [f"the gzip data is damaged: {error}"]) from error
+    if content is None:
+        too_large = f"{len(raw)} bytes of gzip unpack to more than {most} bytes, which no saved cluster does"
+        raise UnreadableCluster(source, [too_large])
+    return content
 
 
 def _as_json(source: str, raw: bytes) -> bytes:
@@ -124,8 +151,6 @@ def _as_json(source: str, raw: bytes) -> bytes:
         raise UnreadableCluster(source, [f"neither JSON nor YAML: {why}"]) from error
     except NotPlain as error:
         raise UnreadableCluster(source, [str(error)]) from error
-    except RecursionError:
-        raise UnreadableCluster(source, ["nested too deep"]) from None
 
 
 class _Outer(msgspec.Struct):

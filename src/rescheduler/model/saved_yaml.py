@@ -9,25 +9,26 @@ from typing import Any
 import msgspec
 import yaml
 
+from rescheduler.model.bounded_yaml import BoundedLoader
+
 __all__ = ["NotPlain", "json_from_yaml"]
 
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
-_FASTEST: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class NotPlain(ValueError):  # noqa: N818 - says what the content is
     """Valid YAML that no JSON could say."""
 
 
-class _Loader(_FASTEST):  # type: ignore[misc] # both bases are safe loaders of the same shape
+class _Loader(BoundedLoader):
     yaml_implicit_resolvers = {  # noqa: RUF012 - yaml's own, with one entry less
         first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
-        for first, resolvers in _FASTEST.yaml_implicit_resolvers.items()
+        for first, resolvers in BoundedLoader.yaml_implicit_resolvers.items()
     }
 
 
 def json_from_yaml(raw: bytes) -> bytes:
-    """Raises `yaml.YAMLError`, `NotPlain`, and RecursionError."""
+    """Raises `yaml.YAMLError` and `NotPlain`."""
     try:
         content = yaml.load(raw, Loader=_Loader)  # noqa: S506 - it is a safe loader
     except (ValueError, OverflowError, AttributeError) as error:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from rescheduler.model.bounded_yaml import load_yaml
 from rescheduler.simulator.exchange import JSON, Object
 from rescheduler.simulator.failures import Failure, bad_request, unsupported_media_type
 from rescheduler.simulator.protobuf import PROTOBUF, UnreadableError, read_object
@@ -89,7 +90,7 @@ def parse_json(body: bytes, refusal: str = "couldn't get version/kind; json pars
 def parse_yaml(body: bytes, refusal: str = "error converting YAML to JSON") -> Any:
     """What JSON can't say (dates, keys that are no text) becomes text, or is refused."""
     try:
-        return msgspec.json.decode(msgspec.json.encode(yaml.safe_load(body)))
+        return msgspec.json.decode(msgspec.json.encode(load_yaml(body)))
     except (yaml.YAMLError, msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
         raise bad_request(f"{refusal}: {error}") from error
 

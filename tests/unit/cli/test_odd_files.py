@@ -19,6 +19,10 @@ COMMANDS = {
         file,
     ),
 }
+GZIP_BOMB = gzip.compress(b" " * (65 << 20))
+MERGE_KEY_BOMB = "a0: &a0 {x: 1, y: 2}\n" + "".join(
+    f"a{level}: &a{level} {{<<: [{', '.join([f'*a{level - 1}'] * 9)}]}}\n" for level in range(1, 12)
+)
 every_command = pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 
 
@@ -47,6 +51,10 @@ def refused(run, command, file, folder) -> str:
         pytest.param(lambda raw: b"\x89PNG\r\n\x1a\n" + bytes(range(256)), "", id="a picture"),
         pytest.param(lambda raw: b"[" * 100_000, "", id="nested without end"),
         pytest.param(lambda raw: b'{"kind": "List", "items": {}}', "items", id="a list that is none"),
+        pytest.param(lambda raw: GZIP_BOMB, "unpack to more than", id="gzip that unpacks to gigabytes"),
+        pytest.param(lambda raw: MERGE_KEY_BOMB.encode(), "merge keys", id="merge keys that multiply"),
+        pytest.param(lambda raw: b"- " * 50_000, "nested too deep", id="YAML nested without end"),
+        pytest.param(lambda raw: b"a: 1" + b":1" * 300_000, "a number", id="an endless number in base 60"),
     ],
 )
 def test_a_damaged_file_is_refused_in_words(run, shop, tmp_path, command, damage, told):
@@ -59,7 +67,7 @@ def test_a_damaged_file_is_refused_in_words(run, shop, tmp_path, command, damage
 
 @every_command
 def test_an_impossible_name_is_refused_in_words(run, tmp_path, command):
-    assert refused(run, command, "a\x00b", tmp_path) == "a\x00b: embedded null byte\n"
+    assert refused(run, command, "a\x00b", tmp_path) == "a\\u0000b: embedded null byte\n"
 
 
 @pytest.mark.parametrize("option", ["snapshot", "--save"])
@@ -67,7 +75,7 @@ def test_so_is_one_to_write_to(run, shop, option):
     given = ("snapshot", "a\x00b") if option == "snapshot" else ("plan", "--save", "a\x00b")
     result = run(*given, "--from", shop)
     assert result.exit_code == DATA_ERROR, result.output
-    assert "a\x00b: embedded null" in result.stderr
+    assert "a\\u0000b: embedded null" in result.stderr
 
 
 @every_command

@@ -16,6 +16,7 @@ from rescheduler.cli.demo.screen import LiveScreen, Screen, print_summary
 from rescheduler.cli.demo.story import CHAPTERS, LENGTH_S, story
 from rescheduler.cli.demo.telling import told
 from rescheduler.cli.demo.witness import Witness
+from rescheduler.cli.safe_console import SafeConsole
 from rescheduler.cli.signals import ended_by_signals
 from rescheduler.kube import Client, Network, cluster_config
 from rescheduler.simulator.life import simulated
@@ -40,7 +41,7 @@ def demo(forever: bool, port: int) -> None:
     logging.getLogger("rescheduler").addHandler(logging.NullHandler())
     logging.getLogger("rescheduler").propagate = False
     try:
-        sys.exit(asyncio.run(_show(Console(), forever=forever, port=port)))
+        sys.exit(asyncio.run(_show(SafeConsole(), forever=forever, port=port)))
     except OSError as error:
         raise click.ClickException(
             f"the simulated API server can't listen on port {port}: {error.strerror}"
@@ -79,7 +80,7 @@ async def _show(console: Console, *, forever: bool, port: int) -> int:
 
 
 def _introduce(console: Console, url: str, kubeconfig: Path) -> None:
-    console.print(f"A simulated Kubernetes API server runs at {url}, and the daemon in it.", highlight=False)
-    console.print("Look on, or interfere, from another terminal:\n", highlight=False)
-    console.print(f"  export KUBECONFIG={kubeconfig}", soft_wrap=True, highlight=False)
-    console.print("  kubectl get pods -A -o wide --watch\n", highlight=False)
+    console.print(f"A simulated Kubernetes API server runs at {url}, and the daemon in it.")
+    console.print("Look on, or interfere, from another terminal:\n")
+    console.print(f"  export KUBECONFIG={kubeconfig}", soft_wrap=True)
+    console.print("  kubectl get pods -A -o wide --watch\n")

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from rescheduler.kube.access.cluster import BadClusterConfig
+from rescheduler.model.bounded_yaml import load_yaml
 
 __all__ = ["Chosen", "Entry", "KubeConfig"]
 
@@ -102,7 +103,7 @@ class KubeConfig:
 
 def _parse(file: Path) -> dict[str, Any]:
     try:
-        content = yaml.safe_load(file.read_text())
+        content = load_yaml(file.read_text())
     except OSError as error:
         raise BadClusterConfig(str(file), f"can't be read: {error.strerror}", "Check the path.") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:

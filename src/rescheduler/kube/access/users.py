@@ -19,6 +19,7 @@ from rescheduler.kube.access.credentials import Credentials, Stored, basic, bear
 from rescheduler.kube.access.exec_plugin import ExecPlugin, Plugin
 from rescheduler.kube.access.kubeconfig import Chosen, Entry
 from rescheduler.kube.access.oidc import OpenIdConnect, Tokens
+from rescheduler.model.bounded_yaml import load_yaml
 
 __all__ = ["credentials_of", "data_or_file", "impersonation"]
 
@@ -127,7 +128,7 @@ def _open_id_connect(user: Entry) -> OpenIdConnect:
 
 def _save(user: Entry, tokens: Tokens) -> None:
     """Writes renewed tokens into the file they came from, at once or not at all."""
-    content = yaml.safe_load(user.file.read_text())
+    content = load_yaml(user.file.read_text())
     for item in content["users"]:
         if item["name"] == user.name:
             renewed = {"id-token": tokens.id_token, "refresh-token": tokens.refresh_token}

@@ -59,7 +59,7 @@ def test_a_context_whose_user_is_missing_is_refused(kubeconfig):
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        pytest.param("{", r"is not YAML: [^\n]* line 1, column 2[^\n]*$", id="broken YAML, in one line"),
+        pytest.param("{", r"is not YAML: [^\n]* line 2, column 1[^\n]*$", id="broken YAML, in one line"),
         pytest.param("- a list", "should be a mapping", id="a list"),
         pytest.param("", "no current-context is set", id="an empty file"),
         pytest.param(
