@@ -62,8 +62,9 @@ def definition() -> dict[str, Any]:
         "x-kubernetes-list-type": "map",
         "x-kubernetes-list-map-keys": ["type"],
     }
-    # Shown from the first moment, at the cost of no write.
-    status["default"] = {"phase": Phase.PENDING.value}
+    # Shown from the first moment, at the cost of no write; and when it is Pending again after a postponement.
+    status["default"] = {}
+    status["properties"]["phase"]["default"] = Phase.PENDING.value
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",

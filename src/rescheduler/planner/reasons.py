@@ -78,12 +78,12 @@ class Reason(StrEnum):
 
 REMEDIES: Final[dict[Reason, tuple[str, str]]] = {
     Reason.MIRROR_POD: (
-        "A kubelet runs it from a file on its node; the API server only shows it.",
-        "Move the file to another node, if it has to run there.",
+        "A static pod: the kubelet runs it from a file on the node, and the API server only shows it.",
+        "Nothing to do: a drain leaves it. To stop it, remove its file from the kubelet's directory.",
     ),
     Reason.DAEMON_SET_POD: (
-        "Its DaemonSet wants it on that very node.",
-        "Nothing to do: it goes with its node.",
+        "Its DaemonSet runs one pod on every node that matches.",
+        "Nothing to do: a drain leaves it. To keep it off a node, change the DaemonSet's selector.",
     ),
     Reason.FINISHED: ("It has run to its end.", "Nothing to do: it uses no node any more."),
     Reason.TERMINATING: (

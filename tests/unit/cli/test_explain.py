@@ -30,7 +30,7 @@ def test_a_pod_that_stays_says_why_and_what_to_do(run, shop):
     result = run("explain", "pod", "kube-system/agent-worker-0", "--from", shop)
     assert "May it move?  no\n" in result.stdout
     assert "  - DaemonSetPod: its DaemonSet wants it there" in result.stdout
-    assert "    Nothing to do: it goes with its node." in result.stdout
+    assert "    Nothing to do: a drain leaves it." in result.stdout
 
 
 @pytest.mark.parametrize(
