@@ -27,6 +27,10 @@ test: $(READY) ## all everyday tests (ARGS="-k name" to choose)
 test-size: $(READY) ## tests that take long: large clusters, and all of many similar cases
 	@$(BIN)/pytest -n auto -m size $(ARGS)
 
+.PHONY: explore
+explore: $(READY) ## try every property with N times as many examples as every day, at random (N=100)
+	@EXPLORE=$(or $(N),100) $(BIN)/pytest -n auto -m hypothesis $(ARGS)
+
 .PHONY: e2e
 e2e: $(READY) control-plane ## tests on a real control plane, built on first use (COLD=1: with empty caches)
 	@$(BIN)/pytest tests/e2e $(ARGS)

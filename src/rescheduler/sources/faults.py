@@ -42,7 +42,10 @@ def _walk(value: Any, fields: Fields, path: str) -> Iterator[str]:
             yield from check(value, path)
     elif isinstance(value, list):
         for place, each in enumerate(value):
-            yield from _walk(each, fields, f"{path}[{place}]")
+            at = f"{path}[{place}]"
+            if each is None:
+                yield f"{at}: an object is needed, not None"
+            yield from _walk(each, fields, at)
     elif isinstance(value, dict):
         for name, part in value.items():
             if name in fields:
@@ -92,7 +95,7 @@ def _requirements(value: Any, path: str) -> Iterator[str]:
             yield f"{at}: an object is needed, not {_shown(each)}"
             continue
         for name in ("key", "operator", "values", "value", "effect"):
-            if each.get(name) is not None:
+            if each.get(name) is not None or (name == "key" and name in each):
                 yield from _texts(each[name], f"{at}.{name}")
 
 

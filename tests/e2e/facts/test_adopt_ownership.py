@@ -81,8 +81,16 @@ async def test_with_a_finalizer_the_copy_stays_and_is_adopted_as_if_nothing_had_
 
 
 async def test_a_finalizer_does_not_help_against_deletion_in_the_foreground(set_stage: SetStage) -> None:
+    """The collector deletes what an owner with the finalizer `foregroundDeletion` owns, and removes that
+    finalizer as soon as nothing is left that blocks the owner's deletion. A reference that blocks nothing races
+    with that: if the finalizer goes first, the copy stays. One that blocks, as here, always loses the copy.
+    """
     stage = await set_stage(nodes=2)
     handover, copy = await copy_beside_the_source(stage, finalizer=True)
+    blocking = {"uid": handover.migration["metadata"]["uid"], "blockOwnerDeletion": True}
+    await stage.client.patch(
+        PODS, adopt.key(copy), strategic_patch({"metadata": {"ownerReferences": [blocking]}})
+    )
     async with observing(stage.client, stage.namespace) as seen:
         await adopt.evict_source(stage.client, handover)
         await stage.client.delete(PODMIGRATIONS, adopt.key(handover.migration), propagation="Foreground")
