@@ -82,8 +82,8 @@ async def test_with_a_finalizer_the_copy_stays_and_is_adopted_as_if_nothing_had_
 
 async def test_a_finalizer_does_not_help_against_deletion_in_the_foreground(set_stage: SetStage) -> None:
     """The collector deletes what an owner with the finalizer `foregroundDeletion` owns, and removes that
-    finalizer as soon as nothing is left that blocks the owner's deletion. A reference that blocks nothing races
-    with that: if the finalizer goes first, the copy stays. One that blocks, as here, always loses the copy.
+    finalizer as soon as nothing blocks the deletion. A reference that does not block races with that: if the
+    finalizer goes first, the copy stays. One that blocks, as here, always loses the copy.
     """
     stage = await set_stage(nodes=2)
     handover, copy = await copy_beside_the_source(stage, finalizer=True)
