@@ -157,8 +157,8 @@ class PlanView:
     def fairly(self, pods: Sequence[int]) -> Iterator[int]:
         draft, records = self._draft, self.snapshot.pods.records
         waiting: dict[str, list[int]] = {}
-        for pod in pods:
-            waiting.setdefault(records[pod].namespace, []).append(pod)
+        for each in pods:
+            waiting.setdefault(records[each].namespace, []).append(each)
         if len(pods) <= min(self.room, draft.room - draft.reserved):
             yield from pods
             return
@@ -172,8 +172,9 @@ class PlanView:
             before = draft.room
             yield pod
             turns.answer(before - draft.room)
-        for pod in (each for each in pods if each not in offered):
-            self._note(pod, Reason.PLAN_FULL, "this check has moved as many failing pods as it may")
+        for each in pods:
+            if each not in offered:
+                self._note(each, Reason.PLAN_FULL, "this check has moved as many failing pods as it may")
 
     def may_move(self, pod: int) -> bool:
         if pod in self._refused or (pod in self._draft.moved and pod not in self._draft.onward):
