@@ -20,7 +20,7 @@ from rescheduler.planner.reasons import Reason
 from rescheduler.recovery.survey import Survey, survey
 from rescheduler.rules.board import Board
 from rescheduler.snapshot.snapshot import Snapshot
-from rescheduler.strategies.fair_shares import NO_QUEUE, Queue, Turns, reserved_slots
+from rescheduler.strategies.fair_shares import NO_QUEUE, Queue, Turns, reserved_slots, share_of_each
 from rescheduler.strategies.strategy import Strategy
 from rescheduler.usage.heat import Heat, hot
 
@@ -155,26 +155,35 @@ class PlanView:
         return self._draft.survey
 
     def fairly(self, pods: Sequence[int]) -> Iterator[int]:
-        draft, records = self._draft, self.snapshot.pods.records
-        waiting: dict[str, list[int]] = {}
-        for each in pods:
-            waiting.setdefault(records[each].namespace, []).append(each)
-        if len(pods) <= min(self.room, draft.room - draft.reserved):
-            yield from pods
+        draft = self._draft
+        free = draft.room - draft.reserved
+        waiting = [pod for pod in pods if pod not in draft.moved]
+        if len(waiting) <= min(self.room, free):
+            yield from waiting
             return
-        slots = self.room
-        check = int(self.snapshot.taken_at_s // self.policy.rescheduling_interval.total_seconds())
-        # Where there are more namespaces than moves, another one goes first in every check.
-        turns = Turns(waiting, draft.queue.by_namespace, slots, first=check * max(1, slots))
         offered: set[int] = set()
+        turns = self._turns(waiting, moved=[pod for pod in pods if pod in draft.moved], free=free)
         while (pod := turns.next()) is not None:
             offered.add(pod)
             before = draft.room
             yield pod
             turns.answer(before - draft.room)
-        for each in pods:
+        for each in waiting:
             if each not in offered:
                 self._note(each, Reason.PLAN_FULL, "this check has moved as many failing pods as it may")
+
+    def _turns(self, waiting: Sequence[int], moved: Sequence[int], free: int) -> Turns[int]:
+        """`moved` are those that the plan has taken already."""
+        records, slots = self.snapshot.pods.records, self.policy.max_reschedule_pods
+        has = Counter(self._draft.queue.by_namespace)
+        has.update(records[pod].namespace for pod in moved)
+        by_namespace: dict[str, list[int]] = {}
+        for pod in waiting:
+            by_namespace.setdefault(records[pod].namespace, []).append(pod)
+        share = share_of_each(slots, len({*by_namespace, *has}))
+        # Where there are more namespaces than moves, others go first in the next check.
+        check = int(self.snapshot.taken_at_s // self.policy.rescheduling_interval.total_seconds())
+        return Turns(by_namespace, has, slots=self.room, free=free, share=share, first=check * slots)
 
     def may_move(self, pod: int) -> bool:
         if pod in self._refused or (pod in self._draft.moved and pod not in self._draft.onward):

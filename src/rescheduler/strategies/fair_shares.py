@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
 from typing import Generic, TypeVar
 
-__all__ = ["NO_QUEUE", "Queue", "Turns", "reserved_slots", "taking_turns"]
+__all__ = ["NO_QUEUE", "Queue", "Turns", "reserved_slots", "share_of_each", "taking_turns"]
 
 T = TypeVar("T")
 
@@ -41,32 +41,43 @@ def reserved_slots(slots: int) -> int:
     return (slots + 1) // 2
 
 
+def share_of_each(slots: int, namespaces: int) -> int:
+    """What every namespace may have, whatever the others have."""
+    return max(1, slots // max(1, namespaces))
+
+
 class Turns(Generic[T]):
     """Hands out what namespaces wait for, one by one. Each is to be answered before the next."""
 
     def __init__(
-        self, waiting: Mapping[str, Sequence[T]], queued: Mapping[str, int], slots: int, *, first: int = 0
+        self,
+        waiting: Mapping[str, Sequence[T]],
+        has: Mapping[str, int],
+        *,
+        slots: int,
+        free: int,
+        share: int,
+        first: int = 0,
     ) -> None:
-        """`first` is the place, in the order of names, of the namespace that goes first among equals."""
+        """At most `slots` moves are handed out. `free` of them are for whoever is next; a namespace that has
+        less than `share`, with what it `has` already, gets one also when nothing is free any more.
+
+        `first` is the place, in the order of names, of the namespace that goes first among equals.
+        """
         names = sorted(name for name, items in waiting.items() if items)
         self._waiting = {name: iter(waiting[name]) for name in names}
         self._heap = [
-            (queued.get(name, 0), (place - first) % len(names), name) for place, name in enumerate(names)
+            (has.get(name, 0), (place - first) % len(names), name) for place, name in enumerate(names)
         ]
         heapify(self._heap)
-        self._slots = slots
-        self._unclaimed = slots - sum(queued.values())
-        """What is left if everything that is queued counts."""
-        self._share = max(1, slots // max(1, len({*names, *queued})))
-        self._used = 0
+        self._slots, self._free, self._share = slots, free, share
 
     def next(self) -> T | None:
         """What is to be asked for now; None if nothing is left, or nothing may be added."""
         while self._heap:
             count, _, name = self._heap[0]
             # Of all that wait this one has least: if it may not have one more, nobody may.
-            is_free = self._used < self._unclaimed or count < self._share
-            if self._used >= self._slots or not is_free:
+            if self._slots <= 0 or (self._free <= 0 and count >= self._share):
                 return None
             for item in self._waiting[name]:
                 return item
@@ -76,7 +87,8 @@ class Turns(Generic[T]):
     def answer(self, moves: int) -> None:
         """How many moves came of what `next` handed out; 0 if it was refused."""
         count, place, name = self._heap[0]
-        self._used += moves
+        self._slots -= moves
+        self._free -= moves
         heapreplace(self._heap, (count + moves, place, name))
 
 

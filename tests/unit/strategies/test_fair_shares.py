@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from rescheduler.config.policy import Policy
 from rescheduler.planner.planning import plan
 from rescheduler.planner.reasons import Reason
-from rescheduler.strategies.fair_shares import NO_QUEUE, Queue, Turns, reserved_slots, taking_turns
+from rescheduler.strategies.fair_shares import (
+    NO_QUEUE,
+    Queue,
+    Turns,
+    reserved_slots,
+    share_of_each,
+    taking_turns,
+)
 from rescheduler.strategies.registry import strategies_of
 from tests.building import cluster
 from tests.failing import crashing
@@ -21,10 +28,15 @@ NAMES = st.sampled_from(["a", "b", "c", "d"])
 COUNTS = st.dictionaries(NAMES, st.integers(0, 12))
 
 
+def namespaces(waiting, queued):
+    return len({*(name for name, count in waiting.items() if count), *queued})
+
+
 def played(waiting, queued, slots, *, refused=frozenset(), first=0):
     """What each namespace got, and what it still waits for."""
     items = {name: [f"{name}/{number}" for number in range(count)] for name, count in waiting.items()}
-    turns = Turns(items, queued, slots, first=first)
+    share = share_of_each(slots, namespaces(waiting, queued))
+    turns = Turns(items, queued, slots=slots, free=slots - sum(queued.values()), share=share, first=first)
     taken = []
     asked = set()
     while (item := turns.next()) is not None:
@@ -47,7 +59,7 @@ def test_no_namespace_gets_less_than_its_share_while_another_gets_more(waiting, 
     for name in left:
         richer = [other for other in got if got[other] and has[other] > has[name] + 1]
         assert not richer, f"{richer} had more already, and still got some while {name} waits"
-        share = max(1, slots // len({*(each for each, count in waiting.items() if count), *queued}))
+        share = share_of_each(slots, namespaces(waiting, queued))
         assert has[name] >= share or len(taken) == slots, (
             "its share is guaranteed, whatever others have queued"
         )
@@ -165,6 +177,14 @@ def test_what_maintenance_does_not_need_is_for_failing_pods():
     made.deployment("bank/api", replicas=2, on=["old"])
     found = planned(made, enabled_strategies=("NodeMaintenance",))
     assert Counter(move.strategy for move in found.moves) == {"FailedPods": 8, "NodeMaintenance": 2}
+
+
+def test_what_is_left_over_is_shared_in_the_same_way():
+    made = failing(("greedy/web", 30), ("bank/api", 30), maintenance=["old"])
+    made.deployment("bank/calm", replicas=2, on=["old"])
+    found = planned(made, enabled_strategies=("NodeMaintenance",))
+    assert Counter(move.strategy for move in found.moves) == {"FailedPods": 8, "NodeMaintenance": 2}
+    assert by_namespace(found) == {"greedy": 4, "bank": 6}
 
 
 def test_of_nodes_in_maintenance_namespaces_take_turns_if_not_all_of_their_pods_can_go():
