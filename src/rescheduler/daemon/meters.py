@@ -171,7 +171,8 @@ class Meters(Told):
     def halted(self, halts: tuple[Halt, ...]) -> None:
         holding = {halt.reason for halt in halts}
         for reason in HaltReason:
-            self._halted.labels(reason).set(reason in holding)
+            if reason is not HaltReason.NAMESPACE_FAILING:  # which is no halt of the whole: see below
+                self._halted.labels(reason).set(reason in holding)
         self._held.clear()
         for halt in halts:
             if halt.namespace:
