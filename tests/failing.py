@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.building import NOW, Json
+from rescheduler.recovery.ledger import FAILED_ATTEMPTS, Ledger, Line, Try
+from tests.building import NOW, ClusterBuilder, Json
 
-__all__ = ["ago", "container", "crashing", "failed", "lost", "status_of"]
+__all__ = ["ago", "container", "crashing", "failed", "lost", "status_of", "tried_on"]
 
 
 def ago(seconds: float) -> str:
@@ -105,3 +106,36 @@ def lost(*, ago_s: float = 3600, status: str = "Unknown") -> dict[str, Any]:
     """What `node_object` takes for a node that does not answer."""
     ready = {"type": "Ready", "status": status, "lastTransitionTime": ago(ago_s)}
     return {"ready": False, "status": {"conditions": [ready]}}
+
+
+def tried_on(
+    made: ClusterBuilder,
+    key: str,
+    node: str,
+    *,
+    on: str,
+    ago_s: float = 60,
+    is_moved: bool = True,
+    **more: Any,
+) -> None:
+    """A workload that has failed there, by its record and, if it was moved, by its migration."""
+    name, uid = key.partition("/")[2], f"{key}-{node}"
+    line = Line((Try(int(NOW - ago_s), node, uid),), revision="1")
+    record = Ledger({name: line}).written(f"uid-of-deployment-{key.replace('/', '-')}")
+    made.deployment(key, on=[on], annotations={"scheduling-retries": "3", FAILED_ATTEMPTS: record}, **more)
+    if is_moved:
+        _moved_away(made, key, node, uid, ago_s)
+
+
+def _moved_away(made: ClusterBuilder, key: str, node: str, uid: str, ago_s: float) -> None:
+    """The migration that moved a failing pod of that workload off the node."""
+    (namespace, name), moment = key.split("/"), ago(ago_s)
+    made.apply(
+        {
+            "apiVersion": "rescheduler.dev/v1alpha1",
+            "kind": "PodMigration",
+            "metadata": {"namespace": namespace, "name": name, "creationTimestamp": moment},
+            "spec": {"pod": {"name": name, "uid": uid}, "sourceNode": node, "strategy": "FailedPods"},
+            "status": {"phase": "Completed", "startedAt": moment, "finishedAt": moment},
+        }
+    )

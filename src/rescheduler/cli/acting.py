@@ -126,7 +126,8 @@ async def say_who_executes(rescheduler: "Rescheduler", *, by_hand: bool) -> None
         return  # Who may not know it is not told.
     for halt in status.halts if status is not None else ():
         if halt.reason.holds_up_people or not by_hand:
-            complain(f"nothing is begun there now: {halt.words}. How that ends: {halt.ends}.")
+            what = f"nothing of namespace {halt.namespace}" if halt.namespace else "nothing"
+            complain(f"{what} is begun there now: {halt.words}. How that ends: {halt.ends}.")
 
 
 async def carry_out(rescheduler: "Rescheduler", plan: "Plan", progress: "Progress") -> "PlanRun":

@@ -114,8 +114,11 @@ class FailedPods:
     """Whether pods on a lost node may be removed without their kubelet's consent."""
     default_retries: tuple[DefaultRetries, ...] = ()
     """Tries for workloads without the annotation `scheduling-retries`; the first entry that fits counts."""
+    max_retries: Annotated[int, integer(1, 100)] = 10
+    """Most tries that the annotation `scheduling-retries` may ask for; a larger number is capped."""
     suspect_after: Count = 3
-    """Workloads that must have failed on a node to make it suspect: the last place to send pods to."""
+    """Workloads, of at least two namespaces, that must have failed on a node to make it suspect: the last
+    place to send pods to."""
     suspect_window: PositiveDuration = timedelta(minutes=30)
     """How long a failure counts against its node."""
 

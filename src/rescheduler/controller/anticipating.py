@@ -32,6 +32,7 @@ class Coming:
     copies: tuple[str, ...] = ()
     """Keys of pods that take its place, as far as there are any yet."""
     is_begun: bool = True
+    strategy: str = ""
 
 
 def coming(seen: Followed) -> list[Coming]:
@@ -47,6 +48,7 @@ def _coming(migration: Migration, seen: Followed) -> Coming:
         migration.target_node,
         tuple(pod.key for pod in marked if pod.uid != migration.spec.pod.uid),
         is_begun=migration.status.phase is Phase.IN_PROGRESS,
+        strategy=migration.spec.strategy,
     )
 
 

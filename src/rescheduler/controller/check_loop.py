@@ -8,11 +8,13 @@ What takes long is done in a thread, on values that nobody changes: the event lo
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from rescheduler.config.policy import Policy
+from rescheduler.config.strategies import FAILED_PODS
 from rescheduler.controller.anticipating import Coming, anticipated, coming
 from rescheduler.controller.known_cluster import KnownCluster
 from rescheduler.controller.plan_run import PlanRun
@@ -21,7 +23,9 @@ from rescheduler.kube.client import Client
 from rescheduler.model.plan import Plan
 from rescheduler.planner.planning import plan, too_hot
 from rescheduler.snapshot.snapshot import Snapshot
+from rescheduler.strategies.fair_shares import Queue
 from rescheduler.strategies.registry import strategies_of
+from rescheduler.strategies.strategy import Strategy
 from rescheduler.usage.heat import Heat
 from rescheduler.usage.one_check import usage_of_check
 from rescheduler.usage.reading import UsageReader
@@ -63,6 +67,8 @@ class CheckLoop:
         self.usage = usage
         self.policy = policy
         """May be exchanged between two checks, as may `usage`."""
+        self.held_namespaces: frozenset[str] = frozenset()
+        """Whose pods the next check leaves where they are."""
         self._client = client
         self._cluster = cluster
         self._now = now
@@ -88,7 +94,9 @@ class CheckLoop:
         began = self._now()
         outcome = await self.usage.read()
         under_way = coming(self._cluster.followed)
-        decide = _Deciding(self._cluster, self.policy, self._memory, self._is_steered())
+        decide = _Deciding(
+            self._cluster, self.policy, self._memory, self._is_steered(), self.held_namespaces
+        )  # fmt: skip
         decided = await asyncio.to_thread(decide, outcome, under_way, self._now().timestamp())
         self._memory = decided.memory
         record = Recording(self._client, self._cluster, lambda: self.policy, self._now).record
@@ -115,6 +123,7 @@ class _Deciding:
     policy: Policy
     memory: _Memory
     steered: bool
+    held_namespaces: frozenset[str]
 
     def __call__(self, outcome: Outcome, under_way: Sequence[Coming], now_s: float) -> _Decided:
         strategies = strategies_of(self.policy)
@@ -132,11 +141,20 @@ class _Deciding:
         memory = _Memory(smoothing, self.memory.heat.after(hot, usage.source))
         began_s = time.perf_counter()
         made = plan(
-            expected, self._with_room(under_way), strategies, heat=memory.heat, steered=self.steered
-        )  # fmt: skip
+            expected,
+            self.policy,
+            strategies,
+            heat=memory.heat,
+            steered=self.steered,
+            queue=_queue(under_way, strategies),
+            held_namespaces=self.held_namespaces,
+        )
         return _Decided(snapshot, made, memory, time.perf_counter() - began_s, usage.source)
 
-    def _with_room(self, under_way: Sequence[Coming]) -> Policy:
-        """Who still waits for his turn counts: the queue must not grow with every check."""
-        waiting = sum(not each.is_begun for each in under_way)
-        return replace(self.policy, max_reschedule_pods=max(0, self.policy.max_reschedule_pods - waiting))
+
+def _queue(under_way: Sequence[Coming], strategies: Sequence[Strategy]) -> Queue:
+    """What still waits for its turn takes up room: the queue must not grow with every check."""
+    waiting = [each for each in under_way if not each.is_begun]
+    emptying = {each.name for each in strategies if each.urgent and each.name != FAILED_PODS}
+    by_namespace = Counter(each.pod.partition("/")[0] for each in waiting)
+    return Queue(by_namespace, maintenance=sum(each.strategy in emptying for each in waiting))

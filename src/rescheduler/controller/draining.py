@@ -19,9 +19,8 @@ from rescheduler.controller.plan_run import Errand, PlanRun
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import merge_patch
 from rescheduler.kube.resources import NODES
-from rescheduler.model.node_marks import MAINTENANCE, is_cordoned_by
-from rescheduler.model.nodes import NodeRecord
-from rescheduler.model.plan import Change, NodeChange, Plan
+from rescheduler.model.node_marks import MAINTENANCE
+from rescheduler.model.plan import Plan
 from rescheduler.model.pods import PodRecord
 from rescheduler.model.status import NodeInMaintenance
 from rescheduler.planner.emptying import emptying, has_to_go, is_held_back
@@ -63,7 +62,8 @@ class Draining:
         while True:
             made = self._plan()
             yield self._state(made)
-            if self._is_stopped or not any(each.left for each in self._state(made)):
+            # A node without pods is cordoned like any other: else the next pod would be placed there.
+            if self._is_stopped or not (made.changes or any(each.left for each in self._state(made))):
                 return
             if made.moves or made.changes:
                 self._run = self._carrying_out(made)
@@ -148,16 +148,13 @@ async def call_back(client: Client, names: Iterable[str]) -> dict[str, str]:
     for name in names:
         await client.patch(NODES, name, merge_patch({"metadata": {"labels": {MAINTENANCE: None}}}))
         node = await client.get(NODES, name)
-        if is_cordoned_by(node, NodeMaintenance.name):
-            change = Change(name, NodeChange.UNCORDON, NodeMaintenance.name, "no longer in maintenance")
-            await Cordoning(client, {name: node}.get).make([change])
+        if not node.unschedulable:
+            done[name] = "in service"
+        elif await Cordoning(client, {name: node}.get).uncordon(name, NodeMaintenance.name):
             done[name] = "in service again"
         else:
-            done[name] = _otherwise(node)
+            done[name] = (
+                "no longer in maintenance, but still cordoned: another client cordoned it. "
+                f"To make it schedulable, run `kubectl uncordon {name}`."
+            )
     return done
-
-
-def _otherwise(node: NodeRecord) -> str:
-    if node.unschedulable:
-        return "no longer in maintenance, but cordoned by somebody else: `kubectl uncordon` is theirs to say"
-    return "in service"

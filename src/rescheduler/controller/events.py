@@ -61,7 +61,9 @@ class EventWriter:
         message = message[:_LONGEST_MESSAGE]
         what = (subject.kind, subject.uid, reason, message, str(warning))
         known = self._limits.known(what, now_s)
-        if (known is not None and once) or not self._limits.admit(f"{subject.kind} {subject.uid}", now_s):
+        if known is not None and once:
+            return
+        if not self._limits.admit(f"{subject.kind} {subject.uid}", subject.namespace, now_s):
             return
         if known is None:
             suffix = _suffix(subject, reason, message, "" if once else str(self._now().timestamp()))

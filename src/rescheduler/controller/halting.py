@@ -2,9 +2,14 @@
 
 Each halt says how it ends. What is under way comes to its end in spite of it: it would be worse to leave pods
 half moved.
+
+Failures of migrations stop the whole cluster only if they are no matter of one namespace: those of the
+namespace that has most of them count at most as many as those of all others together. Otherwise only that
+namespace is held back, and all others go on: no tenant can stop the moves of others by making its own fail.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -26,8 +31,12 @@ _FEWEST_FAILURES: Final = 3
 _FEWEST_ERRORS: Final = 5
 _ERRING_SHARE: Final = 0.5
 _NO_PAUSE: Final = Pause()
-_NOT_OURS: Final = frozenset({"Cancelled", "ScaledDown", "SourceGone", "WorkloadGone"})
-"""Failures that say nothing about how well pods can be moved: somebody else wanted it so."""
+_Holds = Callable[[Sequence[Migration], float], bool]
+_NOT_OURS: Final = frozenset(
+    {"Cancelled", "CopyRefused", "MarkRefused", "ScaledDown", "SourceGone", "WorkloadGone"}
+)
+"""Failures that say nothing about how well pods can be moved: somebody else wanted it so. A refusal at
+admission (quota, LimitRange, PodSecurity, webhooks) is a rule that a pod's owner or the operator has set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +82,11 @@ def halts_of(facts: Facts, limits: HaltWhen) -> tuple[Halt, ...]:
 
 def continued(before: Iterable[Halt], now: Iterable[Halt]) -> tuple[Halt, ...]:
     """Those of now; one that held before goes on since then."""
-    since = {halt.reason: halt.since for halt in before}
-    return tuple(msgspec.structs.replace(halt, since=since.get(halt.reason, halt.since)) for halt in now)
+    since = {(halt.reason, halt.namespace): halt.since for halt in before}
+    return tuple(
+        msgspec.structs.replace(halt, since=since.get((halt.reason, halt.namespace), halt.since))
+        for halt in now
+    )
 
 
 def _paused(facts: Facts) -> Iterator[Halt]:
@@ -91,20 +103,49 @@ def _failures(facts: Facts, ratio: float) -> Iterator[Halt]:
     if facts.pause.at is not None and not facts.pause.paused:
         after = max(after, facts.pause.at)  # whoever resumes has looked at what was before
     finished = _once_per_workload(each for each in facts.migrations if _counts(each, after))
-    failed = sorted(
-        (each for each in finished if each.status.phase is Phase.FAILED), key=lambda each: each.key
-    )
-    if len(failed) < _FEWEST_FAILURES or len(failed) / len(finished) <= ratio:
+    if _are_widespread(finished, ratio):
+        yield _failure_halt(facts.now, finished, ratio, _are_widespread)
         return
+    for namespace in sorted({each.namespace for each in finished}):
+        own = [each for each in finished if each.namespace == namespace]
+        if _are_too_many(own, ratio):
+            halt = _failure_halt(facts.now, own, ratio, _are_too_many)
+            words = f"only namespace {namespace} is held back: {halt.words}"
+            yield msgspec.structs.replace(
+                halt, reason=HaltReason.NAMESPACE_FAILING, words=words, namespace=namespace
+            )
+
+
+def _are_too_many(finished: Sequence[Migration], ratio: float) -> bool:
+    failed = sum(map(_has_failed, finished))
+    return failed >= _FEWEST_FAILURES and failed / len(finished) > ratio
+
+
+def _are_widespread(finished: Sequence[Migration], ratio: float) -> bool:
+    """Whether too many failed in several namespaces: failures of the namespace that has most of them count at
+    most as many as those of all others."""
+    failures = Counter(each.namespace for each in finished if _has_failed(each))
+    most = max(failures.values(), default=0)
+    ignored = max(0, most - (failures.total() - most))
+    failed, counted = failures.total() - ignored, len(finished) - ignored
+    return failed >= _FEWEST_FAILURES and failed / counted > ratio
+
+
+def _has_failed(migration: Migration) -> bool:
+    return migration.status.phase is Phase.FAILED
+
+
+def _failure_halt(now: datetime, finished: Sequence[Migration], ratio: float, holds: _Holds) -> Halt:
+    failed = sorted((each for each in finished if _has_failed(each)), key=lambda each: each.key)
     words = (
         f"{len(failed)} of the {len(finished)} migrations that finished within {_minutes(RECENT)} failed, "
         f"more than haltWhen.failureRatio {ratio:g} allows; such as {failed[-1].key}: "
         f"{failed[-1].status.message or failed[-1].status.failure}"
     )
-    ends = _over_at(finished, ratio).astimezone(facts.now.tzinfo)
-    yield Halt(
+    ends = _over_at(finished, ratio, holds).astimezone(now.tzinfo)
+    return Halt(
         HaltReason.FAILURE_RATIO,
-        facts.now,
+        now,
         words,
         f"by itself at {ends:%H:%M:%S} UTC, when they are older; or at once by rescheduler resume",
     )
@@ -153,13 +194,12 @@ def _workload(migration: Migration) -> str:
     return migration.spec.pod.uid if controller is None else controller.uid
 
 
-def _over_at(finished: Sequence[Migration], ratio: float) -> datetime:
+def _over_at(finished: Sequence[Migration], ratio: float, holds: _Holds) -> datetime:
     """When so many are forgotten that the rest would not be a halt any more."""
     by_age = sorted(each.status.finished_at for each in finished if each.status.finished_at is not None)
     for moment in by_age:
         rest = [each for each in finished if each.status.finished_at and each.status.finished_at > moment]
-        failed = sum(each.status.phase is Phase.FAILED for each in rest)
-        if failed < _FEWEST_FAILURES or failed / len(rest) <= ratio:
+        if not holds(rest, ratio):
             return moment + RECENT
     return by_age[-1] + RECENT
 

@@ -50,7 +50,8 @@ class Told:
         """They would have been due while another one lasted, or nothing could be known."""
 
     def halted(self, halts: tuple[Halt, ...]) -> None:
-        """All that hold now; empty when moves may begin. Told when they change."""
+        """All that hold now, also for one namespace only; empty when all moves may begin. Told when they
+        change."""
 
     def migration_changed(self, before: Migration | None, now: Migration | None) -> None:
         """Any change of any migration: no `before` for a new one, no `now` for one that is gone.

@@ -16,7 +16,7 @@ class Announcer(Told):
         self._events = events
         self._state = state
         self._halts: tuple[Halt, ...] = ()
-        self._announced: set[HaltReason] = set()
+        self._announced: set[tuple[HaltReason, str]] = set()
 
     def leads(self, leads: bool) -> None:
         self.is_on = leads
@@ -28,13 +28,14 @@ class Announcer(Told):
         self._halts = halts
         if not self.is_on:
             return
-        now = {halt.reason for halt in halts}
+        now = {(halt.reason, halt.namespace) for halt in halts}
         for halt in halts:
-            if halt.reason not in self._announced:
+            if (halt.reason, halt.namespace) not in self._announced:
                 message = f"{halt.reason}: {halt.words}. Ends: {halt.ends}"
                 self._events.tell(self._subject, "Halted", message, warning=True)
-        for reason in sorted(self._announced - now):
-            self._events.tell(self._subject, "HaltEnded", f"{reason} is over")
+        for reason, namespace in sorted(self._announced - now):
+            of = f" of namespace {namespace}" if namespace else ""
+            self._events.tell(self._subject, "HaltEnded", f"{reason}{of} is over")
         self._announced = now
 
     def configuration_refused(self, why: str) -> None:

@@ -15,7 +15,7 @@ log: Final = logging.getLogger("rescheduler.daemon")
 
 class Logbook(Told):
     def __init__(self) -> None:
-        self._halts: dict[HaltReason, Halt] = {}
+        self._halts: frozenset[tuple[HaltReason, str]] = frozenset()
         self._is_dry_run = False
         self._planned: tuple[object, ...] = ()
 
@@ -76,14 +76,14 @@ class Logbook(Told):
         say(log, logging.WARNING, "CheckSkipped", why, checks=count)
 
     def halted(self, halts: tuple[Halt, ...]) -> None:
-        now = {halt.reason: halt for halt in halts}
-        for reason, halt in now.items():
-            if reason not in self._halts:
-                words = f"{halt.words}. No move is begun. How it ends: {halt.ends}."
-                say(log, logging.WARNING, "Halted", words, reason=str(reason))
-        for reason in self._halts:
-            if reason not in now:
-                say(log, logging.INFO, "HaltEnded", "no longer a reason to halt", reason=str(reason))
+        for halt in halts:
+            if (halt.reason, halt.namespace) not in self._halts:
+                of = f" of namespace {halt.namespace}" if halt.namespace else ""
+                words = f"{halt.words}. No move{of} is begun. How it ends: {halt.ends}."
+                say(log, logging.WARNING, "Halted", words, **_facts(halt.reason, halt.namespace))
+        now = frozenset((halt.reason, halt.namespace) for halt in halts)
+        for reason, namespace in sorted(self._halts - now):
+            say(log, logging.INFO, "HaltEnded", "no longer a reason to halt", **_facts(reason, namespace))
         self._halts = now
 
     def configured(self, policy: Policy) -> None:
@@ -100,3 +100,7 @@ class Logbook(Told):
 
     def configuration_refused(self, why: str) -> None:
         say(log, logging.ERROR, "ConfigurationRefused", f"{why}\nWhat held before still does.")
+
+
+def _facts(reason: HaltReason, namespace: str) -> dict[str, str]:
+    return {"reason": str(reason), **({"namespace": namespace} if namespace else {})}

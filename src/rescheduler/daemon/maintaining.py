@@ -1,5 +1,7 @@
 """What is told of nodes in maintenance, on the nodes themselves: a condition, and Events when it changes.
 
+Marks of cordons that are no more are removed here, too: after every check.
+
 The condition `rescheduler.dev/Empty` is `True` when a node is empty, so that scripts can wait for it:
 
     kubectl wait node/worker-3 --for=condition=rescheduler.dev/Empty
@@ -12,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
 from typing import Final
 
+from rescheduler.controller.cordoning import remove_stale_mark
 from rescheduler.controller.events import EventWriter, Subject
 from rescheduler.controller.followed import Followed
 from rescheduler.controller.telling import Told
@@ -73,6 +76,9 @@ class MaintenanceKeeper(Told):
                 await self._write(node, told[node.name])
             elif node.condition(EMPTY_CONDITION) is not None:
                 await self._patch(node.name, {"$patch": "delete", "type": EMPTY_CONDITION})
+            # If it is out of date, or the node is gone, the next check sees what is there then.
+            with contextlib.suppress(errors.Conflict, errors.NotFound):
+                await remove_stale_mark(self._client, node)
 
     async def _write(self, node: NodeRecord, state: NodeInMaintenance) -> None:
         """Only what is another than before: a check every half minute must not be a write each."""

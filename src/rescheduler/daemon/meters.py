@@ -88,6 +88,7 @@ class Meters(Told):
         self._maintenance = gauge("maintenance_nodes", "Nodes in maintenance.", "state")
         self._leader = gauge("leader", "Whether this process acts.")
         self._halted = gauge("halted", "Whether no move is begun, and why.", "reason")
+        self._held = gauge("namespace_halted", "Whether no pod of the namespace is moved.", "namespace")
         self._dry_run = gauge("dry_run", "Whether plans are made and not carried out.")
         self._reloaded = gauge("configuration_reload_success", "Whether the last change of the file is used.")
         gauge("build_info", "What this is; always 1.", "version", "python").labels(
@@ -170,7 +171,12 @@ class Meters(Told):
     def halted(self, halts: tuple[Halt, ...]) -> None:
         holding = {halt.reason for halt in halts}
         for reason in HaltReason:
-            self._halted.labels(reason).set(reason in holding)
+            if reason is not HaltReason.NAMESPACE_FAILING:  # which is no halt of the whole: see below
+                self._halted.labels(reason).set(reason in holding)
+        self._held.clear()
+        for halt in halts:
+            if halt.namespace:
+                self._held.labels(halt.namespace).set(1)
 
     def configured(self, policy: Policy) -> None:
         self._reloaded.set(1)

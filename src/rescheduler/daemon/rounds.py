@@ -57,8 +57,9 @@ class Rounds(Told):
                 await asyncio.gather(*tasks, return_exceptions=True)
 
     def halted(self, halts: tuple[Halt, ...]) -> None:
-        """What was not begun is not even asked for any more."""
-        if halts:
+        """What was not begun is not even asked for any more. Where only namespaces are held back, the rest of
+        a plan goes on: their own migrations don't begin."""
+        if any(not halt.namespace for halt in halts):
             self._supersede()
 
     def configured(self, policy: Policy) -> None:
@@ -92,6 +93,7 @@ class Rounds(Told):
             self._supersede()
             return
         began_s = asyncio.get_running_loop().time()
+        loop.held_namespaces = self._watchman.held_namespaces
         try:
             check = await loop.check()
         except errors.KubeError as error:

@@ -1,7 +1,7 @@
 """Keeps an eye on what brings the program to a halt: collects the facts that `halting` judges."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Any, Final
 
@@ -33,6 +33,9 @@ class Watchman:
         told: Told,
     ) -> None:
         self.halts: tuple[Halt, ...] = ()
+        """Those that hold for the whole cluster."""
+        self.namespace_halts: tuple[Halt, ...] = ()
+        """Those that hold back the pods of one namespace each."""
         self.is_ending = False
         """From the signal to end on, nothing is begun."""
         self._rescheduler = rescheduler
@@ -51,7 +54,11 @@ class Watchman:
             return False
         if migration.spec.strategy == MANUAL:
             return not any(halt.reason.holds_up_people for halt in self.halts)
-        return not self.halts
+        return not self.halts and migration.namespace not in self.held_namespaces
+
+    @property
+    def held_namespaces(self) -> frozenset[str]:
+        return frozenset(halt.namespace for halt in self.namespace_halts)
 
     async def run(self) -> None:
         """For ever; turning the switch is noticed at once."""
@@ -67,13 +74,16 @@ class Watchman:
         self.look()
 
     def look(self) -> tuple[Halt, ...]:
-        """What holds now; a change is told. When a halt ends, nobody waits until his time to try again."""
-        before = self.halts
+        """What holds for the whole cluster now. A change of that, or of which namespaces are held back, is
+        told; when a halt ends, what has waited for that is tried at once."""
+        before = (*self.halts, *self.namespace_halts)
         limits = self._rescheduler.configuration.policy.halt_when
-        self.halts = continued(before, halts_of(self._facts(), limits))
-        if [halt.reason for halt in before] != [halt.reason for halt in self.halts]:
-            self._told.halted(self.halts)
-            if self._rescheduler.controller is not None and len(self.halts) < len(before):
+        now = continued(before, halts_of(self._facts(), limits))
+        self.halts = tuple(halt for halt in now if not halt.namespace)
+        self.namespace_halts = tuple(halt for halt in now if halt.namespace)
+        if _what(before) != _what(now):
+            self._told.halted(now)
+            if self._rescheduler.controller is not None and _what(before) - _what(now):
                 self._rescheduler.controller.look_again()
         return self.halts
 
@@ -101,6 +111,10 @@ class Watchman:
                 migration = followed.records.migration(item)
                 if migration is not None:
                     yield migration
+
+
+def _what(halts: Iterable[Halt]) -> frozenset[tuple[HaltReason, str]]:
+    return frozenset((halt.reason, halt.namespace) for halt in halts)
 
 
 def _stale(informer: Informer[Any]) -> StaleCache:

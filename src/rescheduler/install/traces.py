@@ -10,12 +10,13 @@ from enum import Enum, auto
 from typing import Any, Final
 
 from rescheduler.kube import resources
+from rescheduler.kube.client import FIELD_MANAGER
 from rescheduler.kube.patches import Patch, merge_patch, strategic_patch
 from rescheduler.kube.resources import Object, Resource, identity_of_object
 from rescheduler.migrations.definition import PLURAL
 from rescheduler.migrations.marks import ANNOTATIONS, ID, LABELS, STATUS, MarkStatus
 from rescheduler.model.migrations import FINALIZER, GROUP, KIND, VERSION, Phase
-from rescheduler.model.node_marks import CORDONED_BY, EMPTY_CONDITION
+from rescheduler.model.node_marks import CORDONED_BY, EMPTY_CONDITION, cordoned_by_others
 from rescheduler.model.steering import AVOIDS, STEERED_BY
 from rescheduler.recovery.ledger import FAILED_ATTEMPTS
 
@@ -91,16 +92,17 @@ def _pod(resource: Resource[Any], item: Object) -> Trace | None:
 
 
 def _node(resource: Resource[Any], item: Object) -> Trace | None:
-    """What we cordoned is ours to uncordon."""
+    """Only what we cordoned is uncordoned: the mark stays on a node that others have cordoned since."""
     annotations = _of(item, "annotations", (CORDONED_BY,))
     if not annotations:
         return None
     changes: Object = {"metadata": {"annotations": dict.fromkeys(annotations)}}
     is_cordoned = bool((item.get("spec") or {}).get("unschedulable"))
-    if is_cordoned:
+    is_ours = is_cordoned and not cordoned_by_others(item, FIELD_MANAGER)
+    if is_ours:
         changes["spec"] = {"unschedulable": None}
     return _trace(
-        Sort.MARK, resource, item, _words([], annotations, "cordoned by us" if is_cordoned else ""), changes
+        Sort.MARK, resource, item, _words([], annotations, "cordoned by us" if is_ours else ""), changes
     )
 
 

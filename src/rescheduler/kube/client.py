@@ -29,7 +29,7 @@ from rescheduler.kube.transport import Request, Transport
 from rescheduler.kube.watch import Watch
 from rescheduler.kube.wire.codec import Page, Undecodable
 
-__all__ = ["PAGE_SIZE", "Client", "Observer", "Propagation", "VersionMatch"]
+__all__ = ["FIELD_MANAGER", "PAGE_SIZE", "Client", "Observer", "Propagation", "VersionMatch"]
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +38,8 @@ T = TypeVar("T")
 Propagation = Literal["Background", "Foreground", "Orphan"]
 VersionMatch = Literal["", "NotOlderThan", "Exact"]
 
+FIELD_MANAGER = "rescheduler"
+"""The name under which the API server records which fields our programs have written."""
 PAGE_SIZE = 500
 """As kubectl and client-go."""
 JSON = "application/json"
@@ -52,14 +54,15 @@ class Client:
         *,
         rate_limit: RateLimit | None = None,
         timeout_s: float = 30.0,
-        field_manager: str = "rescheduler",
+        field_manager: str = FIELD_MANAGER,
         observer: Observer | None = None,
         patience: Patience = USUAL,
     ) -> None:
         """`timeout_s` is for one request; watches have their own. No `rate_limit` means none."""
         self.transport = transport
         self._caller = Caller(transport, rate_limit or RateLimit(), timeout_s, observer, patience)
-        self._field_manager = field_manager
+        self.field_manager = field_manager
+        """By which the API server records what this client has written."""
 
     def in_a_hurry(self) -> "Client":
         """The same for reads that one can do without: an overloaded server is asked again soon, and once."""
@@ -68,7 +71,7 @@ class Client:
             same.transport,
             rate_limit=same.rate_limit,
             timeout_s=same.timeout_s,
-            field_manager=self._field_manager,
+            field_manager=self.field_manager,
             observer=same.observer,
             patience=QUICK,
         )
@@ -251,7 +254,7 @@ class Client:
         return decoded(call, content_type, body, resource.codec.decode_one)
 
     def _options(self, dry_run: bool, manager: str = "") -> Query:
-        return _given(("fieldManager", manager or self._field_manager), ("dryRun", "All" if dry_run else ""))
+        return _given(("fieldManager", manager or self.field_manager), ("dryRun", "All" if dry_run else ""))
 
 
 def _about(verb: str, resource: Resource[Any], key: str) -> Call:

@@ -35,6 +35,7 @@ _Time = Annotated[datetime, Meta(tz=True)]
 class HaltReason(StrEnum):
     PAUSED = "Paused"
     FAILURE_RATIO = "FailureRatio"
+    NAMESPACE_FAILING = "NamespaceFailing"
     NODES_NOT_READY = "NodesNotReady"
     API_FAILING = "ApiFailing"
     CACHES_STALE = "CachesStale"
@@ -42,7 +43,7 @@ class HaltReason(StrEnum):
     @property
     def holds_up_people(self) -> bool:
         """Whether moves that a person wishes have to wait too: where not even the facts can be trusted."""
-        return self not in {HaltReason.PAUSED, HaltReason.FAILURE_RATIO}
+        return self not in {HaltReason.PAUSED, HaltReason.FAILURE_RATIO, HaltReason.NAMESPACE_FAILING}
 
 
 class Halt(msgspec.Struct, frozen=True, rename="camel"):
@@ -53,6 +54,8 @@ class Halt(msgspec.Struct, frozen=True, rename="camel"):
     words: str
     ends: str
     """How it ends."""
+    namespace: str = ""
+    """The only namespace whose pods it holds back; empty if it holds back all."""
 
 
 class Pause(msgspec.Struct, frozen=True, rename="camel"):

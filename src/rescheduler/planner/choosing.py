@@ -16,6 +16,7 @@ from rescheduler.planner.reasons import Reason
 from rescheduler.planner.sequencing import finish_now, sequence
 from rescheduler.planner.view import Draft, PlanView
 from rescheduler.rules.board import Board
+from rescheduler.strategies.fair_shares import reserved_slots
 from rescheduler.strategies.strategy import NodeProposal, Proposal, Step, Strategy
 from rescheduler.usage.heat import Heat
 
@@ -62,6 +63,8 @@ class _Choice:
         self.changes: dict[int, Change] = {}
         self.taken = 0
         """How many proposals were."""
+        self._has_shared = False
+        """Whether all strategies have had their share, so that what is left is for whoever comes first."""
 
     @cached_property
     def start(self) -> Board:
@@ -80,12 +83,32 @@ class _Choice:
         others = [strategy for strategy in strategies if strategy.name != FAILED_PODS]
         for _ in range(_ROUNDS):
             taken_by_later = False
-            for strategy in strategies:
+            limited: list[Strategy] = []
+            for place, strategy in enumerate(strategies, start=1):
                 before = self.taken
+                self.draft.reserved = self._reserve(strategy, strategies[place:])
+                limited += [strategy] * bool(self.draft.reserved)
                 self._ask_one(strategy)
                 taken_by_later |= strategy in others[1:] and self.taken > before
+            self.draft.reserved, self._has_shared = 0, True
+            for strategy in limited:  # what the others left
+                self._ask_one(strategy)
             if not taken_by_later or self.draft.room <= 0:
                 return
+
+    def _reserve(self, strategy: Strategy, later: Sequence[Strategy]) -> int:
+        """Moves that are kept for those who are asked after it.
+
+        Failing pods leave some to all others, unless there is one namespace only: then nobody else is kept
+        waiting by them. And maintenance has its share whatever comes before it by precedence.
+        """
+        draft = self.draft
+        in_maintenance = bool(draft.emptying.any()) and any(each.urgent for each in later)
+        if strategy.name == FAILED_PODS:
+            is_shared = bool(later) and (in_maintenance or draft.has_several_namespaces)
+        else:
+            is_shared = in_maintenance and not strategy.urgent
+        return 0 if self._has_shared or not is_shared else reserved_slots(draft.policy.max_reschedule_pods)
 
     def _ask_one(self, strategy: Strategy) -> None:
         view = PlanView(self.draft, strategy, self.heat)
@@ -132,7 +155,9 @@ class _Choice:
         if len(set(pods)) != len(pods):
             raise ValueError(f"{view.strategy.name} proposes to move a pod twice at once: {proposal}")
         found = _kept_back(self.draft, view, pods) or _arranged(self.draft, view, proposal)
+        room = self.draft.room
         refused = found if isinstance(found, _No) else self._add(found)
+        self.draft.used[view.strategy.name] += room - self.draft.room
         if refused is not None:
             view.refuse(pods, refused.reason, refused.detail, refused.by)
             return

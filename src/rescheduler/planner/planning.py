@@ -14,6 +14,7 @@ from rescheduler.planner.outlook import outlooks
 from rescheduler.planner.reasons import Reason
 from rescheduler.planner.view import Draft, PlanView
 from rescheduler.snapshot.snapshot import NOWHERE, Snapshot
+from rescheduler.strategies.fair_shares import NO_QUEUE, Queue
 from rescheduler.strategies.strategy import HeatDriven, Strategy
 from rescheduler.usage.heat import Heat
 
@@ -29,14 +30,26 @@ def plan(
     *,
     heat: Heat | None = None,
     steered: bool | None = None,
+    queue: Queue = NO_QUEUE,
+    held_namespaces: frozenset[str] = frozenset(),
 ) -> Plan:
     """`heat` is what the checks up to this one have seen; without it, a node is hot as soon as it is.
 
     `steered` says whether the webhook is installed, without which pods are evicted only where allowed. None
     if nobody knows: then it is assumed, and said so.
+
+    `queue` is what earlier checks have asked for and what has not begun; it takes up room. Pods of
+    `held_namespaces` stay where they are.
     """
     in_window = policy.in_window(datetime.fromtimestamp(snapshot.taken_at_s, UTC))
-    draft = Draft(snapshot, policy, in_window=in_window, steered=steered is not False)
+    draft = Draft(
+        snapshot,
+        policy,
+        in_window=in_window,
+        steered=steered is not False,
+        queue=queue,
+        held_namespaces=held_namespaces,
+    )
     if not in_window:
         draft.notes.add(Rejection("", *_OUTSIDE))
     with draft.board.trial():  # chosen on the same board as ordered: the rules remember what they worked out

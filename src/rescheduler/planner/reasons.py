@@ -63,6 +63,7 @@ class Reason(StrEnum):
     GROUP_INCOMPLETE = "GroupIncomplete"
     GROUP_TOO_LARGE = "GroupTooLarge"
     OUTSIDE_WINDOW = "OutsideWindow"
+    NAMESPACE_HELD = "NamespaceHeld"
 
     # Pods that keep failing where they are.
     GAVE_UP = "GaveUp"
@@ -234,6 +235,10 @@ REMEDIES: Final[dict[Reason, tuple[str, str]]] = {
     Reason.OUTSIDE_WINDOW: (
         "Moves may not start at this time.",
         "Wait for the next of the `windows`, or change them.",
+    ),
+    Reason.NAMESPACE_HELD: (
+        "Too many migrations of its namespace failed within the last 15 minutes: its pods stay for a while.",
+        "See why they failed (`rescheduler status`), fix that, and run `rescheduler resume`; or wait.",
     ),
     Reason.GAVE_UP: (
         "It keeps failing, and has had as many tries on other nodes as its owner allows.",

@@ -87,7 +87,7 @@ def _recovery(
         trouble=case.trouble.words if case is not None else "",
         since_s=case.trouble.since_s if case is not None else 0.0,
         retries=allowed.retries if allowed is not None else None,
-        by=allowed.by if allowed is not None else "",
+        by=allowed.words if allowed is not None else "",
         used=line.count,
         tries=line.failures,
         next=what_next,

@@ -1,5 +1,7 @@
 """The cluster as one strategy sees it, in the middle of planning."""
 
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -18,6 +20,7 @@ from rescheduler.planner.reasons import Reason
 from rescheduler.recovery.survey import Survey, survey
 from rescheduler.rules.board import Board
 from rescheduler.snapshot.snapshot import Snapshot
+from rescheduler.strategies.fair_shares import NO_QUEUE, Queue, Turns, reserved_slots, share_of_each
 from rescheduler.strategies.strategy import Strategy
 from rescheduler.usage.heat import Heat, hot
 
@@ -33,14 +36,30 @@ class Draft:
     """What all strategies of one plan share: the board, and what was decided so far."""
 
     def __init__(
-        self, snapshot: Snapshot, policy: Policy, *, in_window: bool = True, steered: bool = True
+        self,
+        snapshot: Snapshot,
+        policy: Policy,
+        *,
+        in_window: bool = True,
+        steered: bool = True,
+        queue: Queue = NO_QUEUE,
+        held_namespaces: frozenset[str] = frozenset(),
     ) -> None:
         self.snapshot = snapshot
         self.policy = policy
         self.board = Board(snapshot)
         self.groups = Groups(snapshot, policy.pod_group_label)
         self.notes = Notes()
-        self.room = policy.max_reschedule_pods
+        self.queue = queue
+        self.room = policy.max_reschedule_pods - queue.total
+        """Moves that may be added if everything that is queued counts: the queue must not grow with every
+        check. Below 0 if what is guaranteed to others has been added nevertheless."""
+        self.used: Counter[str] = Counter()
+        """Moves in this plan, by strategy."""
+        self.reserved = 0
+        """Of the room, what is kept for strategies that have not been asked yet."""
+        self.held_namespaces = held_namespaces
+        """Whose pods stay where they are for now, because their migrations keep failing."""
         self.in_window = in_window
         self.moved: set[int] = set()
         """Each pod once, unless `onward` says otherwise: it could only be moved on, or back."""
@@ -65,6 +84,27 @@ class Draft:
     def survey(self) -> Survey:
         """Which pods keep failing, and on which nodes."""
         return survey(self.snapshot, self.policy.failed_pods)
+
+    @cached_property
+    def has_several_namespaces(self) -> bool:
+        """Among those whose pods may be moved at all."""
+        namespaces = {shared.namespace for shared in self.snapshot.classes}
+        return len(namespaces.difference(self.policy.excluded_namespaces)) > 1
+
+    @property
+    def slots_left(self) -> int:
+        """Moves that this plan may still have, whatever is queued."""
+        return self.policy.max_reschedule_pods - self.used.total()
+
+    def room_for(self, strategy: Strategy) -> int:
+        if strategy.name == FAILED_PODS:
+            # What is queued of each namespace is looked at when they take turns.
+            return max(0, self.slots_left - self.reserved)
+        if strategy.urgent:
+            # Maintenance does not wait until what others have asked for has begun.
+            guaranteed = reserved_slots(self.policy.max_reschedule_pods) - self.queue.maintenance
+            return max(0, min(self.slots_left, max(self.room, guaranteed - self.used[strategy.name])))
+        return max(0, min(self.slots_left, self.room) - self.reserved)
 
     def cordon(self, node: int) -> None:
         self.emptying[node] = self.cordoned[node] = True
@@ -101,26 +141,64 @@ class PlanView:
     def room(self) -> int:
         # Outside the windows nodes may still be cordoned and uncordoned: that is not a move. Nor do pods
         # that fail wait for a window: they serve nobody until they are elsewhere.
-        return self._draft.room if self._draft.in_window or self._recovers else 0
+        return self._draft.room_for(self.strategy) if self._draft.in_window or self._recovers else 0
 
     @property
     def no_room(self) -> tuple[Reason, str]:
         """What to say to a proposal that the plan has no room for."""
         if self._draft.in_window or self._recovers:
-            return Reason.PLAN_FULL, f"the plan has room for {self._draft.room} more moves"
+            return Reason.PLAN_FULL, f"the plan has room for {self.room} more moves"
         return Reason.OUTSIDE_WINDOW, "no window is open now"
 
     @property
     def survey(self) -> Survey:
         return self._draft.survey
 
+    def fairly(self, pods: Sequence[int]) -> Iterator[int]:
+        draft = self._draft
+        free = draft.room - draft.reserved
+        waiting = [pod for pod in pods if pod not in draft.moved]
+        if len(waiting) <= min(self.room, free):
+            yield from waiting
+            return
+        offered: set[int] = set()
+        turns = self._turns(waiting, moved=[pod for pod in pods if pod in draft.moved], free=free)
+        while (pod := turns.next()) is not None:
+            offered.add(pod)
+            before = draft.room
+            yield pod
+            turns.answer(before - draft.room)
+        for each in waiting:
+            if each not in offered:
+                self._note(each, Reason.PLAN_FULL, "this check has moved as many failing pods as it may")
+
+    def _turns(self, waiting: Sequence[int], moved: Sequence[int], free: int) -> Turns[int]:
+        """`moved` are those that the plan has taken already."""
+        records, slots = self.snapshot.pods.records, self.policy.max_reschedule_pods
+        has = Counter(self._draft.queue.by_namespace)
+        has.update(records[pod].namespace for pod in moved)
+        by_namespace: dict[str, list[int]] = {}
+        for pod in waiting:
+            by_namespace.setdefault(records[pod].namespace, []).append(pod)
+        share = share_of_each(slots, len({*by_namespace, *has}))
+        # Where there are more namespaces than moves, others go first in the next check.
+        check = int(self.snapshot.taken_at_s // self.policy.rescheduling_interval.total_seconds())
+        return Turns(by_namespace, has, slots=self.room, free=free, share=share, first=check * slots)
+
     def may_move(self, pod: int) -> bool:
         if pod in self._refused or (pod in self._draft.moved and pod not in self._draft.onward):
             return False
-        rejection = self._eligibility.refusal(pod)
+        rejection = self._held(pod) or self._eligibility.refusal(pod)
         if rejection is not None:
             self._draft.notes.add(rejection)
         return rejection is None
+
+    def _held(self, pod: int) -> Rejection | None:
+        record, held = self.snapshot.pods.records[pod], self._draft.held_namespaces
+        if record.namespace not in held:
+            return None
+        detail = f"too many migrations of namespace {record.namespace} failed of late"
+        return Rejection(record.key, Reason.NAMESPACE_HELD, record.namespace, detail)
 
     def targets(self, pod: int) -> Flags:
         try:

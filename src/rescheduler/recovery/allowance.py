@@ -1,4 +1,7 @@
-"""How often a failing replica may be rescheduled: as often as its owner says, and not at all unless asked."""
+"""How often a failing replica may be rescheduled: as often as its owner says, and not at all unless asked.
+
+Owners are tenants: what they may ask for has an upper bound, `failedPods.maxRetries`.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +18,9 @@ RETRIES: Final = "scheduling-retries"
 
 _BY_DEFAULT: Final = "failedPods.defaultRetries"
 _MOST_DIGITS: Final = 9
+"""Whatever is longer is above every bound; Python refuses to read numbers of thousands of digits."""
+_MOST_SHOWN: Final = 40
+"""Of what somebody has written: an annotation may have a quarter of a million characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +29,17 @@ class Allowance:
     """Reschedulings of one failing replica."""
     by: str
     """Who says so: `Deployment/web`, or `failedPods.defaultRetries`."""
+    asked_for: str = ""
+    """What the annotation says if that is more than `failedPods.maxRetries` allows; empty otherwise."""
+
+    @property
+    def words(self) -> str:
+        """Who says so, and whether that was capped."""
+        return f"{self.by}, {self.cap}" if self.asked_for else self.by
+
+    @property
+    def cap(self) -> str:
+        return f'{RETRIES}: "{self.asked_for}" is capped at {self.retries} by failedPods.maxRetries'
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +53,7 @@ class Malformed:
 
     @property
     def why(self) -> str:
-        return f'{RETRIES}: "{self.value}" on {self.kind} {self.key} is not a whole number from 0 on'
+        return f'{RETRIES}: "{_shown(self.value)}" on {self.kind} {self.key} is not a whole number from 0 on'
 
 
 def chain_of(pod: PodRecord, controllers: Mapping[str, WorkloadRecord]) -> tuple[WorkloadRecord, ...]:
@@ -59,7 +76,7 @@ def allowance_of(
     if pod.owner is not None and not chain:
         return None
     for holder in _where_it_may_stand(pod, chain):
-        if (said := said_by(*holder)) is not None:
+        if (said := said_by(*holder, terms)) is not None:
             return said
     for default in terms.default_retries:
         here = not default.namespaces or pod.namespace in default.namespaces
@@ -68,10 +85,12 @@ def allowance_of(
     return None
 
 
-def said_by(kind: str, key: str, marks: Mapping[str, str]) -> Allowance | Malformed | None:
+def said_by(
+    kind: str, key: str, marks: Mapping[str, str], terms: FailedPods
+) -> Allowance | Malformed | None:  # fmt: skip
     """What the annotations of one object say, whoever belongs to it; None if nothing."""
     value = marks.get(RETRIES)
-    return None if value is None else _read(kind, key, value)
+    return None if value is None else _read(kind, key, value, terms.max_retries)
 
 
 def _where_it_may_stand(
@@ -86,7 +105,14 @@ def _where_it_may_stand(
             return
 
 
-def _read(kind: str, key: str, value: str) -> Allowance | Malformed:
-    if value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS:
-        return Allowance(int(value), f"{kind}/{key.rpartition('/')[2]}")
-    return Malformed(kind, key, value)
+def _read(kind: str, key: str, value: str, most: int) -> Allowance | Malformed:
+    if not (value.isascii() and value.isdigit()):
+        return Malformed(kind, key, value)
+    by, digits = f"{kind}/{key.rpartition('/')[2]}", value.lstrip("0")
+    if len(digits) > _MOST_DIGITS or int(digits or "0") > most:
+        return Allowance(most, by, asked_for=_shown(value))
+    return Allowance(int(digits or "0"), by)
+
+
+def _shown(value: str) -> str:
+    return value if len(value) <= _MOST_SHOWN else f"{value[:_MOST_SHOWN]}…"

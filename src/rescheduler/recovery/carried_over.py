@@ -13,7 +13,8 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from rescheduler.recovery.ledger import Ledger, Line, Try
+from rescheduler.model.selectors.names import subdomain_fault
+from rescheduler.recovery.ledger import MOST_LINES, Ledger, Line, Try
 from rescheduler.recovery.lines import CARRIED_OVER
 
 __all__ = ["OLDER_PREFIX", "OLDER_RECORDS", "carried_over"]
@@ -45,7 +46,7 @@ def carried_over(kind: str, name: str, marks: Mapping[str, str], most: int) -> L
     except (msgspec.DecodeError, RecursionError, ValueError):
         return None
     if kind == "StatefulSet":
-        lines = {pod: _line(told, most) for pod, told in sorted(found.items())}
+        lines = {pod: _line(told, most) for pod, told in sorted(found.items())[:MOST_LINES]}
     else:
         lines = {name if kind == "Pod" else CARRIED_OVER: _line(found, most)}
     kept = {each: line for each, line in lines.items() if line is not None}
@@ -69,4 +70,4 @@ def _hosts(told: Mapping[str, object]) -> Iterator[str]:
     for key, hosts in told.items():
         # Its Go tags write "deployScheduledHosts", "podScheduledHosts", … with the kind in front.
         if key.endswith(_HOSTS) and isinstance(hosts, list):
-            yield from (host for host in hosts if isinstance(host, str))
+            yield from (host for host in hosts if isinstance(host, str) and subdomain_fault(host) is None)

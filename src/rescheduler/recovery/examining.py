@@ -79,6 +79,8 @@ class Examination:
     """By the pods' keys. Also of pods that nobody asked to recover."""
     malformed: tuple[Malformed, ...]
     """Annotations that allow nothing because they make no sense, whether pods fail or not."""
+    capped: tuple[Allowance, ...]
+    """Annotations that ask for more than is allowed, whether pods fail or not."""
     recovered: tuple[str, ...]
     """Lines whose record can go: their pods have run well for long enough, or are no more."""
     well_on: Mapping[str, frozenset[str]]
@@ -115,7 +117,9 @@ def examine(
     # Whether an annotation makes sense is the same for all pods of a controller.
     first_of_each = {pod.owner.uid if pod.owner else "": pod for pod in reversed(members)}.values()
     allowances = [allowance_of(pod, chain_of(pod), terms) for pod in first_of_each]
-    ledger, is_carried_over = _ledger(holder, allowances)
+    ledger, is_carried_over = _ledger(holder, allowances, now_s)
+    # What stands on the holder counts before all else, and is told even while it has no pods.
+    said = tuple(dict.fromkeys((said_by(holder.kind, holder.key, holder.marks, terms), *allowances)))
     lines = lines_of(ledger, members)
     cases: list[Case] = []
     looks: list[float] = []
@@ -143,20 +147,17 @@ def examine(
         is_carried_over=is_carried_over,
         lines=lines,
         cases=tuple(cases),
-        malformed=_malformed(holder, allowances),
+        malformed=tuple(each for each in said if isinstance(each, Malformed)),
+        capped=tuple(each for each in said if isinstance(each, Allowance) and each.asked_for),
         recovered=tuple(name for name, moment in due.items() if moment is not None and moment <= now_s),
         well_on=_well_on(members, node_of) if cases or ledger.lines else {},
         look_again_s=min(looks, default=None),
     )
 
 
-def _malformed(holder: Holder, allowances: Iterable[Allowance | Malformed | None]) -> tuple[Malformed, ...]:
-    # What stands on the holder counts before all else, and is told even while it has no pods.
-    said = (said_by(holder.kind, holder.key, holder.marks), *allowances)
-    return tuple(dict.fromkeys(each for each in said if isinstance(each, Malformed)))
-
-
-def _ledger(holder: Holder, allowances: Iterable[Allowance | Malformed | None]) -> tuple[Ledger, bool]:
+def _ledger(
+    holder: Holder, allowances: Iterable[Allowance | Malformed | None], now_s: float
+) -> tuple[Ledger, bool]:  # fmt: skip
     ours = holder.marks.get(FAILED_ATTEMPTS, "")
     most = max((each.retries for each in allowances if isinstance(each, Allowance)), default=0)
     if not ours and most:
@@ -164,7 +165,7 @@ def _ledger(holder: Holder, allowances: Iterable[Allowance | Malformed | None]) 
         older = carried_over(holder.kind, name, holder.marks, most)
         if older is not None:
             return older, True
-    return read_ledger(ours, {holder.uid, holder.formerly} - {""}), False
+    return read_ledger(ours, {holder.uid, holder.formerly} - {""}, now_s), False
 
 
 def _well_from_s(

@@ -9,13 +9,19 @@ kept apart, as the line's end; a larger allowance, later, takes it up again.
 
 Deployments and their ReplicaSets copy annotations to each other, so the record says whose it is: one that is
 somebody else's is no record.
+
+Whoever may edit the workload may write anything here. So it is bounded and checked when it is read, and what
+it says concerns this workload alone: nothing follows from it for others (see `suspects`).
 """
 
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
+from math import inf
 from typing import Annotated, Final
 
 import msgspec
+
+from rescheduler.model.selectors.names import subdomain_fault
 
 __all__ = ["FAILED_ATTEMPTS", "MOST_LINES", "Ledger", "Line", "Try", "read_ledger"]
 
@@ -23,7 +29,16 @@ FAILED_ATTEMPTS: Final = "rescheduler.dev/failed-attempts"
 """The annotation."""
 
 MOST_LINES: Final = 200
-"""An annotation can't be of any size: with three tries each, these take about 80 of the 256 KiB allowed."""
+_MOST_TRIES_IN_ALL: Final = 600
+"""An annotation can't be of any size: this takes about 80 of the 256 KiB allowed."""
+_LONGEST: Final = 240_000
+"""More than we ever write."""
+_LONGEST_NAME: Final = 300
+"""Of lines: names of pods and nodes have up to 253 characters, an index may follow."""
+_LONGEST_ID: Final = 253
+"""Of uids and revisions."""
+_SKEW_S: Final = 300.0
+"""Clocks differ; what claims to have happened later than that has not."""
 _MOST_TRIES: Final = 20
 """Kept per line with node and pod; the others are only counted."""
 _VERSION: Final = 1
@@ -102,7 +117,10 @@ class Ledger(msgspec.Struct, frozen=True):
         return found
 
     def has_room_for(self, name: str) -> bool:
-        return name in self.lines or len(self.lines) < MOST_LINES
+        if name in self.lines:
+            return True
+        tries = sum(len(line.tries) for line in self.lines.values())
+        return len(self.lines) < MOST_LINES and tries < _MOST_TRIES_IN_ALL
 
     def with_failure(self, name: str, failure: Try, retries: int, revision: str = "") -> "Ledger":
         """One more try if some is left, else the line's end. A pod that is on record changes nothing, so that
@@ -133,10 +151,15 @@ class Ledger(msgspec.Struct, frozen=True):
         return Ledger({**self.lines, name: line})
 
 
-def read_ledger(text: str, holders: Collection[str]) -> Ledger:
-    """`holders` are the uids that the record may be of. Whatever is written, this does not raise."""
+def read_ledger(text: str, holders: Collection[str], now_s: float = inf) -> Ledger:
+    """`holders` are the uids that the record may be of. Whatever is written, this does not raise.
+
+    Tries that can't have been are left out: in the future, or with names that no node or pod can have.
+    """
     if not text:
         return Ledger()
+    if len(text) > _LONGEST:
+        return Ledger(is_damaged=True)
     try:
         found = msgspec.json.decode(text, type=_LedgerForm)
     except (msgspec.DecodeError, RecursionError, ValueError):
@@ -145,7 +168,9 @@ def read_ledger(text: str, holders: Collection[str]) -> Ledger:
         return Ledger(is_damaged=True)
     if found.of not in holders:
         return Ledger()
-    return Ledger({name: _line_of(form) for name, form in sorted(found.lines.items())[:MOST_LINES]})
+    named = sorted((name, form) for name, form in found.lines.items() if len(name) <= _LONGEST_NAME)
+    lines = ((name, _line_of(form, now_s)) for name, form in named[:MOST_LINES])
+    return Ledger({name: line for name, line in lines if line.count or line.end is not None})
 
 
 # --- how it is written
@@ -180,12 +205,18 @@ def _form_of(line: Line) -> _LineForm:
     return _LineForm(line.revision, tries, end, line.earlier, line.forgiven)
 
 
-def _line_of(form: _LineForm) -> Line:
-    tries = tuple(map(_read_try, form.tries))
+def _line_of(form: _LineForm, now_s: float) -> Line:
+    tries = tuple(each for each in map(_read_try, form.tries) if _is_credible(each, now_s))
     end = None if form.end is None else _read_try(form.end)
+    end = end if end is not None and _is_credible(end, now_s) else None
     # Somebody's own hand may have written more than there are: what is still to come was not forgiven.
     forgiven = min(form.forgiven, len(tries) + (end is not None))
-    return _shortened(Line(tries, end, form.revision, form.earlier, forgiven))
+    return _shortened(Line(tries, end, form.revision[:_LONGEST_ID], form.earlier, forgiven))
+
+
+def _is_credible(each: Try, now_s: float) -> bool:
+    is_named = not each.node or subdomain_fault(each.node) is None
+    return is_named and len(each.pod) <= _LONGEST_ID and each.at_s <= now_s + _SKEW_S
 
 
 def _written_try(each: Try) -> _TryForm:

@@ -54,7 +54,7 @@ def survey(snapshot: Snapshot, terms: FailedPods) -> Survey:
     seen = list(_Surveyor(snapshot, terms).examinations())
     row = snapshot.pods.row
     cases = {row[case.pod.key]: case for _, each in seen for case in each.cases if case.allowance is not None}
-    witnesses = [(workload, witness_of(each, now_s)) for workload, each in seen]
+    witnesses = [(workload, witness_of(each, snapshot.left_failing, now_s)) for workload, each in seen]
     made_s = {node.name: node.created_s for node in nodes} if witnesses else {}
     found = suspects((witness for _, witness in witnesses), made_s, terms, now_s)
     failed_on = {

@@ -7,17 +7,24 @@ What is the workloads' own fault is not blamed on nodes:
 - If more than half of all nodes would be suspect, none is: then something is wrong that they all need, such
   as a registry.
 - A node is not the one that bore its name before: what happened before it was made does not count.
+
+Nor can a tenant make a node suspect. What stands on a workload counts only if we have seen it: the pod fails
+there now, or a migration of ours has moved it away from there. And the workloads that accuse a node must be
+of several namespaces.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
+from typing import Final
 
 from rescheduler.config.policy import FailedPods
 from rescheduler.recovery.decision import NotAllowed
 from rescheduler.recovery.examining import Examination
 
 __all__ = ["Failure", "Witness", "next_change_s", "suspects", "witness_of"]
+
+_FEWEST_NAMESPACES: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +33,8 @@ class Failure:
     at_s: float
     revision: str = ""
     """Of the template that the pod was made from."""
+    is_observed: bool = True
+    """Whether we have seen it ourselves, and not only read of it on the workload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +43,20 @@ class Witness:
 
     workload: str
     """`Deployment/shop/web`."""
+    namespace: str
     failures: tuple[Failure, ...]
     """On record, and going on."""
     well_on: Mapping[str, frozenset[str]]
     """Nodes on which its pods run well, by template."""
 
 
-def witness_of(seen: Examination, now_s: float) -> Witness:
-    """What goes on is as of now. Pods that nobody wants us to see to don't count."""
+def witness_of(seen: Examination, observed: Mapping[str, Collection[str]], now_s: float) -> Witness:
+    """What goes on is as of now. Pods that nobody wants us to see to don't count.
+
+    `observed` are the nodes from which migrations have moved failing pods, by the uid of the pod.
+    """
     on_record = (
-        Failure(each.node, each.at_s, line.revision)
+        Failure(each.node, each.at_s, line.revision, each.node in observed.get(each.pod, ()))
         for line in seen.ledger.lines.values()
         for each in line.failures
         if each.node
@@ -53,21 +66,30 @@ def witness_of(seen: Examination, now_s: float) -> Witness:
         for case in seen.cases
         if not isinstance(case.decision, NotAllowed)
     )
-    return Witness(f"{seen.holder.kind}/{seen.holder.key}", (*on_record, *going_on), seen.well_on)
+    holder = seen.holder
+    workload, namespace = f"{holder.kind}/{holder.key}", holder.key.partition("/")[0]
+    return Witness(workload, namespace, (*on_record, *going_on), seen.well_on)
 
 
 def suspects(
     witnesses: Iterable[Witness], made_s: Mapping[str, float], terms: FailedPods, now_s: float
 ) -> Mapping[str, tuple[str, ...]]:
     """The workloads that failed there lately, by node; both sorted. `made_s`: when each node was made."""
-    found: dict[str, set[str]] = {}
+    found: dict[str, set[tuple[str, str]]] = {}
     for witness in witnesses:
         for node in _accused(witness, made_s, terms, now_s):
-            found.setdefault(node, set()).add(witness.workload)
-    many = {node: workloads for node, workloads in found.items() if len(workloads) >= terms.suspect_after}
+            found.setdefault(node, set()).add((witness.workload, witness.namespace))
+    many = {node: accusers for node, accusers in found.items() if _are_enough(accusers, terms)}
     if 2 * len(many) > len(made_s):
         return {}
-    return {node: tuple(sorted(workloads)) for node, workloads in sorted(many.items())}
+    return {node: tuple(sorted(name for name, _ in accusers)) for node, accusers in sorted(many.items())}
+
+
+def _are_enough(accusers: Collection[tuple[str, str]], terms: FailedPods) -> bool:
+    """Who lets one workload be enough does not mean that there must be two namespaces."""
+    namespaces = {namespace for _, namespace in accusers}
+    fewest = min(_FEWEST_NAMESPACES, terms.suspect_after)
+    return len(accusers) >= terms.suspect_after and len(namespaces) >= fewest
 
 
 def next_change_s(witnesses: Iterable[Witness], terms: FailedPods, now_s: float) -> float | None:
@@ -87,5 +109,5 @@ def _accused(witness: Witness, made_s: Mapping[str, float], terms: FailedPods, n
         # However long ago: what was given up stays on record, and fails on where it is.
         nodes = {each.node for each in failures}
         if len(nodes) == 1 or witness.well_on.get(revision, frozenset()) - nodes:
-            lately = (each for each in failures if now_s - each.at_s < window_s)
+            lately = (each for each in failures if each.is_observed and now_s - each.at_s < window_s)
             yield from (each.node for each in lately if each.at_s >= made_s.get(each.node, inf))

@@ -153,6 +153,9 @@ class Snapshot:
     """Uids of pods that a migration is moving now."""
     failed_on: Mapping[str, tuple[str, ...]]
     """Nodes on which a copy of the pod could not run, by the pod's uid: from finished migrations."""
+    left_failing: Mapping[str, tuple[str, ...]]
+    """Nodes on which a pod failed, so that a migration moved it away, by its uid: from all migrations that
+    were begun for that."""
     staleness_s: float
     """How long ago the oldest of the caches it was made from was known to be current."""
     assumptions: tuple[str, ...]

@@ -120,6 +120,7 @@ class ClusterState:
             moves_in_vain=moves.in_vain,
             moving=moves.moving,
             failed_on=moves.failed_on,
+            left_failing=moves.left_failing,
             staleness_s=staleness_s,
             assumptions=(*assumptions, *pods_on_unknown_nodes(pods)),
         )

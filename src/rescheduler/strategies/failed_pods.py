@@ -35,6 +35,7 @@ class FailedPods:
     def propose(self, view: View) -> Iterator[Proposal]:
         priority = view.snapshot.pods.priority
         cases = view.survey.cases
+        moving: list[int] = []
         for row in sorted(cases, key=lambda row: (int(priority[row]), row)):
             decision = cases[row].decision
             if not isinstance(decision, Move):
@@ -42,12 +43,16 @@ class FailedPods:
             elif _waits(view, cases[row]):
                 rest = short_duration(view.policy.failed_pods.stuck_after)
                 view.stay(row, "CoolingDown", f"its last migration came to nothing, less than {rest} ago")
-            elif view.room > 0 and view.may_move(row):
-                yield from _move(view, row, cases[row], decision, 1 / len(cases))
+            else:
+                moving.append(row)
+        for row in view.fairly(moving):
+            if view.may_move(row):
+                yield from _move(view, row, cases[row], 1 / len(cases))
 
 
-def _move(view: View, row: int, case: Case, decision: Move, gain: float) -> Iterator[Proposal]:
-    known = view.snapshot.nodes.row
+def _move(view: View, row: int, case: Case, gain: float) -> Iterator[Proposal]:
+    decision, known = case.decision, view.snapshot.nodes.row
+    assert isinstance(decision, Move)
     targets = view.targets(row)
     if (here := known.get(case.pod.node)) is not None:
         targets[here] = False  # also of a pod that has failed, and so no longer stands there

@@ -1,6 +1,7 @@
 """NodeMaintenance: nodes that are to be taken out of service are cordoned and emptied."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from itertools import groupby
 from typing import ClassVar
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy as np
 from rescheduler.model.node_marks import in_maintenance, is_cordoned_by
 from rescheduler.model.plan import NodeChange
 from rescheduler.strategies.backtracking import try_all_ways
+from rescheduler.strategies.fair_shares import taking_turns
 from rescheduler.strategies.making_room import room_for
 from rescheduler.strategies.placing import (
     Places,
@@ -69,11 +71,22 @@ def _moves(view: View, leaving: list[int]) -> Iterator[Proposal]:
     gain = 1 / max(len(leaving), 1)
     homeless = set(places.homeless)
     waiting = [unit for unit in units if unit not in homeless]
+    if sum(map(len, waiting)) > view.room:
+        waiting = _taking_turns(view, waiting, lambda unit: turn(unit)[:2])
     for unit in _when_they_can(view, waiting, places.targets):
         yield Proposal(tuple(_step(view, pod, places.targets[pod], gain) for pod in unit))
     for unit in units:
         if unit in homeless or (view.room > 0 and view.may_move(unit[0])):
             yield from _last_resort(view, unit, gain)
+
+
+def _taking_turns(view: View, units: list[Unit], rank: Callable[[Unit], tuple[bool, int]]) -> list[Unit]:
+    """More than the plan has room for: of those with the same rank, namespaces take turns."""
+    pods = view.snapshot.pods.records
+    ordered: list[Unit] = []
+    for _, equal in groupby(units, key=rank):
+        ordered += taking_turns(equal, lambda unit: pods[unit[0]].namespace)
+    return ordered
 
 
 def _when_they_can(view: View, units: list[Unit], targets: dict[int, int]) -> Iterator[Unit]:

@@ -8,7 +8,7 @@ A strategy stops when `view.room` is 0, unless it has nodes to cordon or to unco
 equally good it proposes pods of lower priority first, then those that come first in the snapshot.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, runtime_checkable
 
@@ -85,6 +85,13 @@ class View(Protocol):
     @property
     def room(self) -> int:
         """How many more moves this plan may have."""
+        ...
+
+    def fairly(self, pods: Sequence[int]) -> Iterator[int]:
+        """These pods, as many as this plan may move, in the order in which they are to be proposed.
+
+        In the given order if all of them may move; otherwise namespaces take turns.
+        """
         ...
 
     def may_move(self, pod: int) -> bool:

@@ -17,6 +17,7 @@ from rescheduler.kube.resources import (
     DEPLOYMENTS,
     EVENTS,
     JOBS,
+    NAMESPACES,
     PODS,
     REPLICA_SETS,
     STATEFUL_SETS,
@@ -87,6 +88,12 @@ class Ward:
             yield
 
     # -- the cast
+
+    async def in_another_namespace(self) -> "Ward":
+        """On the same nodes, with the same program."""
+        name = f"{self.stage.namespace}-too"
+        await self.client.create(NAMESPACES, {"metadata": {"name": name}})
+        return replace(self, stage=replace(self.stage, namespace=name))
 
     async def workload(
         self, kind: str, *, retries: str | None = "3", name: str = "web", **more: Any

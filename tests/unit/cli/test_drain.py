@@ -107,7 +107,7 @@ def test_what_somebody_else_cordoned_stays_cordoned(tmp_path, run):
         assert run("drain", "node-1").exit_code == 0
         result = run("undrain", "node-1")
         found, _ = node(tmp_path, "node-1")
-    assert "cordoned by somebody else" in result.output
+    assert "another client cordoned it" in result.output
     assert found["spec"]["unschedulable"] is True
 
 

@@ -221,13 +221,13 @@ def test_one_whose_owner_allows_nothing_says_so(run, tmp_path):
 
 def test_a_node_on_which_several_workloads_fail_says_that_it_is_suspect_and_why(run, tmp_path):
     made = cluster().nodes("worker-0", "worker-1")
-    for name in ("web", "api", "db"):
+    for key in ("shop/web", "shop/api", "bank/db"):
         annotations = {"scheduling-retries": "3"}
-        made.deployment(f"shop/{name}", on=["worker-1"], annotations=annotations, **crashing())
+        made.deployment(key, on=["worker-1"], annotations=annotations, **crashing())
     path = tmp_path / "suspect.json"
     path.write_text(json.dumps({"kind": "List", "items": made.objects}))
     given = ("--from", str(path), "--now", "2026-03-02T12:00:00Z")
-    workloads = ["Deployment/shop/api", "Deployment/shop/db", "Deployment/shop/web"]
+    workloads = ["Deployment/bank/db", "Deployment/shop/api", "Deployment/shop/web"]
     assert (
         "Suspect?  yes\n"
         f"  3 workloads failed here within 30m: {', '.join(workloads)}\n"

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rescheduler.controller.event_limits import BURST, REFILL_S, SAME_FOR_S, EventLimits, Told
+from rescheduler.controller.event_limits import (
+    BURST,
+    NAMESPACE_BURST,
+    NAMESPACE_REFILL_S,
+    REFILL_S,
+    SAME_FOR_S,
+    EventLimits,
+    Told,
+)
 from rescheduler.controller.events import EventWriter, Subject
 from rescheduler.kube.resources import EVENTS
 
@@ -87,7 +95,7 @@ def test_however_they_come_no_object_has_more_than_a_burst_and_the_refill(pauses
     limits, now_s, admitted = EventLimits(), 0.0, 0
     for pause in pauses:
         now_s += pause
-        admitted += limits.admit("pod", now_s)
+        admitted += limits.admit("pod", "", now_s)
     assert admitted <= BURST + now_s / REFILL_S + 1e-6
     assert admitted + limits.dropped == len(pauses)
 
@@ -98,3 +106,12 @@ def test_what_was_told_longest_ago_is_forgotten_first():
         limits.note((str(number),), Told(1, "name", "time", 0.0))
     assert limits.known(("0",), 0.0) is None
     assert limits.known(("4999",), 0.0) is not None
+
+
+def test_a_namespace_with_very_many_objects_does_not_use_up_the_events_of_others():
+    limits = EventLimits()
+    flood = [limits.admit(f"pod {number}", "greedy", 0.0) for number in range(10 * NAMESPACE_BURST)]
+    assert sum(flood) == NAMESPACE_BURST
+    assert limits.admit("pod of another", "bank", 0.0)
+    later = [limits.admit(f"late {number}", "greedy", 10 * NAMESPACE_REFILL_S) for number in range(100)]
+    assert sum(later) == 10

@@ -27,13 +27,17 @@ def migration(
     strategy="LoadBalancing",
     workload="web",
     copy_is="",
+    namespace=None,
 ):
     finished = (NOW - ago).isoformat()
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": workload, "uid": workload}
     unready = {"type": "CopyReady", "status": "False", "lastTransitionTime": finished, "reason": copy_is}
     return migration_of(
         {
-            "metadata": {"namespace": "shop", "name": f"m-{number}", "creationTimestamp": finished},
+            "metadata": {
+                "namespace": namespace or ("shop", "bank")[number % 2],
+                "name": f"m-{number}", "creationTimestamp": finished,
+            },
             "spec": {"pod": {"name": "web-1", "uid": "u"}, "sourceNode": "node-1", "strategy": strategy},
             "status": {
                 "phase": phase, "finishedAt": finished, "failure": failure if phase == "Failed" else "",
@@ -63,13 +67,13 @@ def test_each_halt_says_why_and_how_it_ends():
         stale=[StaleCache("pods", 200.0, "the server is away")],
     )
     halts = halts_of(facts, LIMITS)
-    assert [halt.reason for halt in halts] == list(HaltReason)
+    assert [halt.reason for halt in halts] == [each for each in HaltReason if each != "NamespaceFailing"]
     told = {halt.reason: f"{halt.words} | {halt.ends}" for halt in halts}
     assert told == {
         "Paused": "paused by ada: the fair | rescheduler resume ends it",
         "FailureRatio": (
             "4 of the 4 migrations that finished within 15 minutes failed, more than haltWhen.failureRatio "
-            "0.5 allows; such as shop/m-3: CopyNotReady | by itself at 12:14:00 UTC, when they are older; "
+            "0.5 allows; such as shop/m-2: CopyNotReady | by itself at 12:14:00 UTC, when they are older; "
             "or at once by rescheduler resume"
         ),
         "NodesNotReady": (
@@ -90,7 +94,11 @@ def test_each_halt_says_why_and_how_it_ends():
 @pytest.mark.parametrize(
     ("migrations", "halted"),
     [
-        pytest.param([migration(n) for n in range(3)], True, id="three that failed, and nothing else"),
+        pytest.param([migration(n) for n in range(4)], True, id="four that failed, and nothing else"),
+        pytest.param(
+            [migration(n, namespace=f"team-{n}") for n in range(3)], True, id="three, each in its namespace"
+        ),
+        pytest.param([migration(n) for n in range(3)], False, id="two in one namespace and one in another"),
         pytest.param([migration(n) for n in range(2)], False, id="two may happen to anybody"),
         pytest.param(
             [*(migration(n) for n in range(3)), *(migration(9, "Completed") for _ in range(3))],
@@ -132,14 +140,19 @@ def test_each_halt_says_why_and_how_it_ends():
             id="of a bare pod, time and again",
         ),
         pytest.param(
-            [migration(n, failure="CopyFailing", workload=f"w-{n % 3}") for n in range(9)],
+            [migration(n, failure="CopyFailing", workload=f"w-{n % 4}") for n in range(8)],
             True,
-            id="copies of three workloads, though their pods run well where they are",
+            id="copies of four workloads, though their pods run well where they are",
         ),
         pytest.param(
-            [migration(n, failure="NotReplaced") for n in range(3)],
+            [migration(n, failure="NotReplaced") for n in range(4)],
             True,
-            id="pods of one workload that were evicted and not replaced",
+            id="pods that were evicted and not replaced",
+        ),
+        pytest.param(
+            [migration(n, failure="CopyRefused") for n in range(9)],
+            False,
+            id="refused at admission: a quota that is full, a LimitRange, PodSecurity, a webhook",
         ),
     ],
 )  # fmt: skip
@@ -147,8 +160,53 @@ def test_migrations_that_fail(migrations, halted):
     assert (reasons(migrations=migrations) == [HaltReason.FAILURE_RATIO]) is halted
 
 
+def held(*migrations):
+    """The namespaces that are held back, and whether the whole cluster is."""
+    halts = halts_of(Facts(now=NOW, migrations=migrations), LIMITS)
+    return {halt.namespace for halt in halts if halt.reason == "NamespaceFailing"}, any(
+        not halt.namespace for halt in halts
+    )
+
+
+def test_failures_of_one_namespace_hold_back_that_namespace_alone():
+    failed = [migration(n, namespace="shop", workload=f"w-{n}") for n in range(9)]
+    assert held(*failed) == ({"shop"}, False)
+    (halt,) = halts_of(Facts(now=NOW, migrations=failed), LIMITS)
+    assert halt.words == (
+        "only namespace shop is held back: 9 of the 9 migrations that finished within 15 minutes failed, "
+        "more than haltWhen.failureRatio 0.5 allows; such as shop/m-8: CopyNotReady"
+    )
+    assert halt.ends.startswith("by itself at 12:14:00 UTC")
+
+
+def test_a_failure_elsewhere_does_not_make_them_a_matter_of_the_cluster():
+    failed = [migration(n, namespace="shop", workload=f"w-{n}") for n in range(9)]
+    elsewhere = migration(10, namespace="bank")
+    assert held(*failed, elsewhere) == ({"shop"}, False)
+    assert held(*failed, elsewhere, migration(11, namespace="bank")) == (set(), True), "two are enough"
+    well = [migration(20 + n, "Completed", namespace="bank") for n in range(9)]
+    assert held(*failed, elsewhere, migration(11, namespace="bank"), *well) == ({"shop"}, False)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["a", "b", "c"]), st.sampled_from(["Failed", "Completed"])), max_size=12
+    ),
+    st.integers(1, 30),
+)
+def test_no_namespace_alone_can_halt_the_cluster(others, failures):
+    """However many of its migrations fail: two failures at least are elsewhere, and not too few of all."""
+    calm = [migration(n, phase, namespace=name) for n, (name, phase) in enumerate(others)]
+    storm = [migration(100 + n, namespace="tenant") for n in range(failures)]
+    _, is_halted = held(*calm, *storm)
+    if is_halted:
+        elsewhere = sum(phase == "Failed" for _, phase in others)
+        assert elsewhere >= 2
+        assert 2 * elsewhere / (elsewhere + len(others)) > LIMITS.failure_ratio
+
+
 def test_whoever_resumes_forgives_what_was_before():
-    failed = [migration(n, ago=timedelta(minutes=2)) for n in range(3)]
+    failed = [migration(n, ago=timedelta(minutes=2)) for n in range(4)]
     assert reasons(migrations=failed, pause=Pause(at=NOW - timedelta(minutes=1))) == []
     assert reasons(migrations=failed, pause=Pause(at=NOW - timedelta(minutes=3))) == ["FailureRatio"]
 
@@ -170,8 +228,9 @@ def test_the_end_that_is_told_is_the_end(finished):
         ends = datetime.strptime(f"2026-03-02 {halts[0].ends[13:21]} +0000", "%Y-%m-%d %H:%M:%S %z")
         later = halts_of(Facts(now=ends, migrations=migrations), LIMITS)
         just_before = halts_of(Facts(now=ends - timedelta(seconds=1), migrations=migrations), LIMITS)
-        assert just_before
-        assert not later
+        (reason, namespace) = halts[0].reason, halts[0].namespace
+        assert any(halt.namespace in {"", namespace} for halt in just_before), "by this halt or a larger one"
+        assert not any((halt.reason, halt.namespace) == (reason, namespace) for halt in later)
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,10 @@ from rescheduler.controller.followed import Followed
 from rescheduler.daemon.maintaining import MaintenanceKeeper
 from rescheduler.kube.client import Client
 from rescheduler.kube.in_process import InProcess
+from rescheduler.kube.patches import merge_patch
 from rescheduler.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, EVENTS, NODES
 from rescheduler.migrations.definition import definition
-from rescheduler.model.node_marks import EMPTY_CONDITION
+from rescheduler.model.node_marks import CORDONED_BY, EMPTY_CONDITION
 from rescheduler.model.status import NodeInMaintenance
 from rescheduler.simulator import ApiServer
 from rescheduler.simulator.clock import LoopClock
@@ -21,20 +22,31 @@ from tests.objects import node_object
 
 
 @pytest.fixture
-async def told():
-    """await told(state, …): what is heard; then the conditions of node `old`, and the Events."""
-    server = ApiServer(clock=LoopClock(EPOCH), seed=1)
-    writes = []
+def server():
+    return ApiServer(clock=LoopClock(EPOCH), seed=1)
 
+
+@pytest.fixture
+def writes():
+    return []
+
+
+@pytest.fixture
+async def client(server, writes):
     async def counted(method, target, headers, body):
         if method == "PATCH":
             writes.append(target)
         return await server.handle(method, target, headers, body)
 
+    transport = InProcess(counted)
+    yield Client(transport)
+    await transport.close()
+
+
+@pytest.fixture
+async def told(server, client, writes):
+    """await told(state, …): what is heard; then the conditions of node `old`, and the Events."""
     async with contextlib.AsyncExitStack() as stack:
-        transport = InProcess(counted)
-        stack.push_async_callback(transport.close)
-        client = Client(transport)
         await client.create(CUSTOM_RESOURCE_DEFINITIONS, definition())
         await asyncio.sleep(1)
         await client.create(NODES.as_json, node_object("old"))
@@ -96,3 +108,13 @@ async def test_with_the_end_of_maintenance_the_condition_goes(told):
 async def test_a_node_that_is_gone_does_no_harm(told):
     condition, _, _ = await told(NodeInMaintenance("gone", 0, (), "empty"))
     assert condition is None
+
+
+async def test_the_mark_of_a_cordon_that_is_no_more_is_removed_and_that_of_one_that_is_stays(told, client):
+    mark = {"metadata": {"annotations": {CORDONED_BY: "NodeMaintenance"}}}
+    await client.patch(NODES, "old", merge_patch({**mark, "spec": {"unschedulable": True}}))
+    await told()
+    assert (await client.get(NODES, "old")).marks == {CORDONED_BY: "NodeMaintenance"}
+    await client.patch(NODES, "old", merge_patch({"spec": {"unschedulable": None}}))
+    await told()
+    assert (await client.get(NODES, "old")).marks == {}

@@ -15,6 +15,8 @@ from rescheduler.model.plan import Handover, Move, NodeOutlook, Plan
 from rescheduler.model.status import FailingPod, Halt, HaltReason, NodeInMaintenance, SuspectNode
 from tests.unit.migrations.scenes import NOW, migration
 
+CLUSTER_WIDE = set(HaltReason) - {HaltReason.NAMESPACE_FAILING}
+
 
 def value(meters, name, **labels):
     return meters.registry.get_sample_value(f"rescheduler_{name}", labels)
@@ -141,7 +143,7 @@ def test_words_that_people_write_into_migrations_make_no_series():
 
 def test_each_halt_is_a_series_that_is_there_from_the_beginning():
     meters = Meters()
-    assert {value(meters, "halted", reason=reason) for reason in HaltReason} == {0}
+    assert {value(meters, "halted", reason=reason) for reason in CLUSTER_WIDE} == {0}
     meters.halted((Halt(HaltReason.NODES_NOT_READY, NOW, "", ""),))
     assert value(meters, "halted", reason="NodesNotReady") == 1
     meters.halted(())
@@ -183,3 +185,13 @@ def test_a_configuration_that_is_kept_out_shows_until_a_good_one_is_there():
     meters.configured(Policy(dry_run=True))
     assert value(meters, "configuration_reload_success") == 1
     assert value(meters, "dry_run") == 1
+
+
+def test_a_namespace_that_is_held_back_is_no_halt_of_the_whole_and_gone_when_it_is_over():
+    meters = Meters()
+    held = Halt(HaltReason.NAMESPACE_FAILING, NOW, "its moves fail", "by itself", namespace="shop")
+    meters.halted((held,))
+    assert value(meters, "namespace_halted", namespace="shop") == 1
+    assert {value(meters, "halted", reason=reason) for reason in CLUSTER_WIDE} == {0}
+    meters.halted(())
+    assert value(meters, "namespace_halted", namespace="shop") is None

@@ -5,11 +5,10 @@ from datetime import timedelta
 import pytest
 
 from rescheduler.config.policy import DefaultRetries, FailedPods
-from rescheduler.recovery.ledger import FAILED_ATTEMPTS, Ledger, Line, Try
 from rescheduler.recovery.survey import survey
 from rescheduler.recovery.suspects import Failure, Witness, next_change_s, suspects
 from tests.building import NOW, cluster, merged
-from tests.failing import ago, crashing, lost
+from tests.failing import ago, crashing, lost, tried_on
 from tests.objects import node_object
 
 TERMS = FailedPods()
@@ -17,9 +16,10 @@ NODES = dict.fromkeys(("n1", "n2", "n3", "n4"), 0.0)
 THREE = {"scheduling-retries": "3"}
 
 
-def witness(workload, *failed_on, ago_s=60.0, well_on=(), revision="1"):
-    failures = tuple(Failure(node, NOW - ago_s, revision) for node in failed_on)
-    return Witness(workload, failures, {"1": frozenset(well_on)})
+def witness(workload, *failed_on, ago_s=60.0, well_on=(), revision="1", namespace=None, observed=True):
+    """Each in a namespace of its own, unless that is said."""
+    failures = tuple(Failure(node, NOW - ago_s, revision, observed) for node in failed_on)
+    return Witness(workload, namespace or f"of-{workload}", failures, {"1": frozenset(well_on)})
 
 
 def found(*witnesses, made_s=NODES, terms=TERMS):
@@ -44,6 +44,20 @@ def test_how_many_and_how_long_is_set():
     assert found(witness("a", "n1"), witness("c", "n1", ago_s=1800), terms=terms) == {"n1": ("a", "c")}
 
 
+# --- who may say so
+
+
+def test_workloads_of_one_namespace_alone_make_no_node_suspect():
+    same = [witness(name, "n1", namespace="shop") for name in "abcdef"]
+    assert found(*same) == {}
+    assert found(*same[:2], witness("c", "n1", namespace="bank")) == {"n1": ("a", "b", "c")}
+
+
+def test_what_was_only_read_on_workloads_does_not_count():
+    assert found(*(witness(name, "n1", observed=False) for name in "abcdef")) == {}
+    assert found(witness("a", "n1"), witness("b", "n1"), witness("c", "n1", observed=False)) == {}
+
+
 # --- their own fault
 
 
@@ -52,7 +66,7 @@ def test_workloads_that_fail_wherever_they_are_say_nothing_about_nodes():
 
 
 def test_not_even_long_after_they_were_given_up():
-    given_up = [Witness(name, (Failure("n1", NOW), Failure("n2", NOW - 5000)), {}) for name in "abc"]
+    given_up = [Witness(name, name, (Failure("n1", NOW), Failure("n2", NOW - 5000)), {}) for name in "abc"]
     assert found(*given_up) == {}
 
 
@@ -107,18 +121,19 @@ def seen(made, terms=TERMS):
     return survey(made.snapshot(), terms).suspects
 
 
-def tried_on(name, *nodes, ago_s=60):
-    line = Line(tuple(Try(int(NOW) - ago_s, node, f"{name}-{node}") for node in nodes), revision="1")
-    return {**THREE, FAILED_ATTEMPTS: Ledger({name: line}).written(f"uid-of-deployment-shop-{name}")}
+KEYS = ("shop/x", "shop/y", "bank/z")
 
 
-def test_what_fails_now_counts_together_with_what_is_on_record():
+@pytest.mark.parametrize("is_moved", [True, False])
+def test_what_fails_now_counts_together_with_what_migrations_have_shown(is_moved):
+    """What is on record without a migration could have been written by anybody."""
     made = cluster().nodes("bad", "b", "c")
-    for name in ("x", "y"):
-        made.deployment(f"shop/{name}", on=["b"], annotations=tried_on(name, "bad"))
+    for key in ("shop/x", "shop/y"):
+        tried_on(made, key, "bad", on="b", is_moved=is_moved)
     assert seen(made) == {}
-    made.deployment("shop/z", on=["bad"], annotations=THREE, **crashing())
-    assert seen(made) == {"bad": ("Deployment/shop/x", "Deployment/shop/y", "Deployment/shop/z")}
+    made.deployment("bank/z", on=["bad"], annotations=THREE, **crashing())
+    all_three = {"bad": ("Deployment/bank/z", "Deployment/shop/x", "Deployment/shop/y")}
+    assert seen(made) == (all_three if is_moved else {})
 
 
 def test_many_replicas_of_one_workload_are_one():
@@ -137,40 +152,40 @@ def test_many_replicas_of_one_workload_are_one():
 )
 def test_who_does_not_ask_for_it_does_not_count(annotations):
     made = cluster().nodes("bad", "b", "c")
-    for name in ("x", "y", "z"):
-        made.deployment(f"shop/{name}", on=["bad"], annotations=annotations, **crashing())
+    for key in KEYS:
+        made.deployment(key, on=["bad"], annotations=annotations, **crashing())
     assert seen(made) == {}
 
 
 def test_pods_that_fail_on_their_second_node_too_don_t_make_either_suspect():
     made = cluster().nodes("a", "b", "c", "d")
-    for name in ("x", "y", "z"):
-        made.deployment(f"shop/{name}", on=["b"], annotations=tried_on(name, "a"), **crashing())
+    for key in KEYS:
+        tried_on(made, key, "a", on="b", **crashing())
     assert seen(made) == {}
 
 
 def test_the_first_one_is_if_they_run_well_on_the_second():
     made = cluster().nodes("a", "b", "c", "d")
-    for name in ("x", "y", "z"):
-        made.deployment(f"shop/{name}", on=["b"], annotations=tried_on(name, "a"))
+    for key in KEYS:
+        tried_on(made, key, "a", on="b")
     assert seen(made).keys() == {"a"}
 
 
 def test_a_daemon_set_that_fails_on_every_node_blames_none_of_them():
-    terms = FailedPods(default_retries=(DefaultRetries(namespaces=("shop",), retries=3),))
+    terms = FailedPods(default_retries=(DefaultRetries(namespaces=("shop", "bank"), retries=3),))
     made = cluster().nodes("a", "b", "c", "d")
-    for name in ("x", "y", "z"):
-        made.daemon_set(f"shop/{name}", on=["a", "b", "c", "d"], **crashing())
+    for key in KEYS:
+        made.daemon_set(key, on=["a", "b", "c", "d"], **crashing())
     assert seen(made, terms) == {}
-    for name in ("x", "y", "z"):
-        made.daemon_set(f"shop/{name}", on=["b", "c", "d"])
+    for key in KEYS:
+        made.daemon_set(key, on=["b", "c", "d"])
     assert seen(made, terms).keys() == {"a"}
 
 
 def test_a_lost_node_is_suspect_until_it_is_deleted():
     made = cluster().nodes("b", "c").node("away", **lost())
-    for name in ("x", "y", "z"):
-        made.deployment(f"shop/{name}", on=["away"], annotations=THREE)
+    for key in KEYS:
+        made.deployment(key, on=["away"], annotations=THREE)
     assert seen(made).keys() == {"away"}
     made.state.remove_node("away")
     assert seen(made) == {}
@@ -178,8 +193,8 @@ def test_a_lost_node_is_suspect_until_it_is_deleted():
 
 def test_a_node_that_was_made_anew_is_not_suspect():
     made = cluster().nodes("bad", "b", "c")
-    for name in ("x", "y", "z"):
-        made.deployment(f"shop/{name}", on=["b"], annotations=tried_on(name, "bad", ago_s=600))
+    for key in KEYS:
+        tried_on(made, key, "bad", on="b", ago_s=600)
     assert seen(made).keys() == {"bad"}
     made.apply(merged(node_object("bad"), {"metadata": {"creationTimestamp": ago(300)}}))
     assert seen(made) == {}

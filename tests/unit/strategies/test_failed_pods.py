@@ -20,7 +20,7 @@ from rescheduler.strategies.load_balancing import LoadBalancing
 from rescheduler.strategies.node_maintenance import NodeMaintenance
 from tests.battery.wishes import apart
 from tests.building import NOW, cluster
-from tests.failing import ago, container, crashing, failed, lost, status_of
+from tests.failing import ago, container, crashing, failed, lost, status_of, tried_on
 from tests.wishing import Wishes
 
 THREE = {"scheduling-retries": "3"}
@@ -425,16 +425,14 @@ def test_after_a_copy_that_failed_and_is_on_record_it_goes_on_at_once():
 # --- suspect nodes
 
 
-def suspicious(made, node, *names):
-    for name in names:
-        line = Line((Try(int(NOW) - 60, node, f"pod-of-{name}"),))
-        marks = {**THREE, FAILED_ATTEMPTS: Ledger({name: line}).written(f"uid-of-deployment-shop-{name}")}
-        made.deployment(f"shop/{name}", on=["fine"], annotations=marks)
+def suspicious(made, node, *keys):
+    for key in keys:
+        tried_on(made, key, node, on="fine")
     return made
 
 
 def test_a_node_on_which_several_workloads_failed_is_the_last_place_to_send_a_pod():
-    made = suspicious(shop("bad", "dubious", "fine"), "dubious", "a", "b", "c")
+    made = suspicious(shop("bad", "dubious", "fine"), "dubious", "shop/a", "shop/b", "bank/c")
     made.deployment("shop/large", on=["fine"], cpu="6")
     assert ways(planned(made)) == [("web-1-0", "bad", "fine")]
     made.node("fine", cordoned=True)
@@ -442,7 +440,7 @@ def test_a_node_on_which_several_workloads_failed_is_the_last_place_to_send_a_po
 
 
 def test_for_every_strategy():
-    made = suspicious(cluster().nodes("a", "dubious", "fine"), "dubious", "x", "y", "z")
+    made = suspicious(cluster().nodes("a", "dubious", "fine"), "dubious", "shop/x", "shop/y", "bank/z")
     made.deployment("shop/web", on=["a"])
     seen = []
 

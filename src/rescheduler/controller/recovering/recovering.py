@@ -17,6 +17,7 @@ from rescheduler.controller.known_cluster import KnownCluster
 from rescheduler.controller.queue import WorkQueue
 from rescheduler.controller.recovering.attending import Attending
 from rescheduler.controller.recovering.families import Families
+from rescheduler.controller.recovering.observed_failures import ObservedFailures
 from rescheduler.controller.recovering.reporting import RecoveryReport, Wards
 from rescheduler.controller.recovering.telling import Telling
 from rescheduler.controller.recovering.waking import NODES, SUSPECTS, Waking
@@ -64,11 +65,13 @@ class Recovering:
         self._attending = Attending(client, cluster, policy, self._telling, now, may_act=hooks.may_act)
         self._waking = Waking(cluster, families, self._wake)
         self._wards = Wards()
+        self._observed = ObservedFailures(cluster.followed)
 
     def report(self) -> RecoveryReport:
         """Who fails now, who has no try left, and which nodes are suspect."""
         made_s = {node.name: node.created_s for node in self._cluster.followed.nodes}
-        return self._wards.report(self._policy().failed_pods, made_s, self._now().timestamp())
+        terms, now_s = self._policy().failed_pods, self._now().timestamp()
+        return self._wards.report(terms, made_s, self._observed, now_s)
 
     def reconsider(self) -> None:
         """By another policy: from what is known already, nobody is asked anything."""
@@ -80,6 +83,7 @@ class Recovering:
         """While the body runs. At its end every worker stops where it is: the record suffices."""
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(self._events.running())
+            stack.callback(self._cluster.followed.migrations.informer.subscribe(self._observed.changed))
             stack.callback(self._waking.subscribe())
             await stack.enter_async_context(self._workers.working())
             yield

@@ -1,6 +1,6 @@
 """How all families do: who fails, who is given up, and which nodes are suspect. Kept from look to look."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from rescheduler.config.policy import FailedPods
@@ -52,10 +52,16 @@ class Wards:
             return before is not after
         return _of_interest(before) != _of_interest(after)
 
-    def report(self, terms: FailedPods, made_s: Mapping[str, float], now_s: float) -> RecoveryReport:
-        """`made_s`: when each node was made."""
+    def report(
+        self,
+        terms: FailedPods,
+        made_s: Mapping[str, float],
+        observed: Mapping[str, Collection[str]],
+        now_s: float,
+    ) -> RecoveryReport:
+        """`made_s`: when each node was made. `observed`: as for `witness_of`."""
         cases = [case for _, seen in sorted(self._seen.items()) for case in seen.cases if _is_asked_for(case)]
-        witnesses = [witness_of(seen, now_s) for seen in self._seen.values()]
+        witnesses = [witness_of(seen, observed, now_s) for seen in self._seen.values()]
         found = suspects(witnesses, made_s, terms, now_s)
         return RecoveryReport(
             failing=tuple(_failing(case) for case in cases),

@@ -36,6 +36,9 @@ class Telling:
             self._events.tell(
                 subject, "SchedulingRetriesIgnored", f"{each.why}: it is ignored", warning=True, once=True
             )
+        for allowance in seen.capped:
+            message = f"{allowance.cap}: that many reschedulings of one failing replica are made"
+            self._events.tell(holder, "SchedulingRetriesCapped", message, warning=True, once=True)
         if seen.ledger.is_damaged:
             message = f"what {FAILED_ATTEMPTS} says can't be read: it was removed, and tries are counted anew"
             self._events.tell(holder, "FailedAttemptsUnreadable", message, warning=True)

@@ -201,8 +201,9 @@ async def test_a_node_on_which_several_workloads_fail_is_suspect(set_ward: SetWa
     ward: Ward = await set_ward(nodes=2)
     broken = ward.stage.nodes[0]
     ward.breaks(broken)
-    for name in ("web", "api", "db"):
-        await ward.workload_on(broken, "Deployment", retries="1", name=name)
+    other = await ward.in_another_namespace()
+    for tenant, name in ((ward, "web"), (ward, "api"), (other, "db")):
+        await tenant.workload_on(broken, "Deployment", retries="1", name=name)
     async with ward.recovering():
         told = await ward.until_event("SuspectNode", node=broken)
         if ward.heard is not None:

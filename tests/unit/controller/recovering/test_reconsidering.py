@@ -85,15 +85,17 @@ async def test_a_node_is_suspect_for_the_next_program_too_no_longer_than_set_nor
     set_ward, connect
 ):
     """Three workloads have left it, which is remembered for a day."""
-    ward, names = await set_ward(nodes=4), ("web", "api", "db")
+    ward = await set_ward(nodes=4)
+    other = await ward.in_another_namespace()
+    workloads = ((ward, "web"), (ward, "api"), (other, "db"))
     ward.with_terms(recovery_window=timedelta(days=1), suspect_window=timedelta(minutes=5))
     broken = ward.stage.nodes[0]
     ward.breaks(broken)
-    for name in names:
-        await ward.workload_on(broken, "Deployment", retries="3", name=name)
+    for tenant, name in workloads:
+        await tenant.workload_on(broken, "Deployment", retries="3", name=name)
     async with ward.recovering():
-        for name in names:
-            await ward.until_well(name=name)
+        for tenant, name in workloads:
+            await tenant.until_well(name=name)
     async with recovering(connect(), ward.policy, "moves", ward.now) as heard:
         await until(lambda: [each.node for each in heard.suspect_nodes] == [broken])
         await asyncio.sleep(ward.policy.failed_pods.suspect_window.total_seconds())

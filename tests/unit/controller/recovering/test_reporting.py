@@ -8,18 +8,19 @@ from rescheduler.recovery.survey import examined
 from tests.building import NOW, cluster
 from tests.failing import crashing
 
-BY_DEFAULT = FailedPods(default_retries=(DefaultRetries(namespaces=("shop",), retries=3),))
+BY_DEFAULT = FailedPods(default_retries=(DefaultRetries(namespaces=("shop", "bank"), retries=3),))
+KEYS = ("shop/web", "shop/api", "bank/db")
 MADE_S = dict.fromkeys(("bad", "b", "c"), 0.0)
 
 
 def report(annotations, terms):
     made, wards = cluster().nodes(*MADE_S), Wards()
-    for name in ("web", "api", "db"):
-        made.deployment(f"shop/{name}", on=["bad"], annotations=annotations, **crashing())
+    for key in KEYS:
+        made.deployment(key, on=["bad"], annotations=annotations, **crashing())
     snapshot = made.snapshot()
-    for name in ("web", "api", "db"):
-        wards.learn(name, examined(snapshot, terms, snapshot.pods.row[f"shop/{name}-1-0"]))
-    return wards.report(terms, MADE_S, NOW)
+    for key in KEYS:
+        wards.learn(key, examined(snapshot, terms, snapshot.pods.row[f"{key}-1-0"]))
+    return wards.report(terms, MADE_S, {}, NOW)
 
 
 @pytest.mark.parametrize("terms", [FailedPods(), BY_DEFAULT], ids=["", "where it is on by default"])

@@ -8,7 +8,7 @@ import pytest
 from rescheduler.controller.followed import POD_MIGRATIONS
 from rescheduler.controller.state import write_pause
 from rescheduler.kube.patches import strategic_patch
-from rescheduler.kube.resources import CONFIG_MAPS, EVENTS, NODES
+from rescheduler.kube.resources import CONFIG_MAPS, EVENTS, NODES, custom
 from rescheduler.model.migrations import Phase
 from rescheduler.model.status import HaltReason, Pause
 from rescheduler.simulator.faults import Fault
@@ -148,7 +148,7 @@ async def test_many_nodes_that_are_not_ready_halt_it_until_they_are_back(crowd, 
     await running.until(halts_are(running))
 
 
-async def failed(moves, count, now):
+async def failed(moves, count, now, *, namespace="moves"):
     """So many migrations that were begun and failed just now."""
     for number in range(count):
         name = f"failed-{number}"
@@ -157,7 +157,7 @@ async def failed(moves, count, now):
             {
                 "apiVersion": POD_MIGRATIONS.api_version,
                 "kind": POD_MIGRATIONS.kind,
-                "metadata": {"namespace": moves.stage.namespace, "name": name},
+                "metadata": {"namespace": namespace, "name": name},
                 "spec": {
                     "pod": {"name": "gone", "uid": "gone"},
                     "sourceNode": "n",
@@ -165,7 +165,7 @@ async def failed(moves, count, now):
                 },
             },
         )
-        item = await moves.client.get(POD_MIGRATIONS, moves.stage.key(name))
+        item = await moves.client.get(POD_MIGRATIONS, f"{namespace}/{name}")
         item["status"] = {
             "phase": "Failed", "step": "Failed", "startedAt": now.isoformat(), "finishedAt": now.isoformat(),
             "failure": "CopyNotReady", "message": "the copy was not ready in time", "attempts": 1,
@@ -178,21 +178,76 @@ async def test_failing_migrations_halt_it_until_they_are_long_ago_or_forgiven(
     crowd, start, client, server, migrations, ended_by
 ):
     moves = await crowd(pods=4)
-    await failed(moves, 3, server.clock.now())
+    for namespace in ("moves", "default"):
+        await failed(moves, 2, server.clock.now(), namespace=namespace)
     running = await start()
     await running.until_checked(2)
     (halt,) = running.daemon.watchman.halts
     assert halt.reason is HaltReason.FAILURE_RATIO
-    assert "3 of the 3 migrations" in halt.words
+    assert "4 of the 4 migrations" in halt.words
     assert "the copy was not ready in time" in halt.words
-    assert len(await migrations()) == 3
+    assert len(await migrations()) == 4
     if ended_by == "time":
         await asyncio.sleep(timedelta(minutes=15).total_seconds())
     else:
         await resume(client, server)
     await running.until(halts_are(running), timeout_s=10)
     await running.until(lambda: running.heard.moves[-1] == 0)
-    assert len(await migrations()) > 3
+    assert len(await migrations()) > 4
+
+
+async def test_failures_of_one_namespace_hold_back_that_one_and_nothing_else(
+    crowd, start, client, server, migrations, status, caplog
+):
+    caplog.set_level("INFO", "rescheduler")
+    moves = await crowd(pods=4)
+    await failed(moves, 9, server.clock.now(), namespace="default")
+    running = await start()
+    await running.until(lambda: running.heard.moves and running.heard.moves[-1] == 0)
+    assert running.daemon.watchman.halts == ()
+    done = [each for each in await migrations() if each.namespace == "moves"]
+    assert {each.status.phase for each in done} == {Phase.COMPLETED}
+    (halt,) = (await status()).halts
+    assert (halt.reason, halt.namespace) == (HaltReason.NAMESPACE_FAILING, "default")
+    assert halt.words.startswith("only namespace default is held back: 9 of the 9 migrations")
+    (line,) = told_in(caplog, "Halted")
+    assert "No move of namespace default is begun" in line
+
+
+async def test_pods_of_a_namespace_that_is_held_back_are_moved_when_that_is_over(
+    crowd, start, client, server, migrations, status
+):
+    moves = await crowd(pods=4)
+    await failed(moves, 3, server.clock.now())
+    running = await start()
+    await running.until_checked(3)
+    assert set(running.heard.moves) == {0}
+    assert running.heard.checks[-1].plan.refused_counts["NamespaceHeld"] > 0
+    assert len(await migrations()) == 3
+    await resume(client, server)
+    await running.until(lambda: max(running.heard.moves) > 0 and running.heard.moves[-1] == 0)
+    assert Phase.COMPLETED in {each.status.phase for each in await migrations()}
+    assert (await status()).halts == ()
+
+
+async def test_a_quota_that_is_full_halts_nothing(crowd, start, client, server, migrations, eventually):
+    """Every copy is refused, and counts as a failure of nobody: the next pods, and others, go on."""
+    await crowd(pods=6)
+    quota = {"metadata": {"namespace": "moves", "name": "full"}, "spec": {"hard": {"pods": "6"}}}
+    await client.create(custom("", "v1", "resourcequotas", "ResourceQuota"), quota)
+    running = await start(pod_cooldown=timedelta(), max_concurrent_per_workload=3)
+
+    async def refused():
+        return [each for each in await migrations() if each.status.failure == "CopyRefused"]
+
+    await eventually(lambda: _at_least(refused, 4))
+    await running.until_checked(len(running.heard.checks) + 2)
+    assert running.daemon.watchman.halts == ()
+    assert running.daemon.watchman.namespace_halts == ()
+
+
+async def _at_least(look, count):
+    return len(await look()) >= count
 
 
 async def test_nothing_is_begun_while_the_api_server_errs(crowd, start, server, migrations, eventually):

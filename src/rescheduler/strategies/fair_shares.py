@@ -1,0 +1,105 @@
+"""How the moves of one check are shared: between namespaces, and between failing pods and everything else.
+
+    slots      `maxReschedulePods`: moves that one plan may have
+    queued     migrations that wait for their turn; they count as moves that their namespace has already
+
+Namespaces take turns, the one with the fewest moves first, so that none has to wait because another one asks
+for more. What waits in the queue counts, but not against others: however many moves of one namespace wait,
+every other one gets its part (`slots` divided by the number of namespaces, and at least one move).
+
+All of it is arithmetic: no clock, no cluster.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heapreplace
+from typing import Generic, TypeVar
+
+__all__ = ["NO_QUEUE", "Queue", "Turns", "reserved_slots", "share_of_each", "taking_turns"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """Migrations that are asked for and have not begun."""
+
+    by_namespace: Mapping[str, int]
+    maintenance: int = 0
+    """Those of them that empty nodes."""
+
+    @property
+    def total(self) -> int:
+        return sum(self.by_namespace.values())
+
+
+NO_QUEUE = Queue({})
+
+
+def reserved_slots(slots: int) -> int:
+    """How many moves of a check others may count on while failing pods, or less urgent moves, ask for all."""
+    return (slots + 1) // 2
+
+
+def share_of_each(slots: int, namespaces: int) -> int:
+    """What every namespace may have, whatever the others have."""
+    return max(1, slots // max(1, namespaces))
+
+
+class Turns(Generic[T]):
+    """Hands out what namespaces wait for, one by one. Each is to be answered before the next."""
+
+    def __init__(
+        self,
+        waiting: Mapping[str, Sequence[T]],
+        has: Mapping[str, int],
+        *,
+        slots: int,
+        free: int,
+        share: int,
+        first: int = 0,
+    ) -> None:
+        """At most `slots` moves are handed out. `free` of them are for whoever is next; a namespace that has
+        less than `share`, with what it `has` already, gets one also when nothing is free any more.
+
+        `first` is the place, in the order of names, of the namespace that goes first among equals.
+        """
+        names = sorted(name for name, items in waiting.items() if items)
+        self._waiting = {name: iter(waiting[name]) for name in names}
+        self._heap = [
+            (has.get(name, 0), (place - first) % len(names), name) for place, name in enumerate(names)
+        ]
+        heapify(self._heap)
+        self._slots, self._free, self._share = slots, free, share
+
+    def next(self) -> T | None:
+        """What is to be asked for now; None if nothing is left, or nothing may be added."""
+        while self._heap:
+            count, _, name = self._heap[0]
+            # Of all that wait this one has least: if it may not have one more, nobody may.
+            if self._slots <= 0 or (self._free <= 0 and count >= self._share):
+                return None
+            for item in self._waiting[name]:
+                return item
+            heappop(self._heap)
+        return None
+
+    def answer(self, moves: int) -> None:
+        """How many moves came of what `next` handed out; 0 if it was refused."""
+        count, place, name = self._heap[0]
+        self._slots -= moves
+        self._free -= moves
+        heapreplace(self._heap, (count + moves, place, name))
+
+
+def taking_turns(items: Iterable[T], namespace_of: Callable[[T], str], *, first: int = 0) -> list[T]:
+    """The same items: one of each namespace, then a second one of each, and so on."""
+    waiting: dict[str, list[T]] = {}
+    for item in items:
+        waiting.setdefault(namespace_of(item), []).append(item)
+    names = sorted(waiting)
+    order = {name: (place - first) % len(names) for place, name in enumerate(names)}
+    turns = (
+        (turn, order[name], item) for name, of_it in waiting.items() for turn, item in enumerate(of_it)
+    )  # fmt: skip
+    return [item for _, _, item in sorted(turns, key=lambda each: each[:2])]
