@@ -14,8 +14,9 @@ from rescheduler.kube.client import Client
 from rescheduler.model.saying import say
 from rescheduler.serving.certificate_secret import CertificateSecret
 from rescheduler.serving.certificates import Lifetimes
-from rescheduler.serving.listening import listening
+from rescheduler.serving.http_server import serve_http
 from rescheduler.serving.registration import PATH, Address, Registration
+from rescheduler.serving.request_body import BodyReader
 from rescheduler.serving.steering_desk import SteeringDesk
 from rescheduler.serving.upkeep import Upkeep, UpkeepPace
 
@@ -25,9 +26,6 @@ log = logging.getLogger(__name__)
 
 FILTER_PATH: Final = "/extender/filter"
 PRIORITIZE_PATH: Final = "/extender/prioritize"
-
-_LARGEST_BODY: Final = 128 << 20
-"""A review holds a whole pod; a scheduler that is not told otherwise sends all its nodes, each of 10 KB."""
 
 
 def _wall_clock() -> datetime:
@@ -107,7 +105,7 @@ class Webhook:
         }
         app = application(answers, lambda: self.is_ready)
         tls = self._upkeep.tls.context
-        async with listening(app, self._options.host, self._options.port, tls) as self.port:
+        async with serve_http(app, self._options.host, self._options.port, tls) as self.port:
             yield
 
 
@@ -124,16 +122,19 @@ def application(
             return web.Response(text="ok")
         return web.Response(status=503, text="the running migrations are not known yet, or not any more")
 
-    app = web.Application(client_max_size=_LARGEST_BODY)
+    app = web.Application()
+    bodies = BodyReader()
     for path, answer in answers.items():
-        app.router.add_post(path, _posting(answer))
+        app.router.add_post(path, _posting(answer, bodies))
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
     return app
 
 
-def _posting(answer: Callable[[bytes], bytes]) -> Callable[[web.Request], Awaitable[web.Response]]:
+def _posting(
+    answer: Callable[[bytes], bytes], bodies: BodyReader
+) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def post(request: web.Request) -> web.Response:
-        return web.Response(body=answer(await request.read()), content_type="application/json")
+        return web.Response(body=answer(await bodies.read(request)), content_type="application/json")
 
     return post

@@ -98,7 +98,7 @@ def test_a_server_on_this_machine_may_do_without_tls(kubeconfig) -> None:
 
 def test_but_not_through_a_proxy_on_another_machine(kubeconfig) -> None:
     cluster = {"server": "http://127.0.0.1:8001", "proxy-url": "http://proxy.test:3128"}
-    with pytest.raises(BadClusterConfig, match="through the proxy http://proxy.test:3128"):
+    with pytest.raises(BadClusterConfig, match=r"through the proxy http://proxy\.test:3128"):
         load(kubeconfig({"token": TOKEN}, cluster=cluster), environment={})
 
 
