@@ -75,7 +75,7 @@ async def webhook() -> AsyncIterator[Webhook]:
     app = web.Application()
     app.router.add_post("/{path:.*}", hook.handle)
     tls = showing(certificates.certificate, certificates.key)
-    async with serve_http(app, "127.0.0.1", 0, tls) as hook.port:
+    async with serve_http(app, "127.0.0.1", 0, lambda: tls) as hook.port:
         yield hook
 
 

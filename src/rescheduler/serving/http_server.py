@@ -12,7 +12,7 @@ import logging
 import resource
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Final
 
 from aiohttp import web
@@ -41,10 +41,13 @@ async def serve_http(
     app: web.Application,
     host: str | None,
     port: int,
-    tls: ssl.SSLContext | None = None,
+    tls: Callable[[], ssl.SSLContext] | None = None,
     limits: Limits | None = None,
 ) -> AsyncIterator[int]:
-    """Serves while the body runs, on all addresses without a `host`; gives the port. Raises `OSError`."""
+    """Serves while the body runs, on all addresses without a `host`; gives the port. Raises `OSError`.
+
+    `tls` is asked for each connection, so that certificates can be exchanged.
+    """
     runner = web.AppRunner(
         app, handle_signals=False, handler_cancellation=True, shutdown_timeout=_UNFINISHED_S
     )
@@ -83,7 +86,7 @@ class _Acceptor:
         listener: socket.socket,
         server: web.Server,
         connections: Connections,
-        tls: ssl.SSLContext | None,
+        tls: Callable[[], ssl.SSLContext] | None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._listener = listener
@@ -132,7 +135,7 @@ class _Acceptor:
             await self._loop.connect_accepted_socket(
                 lambda: Connection(self._server, self._connections, accepted),
                 accepted.socket,
-                ssl=self._tls,
+                ssl=self._tls() if self._tls else None,
                 ssl_handshake_timeout=self._connections.limits.handshake_s if self._tls else None,
                 ssl_shutdown_timeout=_CLOSE_S if self._tls else None,
             )
@@ -175,7 +178,7 @@ def _bound(host: str | None, port: int) -> Iterable[socket.socket]:
             made.close()
             if host is None and error.errno == errno.EADDRNOTAVAIL:  # switched off on this machine
                 continue
-            raise
+            raise OSError(error.errno, error.strerror, f"port {port}") from error
         port = int(made.getsockname()[1])
         made.setblocking(False)
         yield made

@@ -41,6 +41,9 @@ class WebhookOptions:
     host: str | None = None
     """None listens on all addresses."""
     port: int = 9443
+    """For API servers, and for probes."""
+    extender_port: int = 9444
+    """For schedulers, which have to show a certificate of ours."""
     registers: bool = True
     """Whether API servers are to ask us; without, only schedulers do."""
     drain_s: float = 5.0
@@ -55,6 +58,7 @@ class Webhook:
     ) -> None:
         self.port = 0
         """On which it listens, once it runs."""
+        self.extender_port = 0
         self._options = options
         self._is_ending = False
         self._desk = SteeringDesk(client)
@@ -81,7 +85,8 @@ class Webhook:
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(self._desk.running())
             await stack.enter_async_context(self._listening())
-            say(log, logging.INFO, "WebhookListening", f"listens on port {self.port}", port=self.port)
+            words = f"listens on port {self.port}, and for schedulers on {self.extender_port}"
+            say(log, logging.INFO, "WebhookListening", words, port=self.port, extender=self.extender_port)
             await stack.enter_async_context(self._upkeep.running())
             try:
                 yield
@@ -98,14 +103,16 @@ class Webhook:
 
     @contextlib.asynccontextmanager
     async def _listening(self) -> AsyncIterator[None]:
-        answers = {
-            PATH: self._desk.answer,
-            FILTER_PATH: self._desk.filter,
-            PRIORITIZE_PATH: self._desk.prioritize,
-        }
-        app = application(answers, lambda: self.is_ready)
-        tls = self._upkeep.tls.context
-        async with serve_http(app, self._options.host, self._options.port, tls) as self.port:
+        options, tls = self._options, self._upkeep.tls
+        reviews = {PATH: self._desk.answer} if options.registers else {}
+        questions = {FILTER_PATH: self._desk.filter, PRIORITIZE_PATH: self._desk.prioritize}
+        async with contextlib.AsyncExitStack() as stack:
+            app = application(reviews, lambda: self.is_ready)
+            serving = serve_http(app, options.host, options.port, tls.public)
+            self.port = await stack.enter_async_context(serving)
+            app = application(questions, lambda: self.is_ready)
+            serving = serve_http(app, options.host, options.extender_port, tls.mutual)
+            self.extender_port = await stack.enter_async_context(serving)
             yield
 
 

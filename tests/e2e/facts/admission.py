@@ -44,7 +44,7 @@ async def webhook_refuses(
     application = web.Application()
     application.add_routes([web.post("/", refuse)])
     tls, certificate = self_signed("localhost")
-    async with serve_http(application, "127.0.0.1", 0, tls) as port:
+    async with serve_http(application, "127.0.0.1", 0, lambda: tls) as port:
         address = f"https://localhost:{port}/"
         await client.create(WEBHOOKS, _webhook(namespace, address, certificate))
         await eventually(lambda: _is_refused(client, namespace))

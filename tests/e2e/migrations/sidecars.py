@@ -40,7 +40,7 @@ async def webhook_adds_sidecars(
     application = web.Application()
     application.add_routes([web.post("/", review)])
     tls, certificate = self_signed("localhost")
-    async with serve_http(application, "127.0.0.1", 0, tls) as port:
+    async with serve_http(application, "127.0.0.1", 0, lambda: tls) as port:
         address = f"https://localhost:{port}/"
         await client.create(MUTATING_WEBHOOKS, _configuration(namespace, address, certificate))
         await eventually(lambda: _is_in_force(client, namespace))

@@ -40,7 +40,7 @@ class UsageApi:
     async def running(self) -> AsyncIterator[Self]:
         """Returns when the API server answers for it; afterwards the group is gone again."""
         tls, certificate = self_signed(f"{SERVICE}.{NAMESPACE}.svc")
-        async with serve_http(self._application(), "127.0.0.1", 0, tls) as port:
+        async with serve_http(self._application(), "127.0.0.1", 0, lambda: tls) as port:
             try:
                 await self._announce(port, certificate)
                 await self._available()

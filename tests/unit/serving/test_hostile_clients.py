@@ -124,11 +124,11 @@ async def test_kept_connections_are_served_again_and_closed_when_they_are_idle(a
 async def test_any_number_of_silent_clients_is_nobodys_concern(app: web.Application, secure: bool) -> None:
     credentials = renewed(None, ("127.0.0.1",), datetime.now(UTC), Lifetimes())
     live = LiveTls()
-    live.load(credentials.serving)
+    live.load(credentials)
     trusting = ssl.create_default_context(cadata=credentials.trusted.decode()) if secure else None
     before = open_files()
     limits = Limits(connections=50, handshake_s=2)
-    tls = live.context if secure else None
+    tls = live.public if secure else None
     async with serve_http(app, "127.0.0.1", 0, tls, limits) as port, connected(port, 1000):
         for _ in range(10):
             assert (await probe(port, ssl=trusting))[0].startswith(OK)
@@ -138,8 +138,8 @@ async def test_any_number_of_silent_clients_is_nobodys_concern(app: web.Applicat
 
 async def test_a_tls_handshake_that_is_not_finished_in_time_is_given_up(app: web.Application) -> None:
     live = LiveTls()
-    live.load(renewed(None, ("127.0.0.1",), datetime.now(UTC), Lifetimes()).serving)
-    async with serve_http(app, "127.0.0.1", 0, live.context, SHORT) as port:
+    live.load(renewed(None, ("127.0.0.1",), datetime.now(UTC), Lifetimes()))
+    async with serve_http(app, "127.0.0.1", 0, live.public, SHORT) as port:
         for first in (b"", b"\x16\x03\x01", b"GET / HTTP/1.1\r\n\r\n", os.urandom(4096)):
             reader, writer = await connect(port, first)
             await ended(reader)

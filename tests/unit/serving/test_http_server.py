@@ -24,8 +24,8 @@ def credentials():
 @pytest.fixture
 def tls(credentials):
     live = LiveTls()
-    live.load(credentials.serving)
-    return live.context
+    live.load(credentials)
+    return live.public
 
 
 @pytest.fixture
