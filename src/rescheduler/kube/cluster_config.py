@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from rescheduler.kube.access.cluster import BadClusterConfig, ClusterAccess, is_confidential
+from rescheduler.kube.access.cluster import BadClusterConfig, ClusterAccess
 from rescheduler.kube.access.in_cluster import SERVICE_ACCOUNT, in_cluster, is_in_cluster
 from rescheduler.kube.access.kubeconfig import Chosen, KubeConfig
 from rescheduler.kube.access.users import credentials_of, data_or_file, has_credentials, impersonation
+from rescheduler.model.confidential_urls import is_confidential
 
 __all__ = ["BadClusterConfig", "ClusterAccess", "load"]
 

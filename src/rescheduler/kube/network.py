@@ -15,10 +15,11 @@ from weakref import WeakSet
 
 import aiohttp
 
-from rescheduler.kube.access.cluster import ClusterAccess, is_confidential, is_loopback
+from rescheduler.kube.access.cluster import ClusterAccess
 from rescheduler.kube.access.credentials import Certificate, Credential, CredentialsFailed
 from rescheduler.kube.access.tls import tls_context
 from rescheduler.kube.transport import NoAnswer, Request
+from rescheduler.model.confidential_urls import is_confidential, is_loopback
 
 __all__ = ["Network"]
 

@@ -16,6 +16,7 @@ from rescheduler.kube.patches import merge_patch
 from rescheduler.kube.resources import MUTATING_WEBHOOKS, SECRETS
 from rescheduler.serving.certificate_secret import SECRET
 from rescheduler.serving.registration import CONFIGURATION
+from rescheduler.serving.request_body import LARGEST_BODY
 from rescheduler.simulator import ApiServer
 from rescheduler.simulator.faults import Fault
 from rescheduler.tls.issuing import new_authority, new_client
@@ -161,6 +162,14 @@ async def test_an_authority_that_was_replaced_is_not_trusted_any_more(
             return await refused(webhook.extender_port, leaked)
 
         await eventually(is_refused)
+
+
+async def test_a_question_of_more_than_a_few_megabytes_is_refused(client: Client, serve: Serve):
+    """5,000 names are one at most; a scheduler that sends whole nodes is told so by 413."""
+    names = [f"{number:0253}" for number in range(5000)]
+    async with serve() as webhook, asking(client, webhook) as call:
+        assert await kept(call, *names) == names
+        assert (await call("POST", FILTER, b" " * (LARGEST_BODY + 1)))[0] == 413
 
 
 async def test_each_port_answers_only_its_own_callers(client: Client, serve: Serve):

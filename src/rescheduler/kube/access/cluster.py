@@ -1,26 +1,11 @@
 """All that it takes to talk to one cluster, whatever file or mount it came from."""
 
-import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
 
 from rescheduler.kube.access.credentials import Credentials
 
-__all__ = ["BadClusterConfig", "ClusterAccess", "is_confidential", "is_loopback"]
-
-
-def is_confidential(url: str, proxy: str = "") -> bool:
-    """Whether nobody on the network can read what is sent to `url`: TLS, or it never leaves this machine."""
-    return urlsplit(url).scheme == "https" or (is_loopback(url) and (not proxy or is_loopback(proxy)))
-
-
-def is_loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+__all__ = ["BadClusterConfig", "ClusterAccess"]
 
 
 class BadClusterConfig(Exception):  # noqa: N818 - named after what was found

@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 import aiohttp
 import msgspec
 
-from rescheduler.kube.access.cluster import is_confidential
 from rescheduler.kube.access.credentials import Credential, CredentialsFailed, bearer
 from rescheduler.kube.access.tls import tls_context
+from rescheduler.model.confidential_urls import is_confidential
 
 __all__ = ["OpenIdConnect", "Tokens"]
 

@@ -14,12 +14,13 @@ from typing import Any
 
 import yaml
 
-from rescheduler.kube.access.cluster import BadClusterConfig, is_confidential
+from rescheduler.kube.access.cluster import BadClusterConfig
 from rescheduler.kube.access.credentials import Credentials, Stored, basic, bearer
 from rescheduler.kube.access.exec_plugin import ExecPlugin, Plugin
 from rescheduler.kube.access.kubeconfig import Chosen, Entry
 from rescheduler.kube.access.oidc import OpenIdConnect, Tokens
 from rescheduler.model.bounded_yaml import load_yaml
+from rescheduler.model.confidential_urls import is_confidential
 
 __all__ = ["credentials_of", "data_or_file", "has_credentials", "impersonation"]
 

@@ -9,11 +9,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rescheduler.kube.access.cluster import ClusterAccess, is_confidential
+from rescheduler.kube.access.cluster import ClusterAccess
 from rescheduler.kube.access.credentials import Stored, bearer
 from rescheduler.kube.cluster_config import BadClusterConfig, load
 from rescheduler.kube.network import Network
 from rescheduler.kube.transport import NoAnswer, Request
+from rescheduler.model.confidential_urls import is_confidential
 
 TOKEN = "top-secret-token"
 
