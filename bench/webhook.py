@@ -30,10 +30,10 @@ from rescheduler.intents.intent import Intent
 from rescheduler.model.migrations import OwnerReference
 from rescheduler.serving.admission import answer
 from rescheduler.serving.certificates import Lifetimes, renewed
-from rescheduler.serving.live_tls import LiveTls
+from rescheduler.serving.http_server import serve_http
 from rescheduler.serving.registration import PATH
 from rescheduler.serving.webhook import application
-from rescheduler.tls.issuing import issued
+from rescheduler.tls.showing import showing
 
 AT_MOST_MS = 5.0
 MIGRATIONS = 50
@@ -116,16 +116,12 @@ def serve(make: Callable[[], web.Application], serving: tuple[bytes, bytes], con
 
 
 async def _serve(app: web.Application, serving: tuple[bytes, bytes], control: Connection) -> None:
-    tls = LiveTls()
-    tls.load(issued(*serving))
-    runner = web.AppRunner(app, access_log=None, keepalive_timeout=120)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls.context).start()
-    control.send(runner.addresses[0][1])
-    began_s = time.process_time()
-    await asyncio.to_thread(control.recv)
-    control.send(time.process_time() - began_s)
-    await runner.cleanup()
+    tls = showing(*serving)
+    async with serve_http(app, "127.0.0.1", 0, lambda: tls) as port:
+        control.send(port)
+        began_s = time.process_time()
+        await asyncio.to_thread(control.recv)
+        control.send(time.process_time() - began_s)
 
 
 def empty_application() -> web.Application:

@@ -10,7 +10,7 @@ import msgspec
 from aiohttp import web
 
 from rescheduler.kube.resources import CONFIG_MAPS, MUTATING_WEBHOOKS, Object, Resource, custom
-from rescheduler.serving.listening import listening
+from rescheduler.serving.http_server import serve_http
 from rescheduler.simulator.shells.certificates import make_certificates
 from rescheduler.tls.showing import showing
 from tests.conformance.objects import config_map
@@ -75,7 +75,7 @@ async def webhook() -> AsyncIterator[Webhook]:
     app = web.Application()
     app.router.add_post("/{path:.*}", hook.handle)
     tls = showing(certificates.certificate, certificates.key)
-    async with listening(app, "127.0.0.1", 0, tls) as hook.port:
+    async with serve_http(app, "127.0.0.1", 0, lambda: tls) as hook.port:
         yield hook
 
 

@@ -18,6 +18,7 @@ from typing import Any, TextIO, TypeVar
 
 import click
 
+from rescheduler.cli.log_limit import LogLimit
 from rescheduler.cli.safe_output import printable
 
 __all__ = ["log_options", "set_up_log"]
@@ -54,6 +55,7 @@ def set_up_log(level: str, style: str, stream: TextIO | None = None) -> None:
     is_for_people = style == "text" or (style == "auto" and stream.isatty())
     handler = logging.StreamHandler(stream)
     handler.setFormatter(_ForPeople(in_colour=stream.isatty()) if is_for_people else _ForPrograms())
+    handler.addFilter(LogLimit(lambda record: f"{record.levelname} {event_of(record)}"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("rescheduler").setLevel(level.upper())
 

@@ -53,7 +53,8 @@ def run(
         from rescheduler.daemon.meters import Meters  # noqa: PLC0415
         from rescheduler.daemon.running import Daemon, DaemonOptions  # noqa: PLC0415
         from rescheduler.daemon.whereabouts import lease_key, own_namespace  # noqa: PLC0415
-        from rescheduler.serving.health import application, serving_health  # noqa: PLC0415
+        from rescheduler.serving.health import application  # noqa: PLC0415
+        from rescheduler.serving.http_server import serve_http  # noqa: PLC0415
 
         meters = Meters(lags=lambda: daemon.lags, depth=lambda: daemon.queue_depth)
         at = await lease_key(client, configuration, namespace or own_namespace(client))
@@ -68,7 +69,7 @@ def run(
         app = application(lambda: daemon.not_ready, meters.text)
         async with contextlib.AsyncExitStack() as stack:
             try:
-                await stack.enter_async_context(serving_health(app, host, port))
+                await stack.enter_async_context(serve_http(app, host, port))
             except OSError as error:
                 give_up(f"metrics can't be served on port {port}: {error.strerror}", DATA_ERROR)
             await daemon.run_until(ended)

@@ -42,7 +42,16 @@ def _service(_ctx: click.Context, _option: click.Parameter, value: str | None) -
 
 
 @click.command()
-@click.option("--port", type=click.IntRange(0, 65535), default=9443, show_default=True, help="Port to serve.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=9443, show_default=True, help="Port for API servers."
+)
+@click.option(
+    "--extender-port",
+    type=click.IntRange(0, 65535),
+    default=9444,
+    show_default=True,
+    help="Port for schedulers, which have to show a certificate of ours.",
+)
 @click.option("--host", metavar="ADDRESS", help="Address to serve on; all of them if not given.")
 @click.option(
     "--namespace",
@@ -67,6 +76,7 @@ def _service(_ctx: click.Context, _option: click.Parameter, value: str | None) -
 def webhook(  # noqa: PLR0913 - one per option
     *,
     port: int,
+    extender_port: int,
     host: str | None,
     namespace: str | None,
     service: tuple[str, int] | None,
@@ -80,8 +90,8 @@ def webhook(  # noqa: PLR0913 - one per option
     """Steers replacements of evicted pods to where they should go.
 
     Serves an admission webhook over HTTPS and registers it, with certificates that it makes and renews by
-    itself; until Ctrl-C. Several may run at once. It never refuses a pod: see docs/webhook.md. The same port
-    answers schedulers that are told of it (`rescheduler manifests --extender`): see docs/extender.md.
+    itself; until Ctrl-C. Several may run at once. It never refuses a pod: see docs/webhook.md. A port of its
+    own answers schedulers that are told of it (`rescheduler manifests --extender`): see docs/extender.md.
     """
     if service is not None and url is not None:
         raise click.UsageError("--service and --url exclude each other: API servers need one way")
@@ -94,16 +104,16 @@ def webhook(  # noqa: PLR0913 - one per option
         from rescheduler.serving.webhook import Webhook, WebhookOptions  # noqa: PLC0415
 
         address = _address(home, service, url)
-        options = WebhookOptions(home, address, host=host, port=port, registers=not extender_only)
+        options = WebhookOptions(
+            home, address, host=host, port=port, extender_port=extender_port, registers=not extender_only
+        )
         try:
             await Webhook(client, options).run_until(ended_by_signals())
         except OSError as error:
-            where = f"{host}, port {port}" if host else f"port {port}"
+            where = ", ".join(filter(None, (host, error.filename)))
             why = error.strerror or str(error)
-            give_up(
-                f"the webhook can't listen on {where}: {why}. Choose another with --port or --host.",
-                DATA_ERROR,
-            )
+            remedy = "Choose another with --port, --extender-port or --host."
+            give_up(f"the webhook can't listen on {where}: {why}. {remedy}", DATA_ERROR)
 
     looking.with_client(None, serve)
 

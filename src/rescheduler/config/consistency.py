@@ -8,6 +8,7 @@ from rescheduler.config.faults import MISSING, Fault, Words
 from rescheduler.config.policy import LeaderElection, Policy, UsageSource
 from rescheduler.config.prometheus import Prometheus
 from rescheduler.config.shape import settings
+from rescheduler.model.confidential_urls import is_confidential
 from rescheduler.model.duration import short_duration
 from rescheduler.model.plan import Handover
 from rescheduler.model.selectors import can_match, can_overlap
@@ -22,6 +23,7 @@ def contradictions(policy: Policy, doubtful: Set[str]) -> Iterator[Fault]:
         ("enabledStrategies", "strategyNodeSelectors"): _strategies_at_odds,
         ("strategyNodeSelectors",): _selectors_of_no_node,
         ("usageSource", "prometheus"): _prometheus_without_address,
+        ("prometheus",): _token_in_clear_text,
         (): _handovers_that_lose_pods,
     }
     for names, check in checks.items():
@@ -86,6 +88,13 @@ def _prometheus_without_address(policy: Policy) -> Iterator[Fault]:
     else:
         return
     yield Fault(("prometheus", "url"), MISSING, f"the address of Prometheus is needed, because {why}")
+
+
+def _token_in_clear_text(policy: Policy) -> Iterator[Fault]:
+    url = policy.prometheus.url
+    if url and policy.prometheus.bearer_token_file and not is_confidential(url):
+        allowed = "an https address is needed, because bearerTokenFile would be sent unencrypted"
+        yield Fault(("prometheus", "url"), url, allowed)
 
 
 def election_contradictions(election: LeaderElection, doubtful: Set[str]) -> Iterator[Fault]:

@@ -74,7 +74,7 @@ class Prometheus:
     memory_query: Annotated[str, _query()] = _MEMORY_QUERY
     """Bytes in use, with the same labels as `cpuQuery`."""
     bearer_token_file: Annotated[str | None, text("the path of a file")] = None
-    """File with the token to show; read again once a minute."""
+    """File with the token to show, over https only; read again once a minute."""
     ca_file: Annotated[str | None, text("the path of a file")] = None
     """File with the certificates to trust; unset means those of the system."""
     timeout: Annotated[timedelta, duration(timedelta(seconds=1))] = timedelta(seconds=15)

@@ -15,6 +15,7 @@ import msgspec
 
 from rescheduler.install.chart_values import described, values, values_schema
 from rescheduler.install.daemon import configuration_text, daemon_objects
+from rescheduler.install.network_policies import daemon_network_policy, webhook_network_policy
 from rescheduler.install.options import Options
 from rescheduler.install.printing import as_yaml
 from rescheduler.install.webhook import EXTENDER_ONLY, webhook_objects
@@ -51,8 +52,18 @@ def chart() -> dict[str, str]:
         + _template(daemon_objects(options, _NAMESPACE, configuration_text(options))),
         "templates/webhook.yaml": _GENERATED
         + f"{{{{- if .Values.webhook.enabled }}}}\n{webhook}{{{{- end }}}}\n",
+        "templates/network-policies.yaml": _GENERATED + _network_policies(options),
         "templates/NOTES.txt": _NOTES,
     }
+
+
+def _network_policies(options: Options) -> str:
+    daemon = _template([daemon_network_policy(options.network_policies, _NAMESPACE)])
+    webhook = _template([webhook_network_policy(_NAMESPACE)])
+    return (
+        f"{{{{- if .Values.networkPolicies.enabled }}}}\n{daemon}"
+        f"{{{{- if .Values.webhook.enabled }}}}\n---\n{webhook}{{{{- end }}}}\n{{{{- end }}}}\n"
+    )
 
 
 _NOTES: Final = """\

@@ -7,13 +7,15 @@ asked about, whatever its `schedulerName`. To have only some pods steered, give 
 from enum import StrEnum
 from typing import Any, Final
 
+from rescheduler.install.names import EXTENDER_PORT, NAMESPACE, WEBHOOK
+
 __all__ = ["PROFILE", "Profiles", "scheduler_configuration"]
 
 PROFILE: Final = "rescheduler-scheduler"
 """The `schedulerName` of pods that are to be placed by this profile."""
 
 _DEFAULT_PROFILE: Final = "default-scheduler"
-_CA_FILE: Final = "/etc/kubernetes/rescheduler/ca.crt"
+_FOLDER: Final = "/etc/kubernetes/rescheduler"
 _SCORE_WEIGHT: Final = 2
 """Of our ten points, times ten: as much as a preferred node affinity of weight 100 counts, by which the
 webhook says the same."""
@@ -29,10 +31,11 @@ class Profiles(StrEnum):
 def scheduler_configuration(
     profiles: Profiles = Profiles.BESIDE,
     *,
-    namespace: str = "rescheduler",
-    service: str = "rescheduler-webhook",
-    ca_file: str = _CA_FILE,
+    namespace: str = NAMESPACE,
+    service: str = WEBHOOK,
+    folder: str = _FOLDER,
 ) -> dict[str, Any]:
+    """`folder` is where the scheduler finds the certificates that it is given."""
     names = [PROFILE] if profiles is Profiles.INSTEAD else [_DEFAULT_PROFILE, PROFILE]
     host = f"{service}.{namespace}.svc"
     configuration: dict[str, Any] = {
@@ -41,7 +44,7 @@ def scheduler_configuration(
         "profiles": [{"schedulerName": name} for name in names],
         "extenders": [
             {
-                "urlPrefix": f"https://{host}/extender",
+                "urlPrefix": f"https://{host}:{EXTENDER_PORT}/extender",
                 "filterVerb": "filter",
                 "prioritizeVerb": "prioritize",
                 "weight": _SCORE_WEIGHT,
@@ -50,7 +53,12 @@ def scheduler_configuration(
                 "httpTimeout": "1s",
                 "nodeCacheCapable": True,
                 "enableHTTPS": True,
-                "tlsConfig": {"serverName": host, "caFile": ca_file},
+                "tlsConfig": {
+                    "serverName": host,
+                    "caFile": f"{folder}/ca.crt",
+                    "certFile": f"{folder}/client.crt",
+                    "keyFile": f"{folder}/client.key",
+                },
             }
         ],
     }

@@ -4,7 +4,17 @@ from typing import Final
 
 from rescheduler.kube.resources import Object
 
-__all__ = ["DAEMON", "HEALTH_PORT", "NAMESPACE", "PRODUCT", "WEBHOOK", "WEBHOOK_PORT", "labels", "metadata"]
+__all__ = [
+    "DAEMON",
+    "EXTENDER_PORT",
+    "HEALTH_PORT",
+    "NAMESPACE",
+    "PRODUCT",
+    "WEBHOOK",
+    "WEBHOOK_PORT",
+    "labels",
+    "metadata",
+]
 
 PRODUCT: Final = "rescheduler"
 NAMESPACE: Final = "rescheduler"
@@ -14,6 +24,7 @@ WEBHOOK: Final = "rescheduler-webhook"
 
 HEALTH_PORT: Final = 8080
 WEBHOOK_PORT: Final = 9443
+EXTENDER_PORT: Final = 9444
 
 
 def labels(component: str = "") -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from rescheduler.install.daemon import configuration_text, daemon_objects
 from rescheduler.install.names import NAMESPACE, metadata
+from rescheduler.install.network_policies import daemon_network_policy, webhook_network_policy
 from rescheduler.install.options import Options
 from rescheduler.install.webhook import webhook_objects
 from rescheduler.kube.resources import Object
@@ -23,8 +24,17 @@ def installed(
         definition(),
         *daemon_objects(options, namespace, text),
         *(webhook_objects(options, namespace) if options.webhook.enabled else ()),
+        *_network_policies(options, namespace),
     ]
     return [_without_empty(each) for each in found]
+
+
+def _network_policies(options: Options, namespace: str) -> list[Object]:
+    chosen = options.network_policies
+    if not chosen.enabled:
+        return []
+    webhook = [webhook_network_policy(namespace)] if options.webhook.enabled else []
+    return [daemon_network_policy(chosen, namespace), *webhook]
 
 
 def _namespace(name: str) -> Object:

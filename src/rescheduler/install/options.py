@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from rescheduler.model.version import our_version
 
-__all__ = ["Daemon", "Image", "Options", "Webhook"]
+__all__ = ["Daemon", "Image", "NetworkPolicies", "Options", "Webhook"]
 
 
 def _tag() -> str:
@@ -53,6 +53,19 @@ class Webhook(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields
     )
 
 
+class NetworkPolicies(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    enabled: Annotated[
+        bool, Meta(description="Whether only the ports that our pods serve can be reached from other pods.")
+    ] = True
+    metrics_from: Annotated[
+        list[dict[str, Any]],
+        Meta(
+            description="Who may connect to the daemon's port for metrics and health, as `from` of a "
+            "NetworkPolicy; empty for everybody."
+        ),
+    ] = msgspec.field(default_factory=list)
+
+
 class Options(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     image: Annotated[Image, Meta(description="The image that all pods run.")] = Image()
     image_pull_secrets: Annotated[
@@ -64,6 +77,9 @@ class Options(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields
     ] = msgspec.field(default_factory=dict)
     daemon: Annotated[Daemon, Meta(description="What watches, decides and moves.")] = Daemon()
     webhook: Annotated[Webhook, Meta(description="What tells replacements where to go.")] = Webhook()
+    network_policies: Annotated[NetworkPolicies, Meta(description="Which connections our pods accept.")] = (
+        NetworkPolicies()
+    )
     node_selector: Annotated[dict[str, str], Meta(description="Nodes for our pods.")] = msgspec.field(
         default_factory=dict
     )

@@ -1,6 +1,6 @@
 """What the pods of all our Deployments have in common: no rights on their node, and spread over nodes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rescheduler.install.names import labels, metadata
@@ -26,6 +26,8 @@ class Program:
     port_name: str
     scheme: str
     """By which its health is asked."""
+    more_ports: tuple[tuple[str, int], ...] = field(default=(), kw_only=True)
+    """By name."""
     replicas: int
     resources: dict[str, Any]
     configured: bool = False
@@ -98,7 +100,10 @@ def _container(program: Program, options: Options) -> Object:
         "env": [
             {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
         ],
-        "ports": [{"name": program.port_name, "containerPort": program.port}],
+        "ports": [
+            {"name": name, "containerPort": port}
+            for name, port in ((program.port_name, program.port), *program.more_ports)
+        ],
         "livenessProbe": _probe(program, "/healthz", period_s=10, failures=6),
         "readinessProbe": _probe(program, "/readyz", period_s=5, failures=2),
         "resources": program.resources,

@@ -180,6 +180,9 @@ SEARCHED: Final = (
     Search(resources.DEPLOYMENTS, _whole, labels=_OURS),
     Search(resources.MUTATING_WEBHOOKS, _whole, labels=_OURS),
     Search(resources.POD_DISRUPTION_BUDGETS, _whole, labels=_OURS),
+    Search(
+        resources.custom("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy"), _whole, labels=_OURS
+    ),
     Search(resources.SERVICES, _whole, labels=_OURS),
     Search(resources.SECRETS, _whole, labels=_OURS),
     Search(resources.CONFIG_MAPS, _whole, labels=_OURS),

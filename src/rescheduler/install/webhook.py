@@ -3,7 +3,7 @@
 Its registration and its certificates are not among these objects: it makes and renews them itself.
 """
 
-from rescheduler.install.names import WEBHOOK, WEBHOOK_PORT, labels, metadata
+from rescheduler.install.names import EXTENDER_PORT, WEBHOOK, WEBHOOK_PORT, labels, metadata
 from rescheduler.install.options import Options
 from rescheduler.install.pods import Program, deployment, disruption_budget
 from rescheduler.install.roles import webhook_roles
@@ -13,6 +13,7 @@ __all__ = ["EXTENDER_ONLY", "webhook_objects"]
 
 EXTENDER_ONLY = "--extender-only"
 _COMPONENT = "webhook"
+_EXTENDER = "extender"
 
 
 def webhook_objects(options: Options, namespace: str) -> list[Object]:
@@ -23,11 +24,13 @@ def webhook_objects(options: Options, namespace: str) -> list[Object]:
             "webhook",
             f"--service={WEBHOOK}",
             f"--port={WEBHOOK_PORT}",
+            f"--extender-port={EXTENDER_PORT}",
             *((EXTENDER_ONLY,) if options.webhook.extender_only else ()),
         ),
         port=WEBHOOK_PORT,
         port_name="https",
         scheme="HTTPS",
+        more_ports=((_EXTENDER, EXTENDER_PORT),),
         replicas=options.webhook.replicas,
         resources=options.webhook.resources,
     )
@@ -41,7 +44,10 @@ def webhook_objects(options: Options, namespace: str) -> list[Object]:
             "metadata": metadata(WEBHOOK, namespace, _COMPONENT),
             "spec": {
                 "selector": labels(_COMPONENT),
-                "ports": [{"name": "https", "port": 443, "targetPort": "https"}],
+                "ports": [
+                    {"name": "https", "port": 443, "targetPort": "https"},
+                    {"name": _EXTENDER, "port": EXTENDER_PORT, "targetPort": _EXTENDER},
+                ],
             },
         },
     ]

@@ -11,11 +11,13 @@ A context that is asked for by name rules out 3: only files have contexts.
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from rescheduler.kube.access.cluster import BadClusterConfig, ClusterAccess
 from rescheduler.kube.access.in_cluster import SERVICE_ACCOUNT, in_cluster, is_in_cluster
 from rescheduler.kube.access.kubeconfig import Chosen, KubeConfig
-from rescheduler.kube.access.users import credentials_of, data_or_file, impersonation
+from rescheduler.kube.access.users import credentials_of, data_or_file, has_credentials, impersonation
+from rescheduler.model.confidential_urls import is_confidential
 
 __all__ = ["BadClusterConfig", "ClusterAccess", "load"]
 
@@ -57,24 +59,61 @@ def _from_files(files: list[Path], context: str | None) -> ClusterAccess:
             f'cluster "{chosen.cluster.name}" has a certificate authority and insecure-skip-tls-verify',
             "Remove one of them.",
         )
+    proxy = _proxy(chosen)
     return ClusterAccess(
-        server=_server(chosen),
+        server=_server(chosen, proxy, has_tls=bool(authority) or insecure),
         credentials=credentials_of(chosen),
         source=chosen.source,
         authority=authority,
         insecure=insecure,
         tls_server_name=cluster.get("tls-server-name") or "",
-        proxy=_proxy(chosen),
+        proxy=proxy,
         headers=impersonation(chosen.user),
         namespace=chosen.namespace,
     )
 
 
-def _server(chosen: Chosen) -> str:
-    server = str(chosen.cluster.content.get("server") or "").rstrip("/")
+def _server(chosen: Chosen, proxy: str, *, has_tls: bool) -> str:
+    """Raises `BadClusterConfig` where credentials would be sent unencrypted.
+
+    kubectl takes a server without a scheme for HTTPS only if the kubeconfig has TLS settings, and otherwise
+    sends the token in clear text. Here, credentials mean HTTPS, too.
+    """
+    cluster = chosen.cluster
+    where, server = str(cluster.file), str(cluster.content.get("server") or "")
     if not server:
-        raise BadClusterConfig(str(chosen.cluster.file), f'cluster "{chosen.cluster.name}" has no server')
-    return server if "://" in server else f"http://{server}"
+        raise BadClusterConfig(where, f'cluster "{cluster.name}" has no server')
+    with_credentials = has_credentials(chosen.user)
+    if "://" not in server:
+        server = f"{'https' if has_tls or with_credentials else 'http'}://{server}"
+    scheme, rest = server.split("://", 1)
+    server = f"{scheme.lower()}://{rest.rstrip('/')}"
+    _check_url(where, cluster.name, server)
+    if with_credentials and not is_confidential(server, proxy):
+        through = f" through the proxy {proxy}" if proxy else ""
+        raise BadClusterConfig(
+            where,
+            f'cluster "{cluster.name}" has the server {server}{through}: the credentials of user '
+            f'"{chosen.user.name}" would be sent unencrypted',
+            "Use https:// in the cluster's server.",
+        )
+    return server
+
+
+def _check_url(where: str, name: str, server: str) -> None:
+    try:
+        parts = urlsplit(server)
+        is_usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        parts, is_usable = None, False
+    if parts is None or not is_usable:
+        raise BadClusterConfig(
+            where, f'cluster "{name}" has the server {server}', "It must be https://HOST[:PORT][/PATH]."
+        )
+    if parts.username or parts.password:
+        raise BadClusterConfig(
+            where, f'cluster "{name}" has a user or password in its server', "Put them into a user."
+        )
 
 
 def _authority(chosen: Chosen) -> bytes | None:

@@ -19,6 +19,7 @@ from rescheduler.kube.access.cluster import ClusterAccess
 from rescheduler.kube.access.credentials import Certificate, Credential, CredentialsFailed
 from rescheduler.kube.access.tls import tls_context
 from rescheduler.kube.transport import NoAnswer, Request
+from rescheduler.model.confidential_urls import is_confidential, is_loopback
 
 __all__ = ["Network"]
 
@@ -98,6 +99,8 @@ class Network:
         await self.close()
 
     async def _send_as(self, request: Request, credential: Credential) -> "_Response":
+        if credential != Credential() and not is_confidential(self.access.server, self._proxy):
+            raise CredentialsFailed(f"{self.access.server}: credentials would be sent unencrypted; use https")
         session = self._session_for(credential.certificate)
         try:
             response = await session.request(
@@ -245,6 +248,7 @@ def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
 
 def _proxy_of_environment(server: str) -> str:
     parts = urlsplit(server)
-    if proxy_bypass(parts.netloc):
+    # As for Go's clients, proxies of the environment are for other machines: not for `kubectl proxy`.
+    if is_loopback(server) or proxy_bypass(parts.netloc):
         return ""
     return getproxies_environment().get(parts.scheme, "")

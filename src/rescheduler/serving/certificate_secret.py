@@ -3,6 +3,7 @@
     tls.crt, tls.key          the serving certificate
     ca.crt, ca.key            the authority; in ca.crt those that signed before follow
     next-ca.crt, next-ca.key  the authority's successor, if there is one already
+    extender-client.crt, .key what a scheduler shows to the extender: to be copied to where it runs
 
 Whoever finds something due makes it and writes it, with the version that it has read as the lock; if another
 replica was faster, what that one wrote counts.
@@ -109,6 +110,9 @@ def secret_of(credentials: Credentials, namespace: str) -> Object:
     if credentials.successor is not None:
         data["next-ca.crt"] = credentials.successor.certificate
         data["next-ca.key"] = credentials.successor.key
+    if credentials.client is not None:
+        data["extender-client.crt"] = credentials.client.certificate
+        data["extender-client.key"] = credentials.client.key
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -131,7 +135,8 @@ def credentials_in(data: Mapping[str, Any]) -> Credentials:
         certificate_in(each)
     successor = _pair(data, "next-ca") if "next-ca.crt" in data else None
     authority = issued(authorities[0], _content(data, "ca.key"))
-    return Credentials(authority, _pair(data, "tls"), successor, authorities[1:])
+    client = _pair(data, "extender-client") if "extender-client.crt" in data else None
+    return Credentials(authority, _pair(data, "tls"), successor, authorities[1:], client)
 
 
 def _pair(data: Mapping[str, Any], name: str) -> Issued:

@@ -4,6 +4,8 @@
     successor   trusted from the first day, so that every API server knows it when, an overlap later, it takes
                 over and signs the serving certificate anew; the one before stays trusted until it expires
     serving     replaced when a third of its time is left, or when it lacks a name
+    client      shown by schedulers, which are given it by hand: it lives as long as the authority, so that
+                there is one moment at which they have to be given anything
 
 All of it is decided from what there is and the time: whoever looks first does it, and who looks later finds
 it done.
@@ -13,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from rescheduler.tls.issuing import Issued, certificate_in, names_of, new_authority, new_serving
+from rescheduler.tls.issuing import Issued, certificate_in, names_of, new_authority, new_client, new_serving
 
 __all__ = ["Credentials", "Lifetimes", "next_change", "renewed"]
 
@@ -33,10 +35,12 @@ class Credentials:
     successor: Issued | None = None
     predecessors: tuple[bytes, ...] = ()
     """Authorities that signed before, in PEM; their keys are gone."""
+    client: Issued | None = None
+    """What a scheduler shows to the extender; None if an earlier version has made the others."""
 
     @property
     def trusted(self) -> bytes:
-        """All authorities that a serving certificate may be signed by: what callers must know."""
+        """All authorities that a certificate may be signed by, of ours or of a scheduler."""
         successor = (self.successor.certificate,) if self.successor else ()
         return b"".join((self.authority.certificate, *successor, *self.predecessors))
 
@@ -50,8 +54,12 @@ def renewed(
     """The same, if nothing is due. `names` are host names and addresses that the webhook is called by."""
     if found is None or now >= found.authority.expires_at:
         authority = _authority(now, lifetimes)
-        return Credentials(authority, _serving(authority, names, now, lifetimes))
+        return Credentials(
+            authority, _serving(authority, names, now, lifetimes), client=_client(authority, now, lifetimes)
+        )
     found = _succeeded(found, now, lifetimes)
+    if found.client is None or not found.authority.signed(found.client):
+        found = replace(found, client=_client(found.authority, now, lifetimes))
     known = names_of(found.serving)
     if now >= found.serving.due_at or set(names) - known or not found.authority.signed(found.serving):
         # Names that others asked for stay: replicas that are told different ones don't take turns.
@@ -96,3 +104,7 @@ def _authority(now: datetime, lifetimes: Lifetimes) -> Issued:
 
 def _serving(authority: Issued, names: Iterable[str], now: datetime, lifetimes: Lifetimes) -> Issued:
     return new_serving(authority, "rescheduler-webhook", names, now, lifetimes.serving)
+
+
+def _client(authority: Issued, now: datetime, lifetimes: Lifetimes) -> Issued:
+    return new_client(authority, "rescheduler-extender-client", now, lifetimes.authority)

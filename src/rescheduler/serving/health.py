@@ -1,12 +1,11 @@
 """What the daemon answers to those who look after it: `/healthz`, `/readyz` with reasons, `/metrics`."""
 
-import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from aiohttp import web
 
-__all__ = ["application", "serving_health"]
+__all__ = ["application"]
 
 _METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _UNAVAILABLE: Final = 503
@@ -32,19 +31,3 @@ def application(not_ready: Callable[[], Sequence[str]], metrics: Callable[[], by
     made.router.add_get("/readyz", readyz)
     made.router.add_get("/metrics", read_metrics)
     return made
-
-
-@contextlib.asynccontextmanager
-async def serving_health(app: web.Application, host: str | None, port: int) -> AsyncIterator[int]:
-    """While the body runs; gives the port, which is another one than asked for if that was 0.
-
-    Raises `OSError` if it can't listen there.
-    """
-    runner = web.AppRunner(app, access_log=None, handle_signals=False)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, host, port)
-        await site.start()
-        yield int(runner.addresses[0][1])
-    finally:
-        await runner.cleanup()

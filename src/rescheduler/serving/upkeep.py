@@ -65,7 +65,7 @@ class Upkeep:
 
     async def prepare(self) -> None:
         """After this there is a certificate to serve. Raises `KubeError`."""
-        self.tls.load((await self._secret.credentials()).serving)
+        self.tls.load(await self._secret.credentials())
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -112,7 +112,7 @@ class Upkeep:
         found = await self._secret.credentials()
         if self._registration is not None:
             await self._registration.keep(found.trusted)
-        if self.tls.load(found.serving):
+        if self.tls.load(found):
             until = found.serving.expires_at.isoformat()
             say(log, logging.INFO, "CertificateServed", "serves another certificate from now on", until=until)
         self.done_once.set()

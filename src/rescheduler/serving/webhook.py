@@ -14,8 +14,9 @@ from rescheduler.kube.client import Client
 from rescheduler.model.saying import say
 from rescheduler.serving.certificate_secret import CertificateSecret
 from rescheduler.serving.certificates import Lifetimes
-from rescheduler.serving.listening import listening
+from rescheduler.serving.http_server import serve_http
 from rescheduler.serving.registration import PATH, Address, Registration
+from rescheduler.serving.request_body import BodyReader
 from rescheduler.serving.steering_desk import SteeringDesk
 from rescheduler.serving.upkeep import Upkeep, UpkeepPace
 
@@ -25,9 +26,6 @@ log = logging.getLogger(__name__)
 
 FILTER_PATH: Final = "/extender/filter"
 PRIORITIZE_PATH: Final = "/extender/prioritize"
-
-_LARGEST_BODY: Final = 128 << 20
-"""A review holds a whole pod; a scheduler that is not told otherwise sends all its nodes, each of 10 KB."""
 
 
 def _wall_clock() -> datetime:
@@ -43,6 +41,9 @@ class WebhookOptions:
     host: str | None = None
     """None listens on all addresses."""
     port: int = 9443
+    """For API servers, and for probes."""
+    extender_port: int = 9444
+    """For schedulers, which have to show a certificate of ours."""
     registers: bool = True
     """Whether API servers are to ask us; without, only schedulers do."""
     drain_s: float = 5.0
@@ -57,6 +58,7 @@ class Webhook:
     ) -> None:
         self.port = 0
         """On which it listens, once it runs."""
+        self.extender_port = 0
         self._options = options
         self._is_ending = False
         self._desk = SteeringDesk(client)
@@ -83,7 +85,8 @@ class Webhook:
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(self._desk.running())
             await stack.enter_async_context(self._listening())
-            say(log, logging.INFO, "WebhookListening", f"listens on port {self.port}", port=self.port)
+            words = f"listens on port {self.port}, and for schedulers on {self.extender_port}"
+            say(log, logging.INFO, "WebhookListening", words, port=self.port, extender=self.extender_port)
             await stack.enter_async_context(self._upkeep.running())
             try:
                 yield
@@ -100,14 +103,16 @@ class Webhook:
 
     @contextlib.asynccontextmanager
     async def _listening(self) -> AsyncIterator[None]:
-        answers = {
-            PATH: self._desk.answer,
-            FILTER_PATH: self._desk.filter,
-            PRIORITIZE_PATH: self._desk.prioritize,
-        }
-        app = application(answers, lambda: self.is_ready)
-        tls = self._upkeep.tls.context
-        async with listening(app, self._options.host, self._options.port, tls) as self.port:
+        options, tls = self._options, self._upkeep.tls
+        reviews = {PATH: self._desk.answer} if options.registers else {}
+        questions = {FILTER_PATH: self._desk.filter, PRIORITIZE_PATH: self._desk.prioritize}
+        async with contextlib.AsyncExitStack() as stack:
+            app = application(reviews, lambda: self.is_ready)
+            serving = serve_http(app, options.host, options.port, tls.public)
+            self.port = await stack.enter_async_context(serving)
+            app = application(questions, lambda: self.is_ready)
+            serving = serve_http(app, options.host, options.extender_port, tls.mutual)
+            self.extender_port = await stack.enter_async_context(serving)
             yield
 
 
@@ -124,16 +129,19 @@ def application(
             return web.Response(text="ok")
         return web.Response(status=503, text="the running migrations are not known yet, or not any more")
 
-    app = web.Application(client_max_size=_LARGEST_BODY)
+    app = web.Application()
+    bodies = BodyReader()
     for path, answer in answers.items():
-        app.router.add_post(path, _posting(answer))
+        app.router.add_post(path, _posting(answer, bodies))
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
     return app
 
 
-def _posting(answer: Callable[[bytes], bytes]) -> Callable[[web.Request], Awaitable[web.Response]]:
+def _posting(
+    answer: Callable[[bytes], bytes], bodies: BodyReader
+) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def post(request: web.Request) -> web.Response:
-        return web.Response(body=answer(await request.read()), content_type="application/json")
+        return web.Response(body=answer(await bodies.read(request)), content_type="application/json")
 
     return post

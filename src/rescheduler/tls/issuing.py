@@ -19,6 +19,7 @@ __all__ = [
     "issued",
     "names_of",
     "new_authority",
+    "new_client",
     "new_serving",
 ]
 
@@ -79,17 +80,35 @@ def new_serving(
     authority: Issued, common_name: str, names: Iterable[str], now: datetime, lifetime: timedelta
 ) -> Issued:
     """`names` are host names and addresses that the server is called by."""
+    also = x509.SubjectAlternativeName(list(map(_general_name, names)))
+    return _signed(authority, common_name, ExtendedKeyUsageOID.SERVER_AUTH, now, lifetime, also)
+
+
+def new_client(authority: Issued, common_name: str, now: datetime, lifetime: timedelta) -> Issued:
+    """For one who has to show who they are, and can't pass for a server by it."""
+    return _signed(authority, common_name, ExtendedKeyUsageOID.CLIENT_AUTH, now, lifetime)
+
+
+def _signed(
+    authority: Issued,
+    common_name: str,
+    usage: x509.ObjectIdentifier,
+    now: datetime,
+    lifetime: timedelta,
+    *also: x509.ExtensionType,
+) -> Issued:
     key = ec.generate_private_key(ec.SECP256R1())
     signer = serialization.load_pem_private_key(authority.key, password=None)
     assert isinstance(signer, ec.EllipticCurvePrivateKey)
     # A certificate that outlives its authority would be worth nothing in the end.
     end = min(now + lifetime, authority.expires_at)
+    builder = _builder(_name(common_name), authority.parsed.subject, key.public_key(), now, end)
+    for each in also:
+        builder = builder.add_extension(each, critical=False)
     certificate = (
-        _builder(_name(common_name), authority.parsed.subject, key.public_key(), now, end)
-        .add_extension(x509.SubjectAlternativeName(list(map(_general_name, names))), critical=False)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False
         )

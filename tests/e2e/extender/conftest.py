@@ -34,7 +34,16 @@ HOME = InService("rescheduler", "rescheduler-webhook")
 @dataclass(frozen=True)
 class Address:
     port: int
-    ca_file: Path
+    folder: Path
+    """With what a scheduler is given: whom to trust, and what to show."""
+
+    @property
+    def ca_file(self) -> Path:
+        return self.folder / "ca.crt"
+
+    @property
+    def shown(self) -> tuple[Path, Path]:
+        return self.folder / "client.crt", self.folder / "client.key"
 
     @property
     def url(self) -> str:
@@ -44,6 +53,7 @@ class Address:
     async def connected(self) -> AsyncIterator[Callable[..., Any]]:
         """request(method, path): like the scheduler, which trusts the file and goes by the Service's name."""
         context = ssl.create_default_context(cafile=str(self.ca_file))
+        context.load_cert_chain(*self.shown)
         async with aiohttp.ClientSession(self.url) as session:
             yield functools.partial(session.request, ssl=context, server_hostname=HOME.names[2])
 
@@ -56,7 +66,7 @@ class Address:
     def options(self, **extender: Any) -> Options:
         """The printed configuration, with the extender on this machine."""
         printed = scheduler_configuration(
-            namespace=HOME.namespace, service=HOME.name, ca_file=str(self.ca_file)
+            namespace=HOME.namespace, service=HOME.name, folder=str(self.folder)
         )
         asked = {
             **printed["extenders"][0],
@@ -70,7 +80,7 @@ class Address:
 
 @pytest.fixture(scope="package")
 def address(tmp_path_factory: pytest.TempPathFactory, unused_tcp_port_factory: Callable[[], int]) -> Address:
-    return Address(unused_tcp_port_factory(), tmp_path_factory.mktemp("authority") / "ca.crt")
+    return Address(unused_tcp_port_factory(), tmp_path_factory.mktemp("authority"))
 
 
 @pytest.fixture(scope="package")
@@ -81,16 +91,20 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory, address: Address) ->
         # It asks which kinds there are only every half a minute, or when it starts.
         started.restart(Part.CONTROLLER_MANAGER)
         started.kubectl("create", "namespace", HOME.namespace)
-        address.ca_file.write_bytes(asyncio.run(_authority(started.kubeconfig)))
+        asyncio.run(_given(started.kubeconfig, address))
         started.restart(Part.SCHEDULER, address.options())
         yield started
 
 
-async def _authority(kubeconfig: Path) -> bytes:
-    """As the first process makes it."""
+async def _given(kubeconfig: Path, address: Address) -> None:
+    """As the first process makes it, and an administrator copies it."""
     async with Network(load(kubeconfig)) as network:
         secret = CertificateSecret(Client(network), HOME.namespace, HOME.names, lambda: datetime.now(UTC))
-        return (await secret.credentials()).authority.certificate
+        found = await secret.credentials()
+    assert found.client is not None
+    address.ca_file.write_bytes(found.authority.certificate)
+    for file, content in zip(address.shown, (found.client.certificate, found.client.key), strict=True):
+        file.write_bytes(content)
 
 
 @pytest.fixture(scope="package")
@@ -102,7 +116,8 @@ def serving(control_plane: ControlPlane, address: Address) -> Serving:
         process = await asyncio.create_subprocess_exec(
             Path(sys.executable).with_name("rescheduler"), "webhook", "--extender-only",
             "--kubeconfig", str(control_plane.kubeconfig), "--namespace", HOME.namespace,
-            "--host", "127.0.0.1", "--port", str(address.port), stderr=asyncio.subprocess.PIPE,
+            "--host", "127.0.0.1", "--port", "0", "--extender-port", str(address.port),
+            stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
         try:
             assert process.stderr is not None

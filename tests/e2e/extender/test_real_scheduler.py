@@ -45,6 +45,22 @@ async def test_a_scheduler_that_sends_whole_nodes_is_answered_likewise(
     assert await replaced_away_from_its_source(steered)
 
 
+@pytest.fixture
+def showing_no_certificate(control_plane: ControlPlane, address: Address):
+    tls = address.options().scheduler_settings["extenders"][0]["tlsConfig"]
+    known = {key: tls[key] for key in ("serverName", "caFile")}
+    control_plane.restart(Part.SCHEDULER, address.options(tlsConfig=known))
+    yield
+    control_plane.restart(Part.SCHEDULER, address.options())
+
+
+async def test_a_scheduler_that_shows_no_certificate_gets_no_answer_and_places_pods_as_usual(
+    showing_no_certificate: None, set_steered: SetSteered
+) -> None:
+    steered = await set_steered(nodes=2)
+    assert not await replaced_away_from_its_source(steered)
+
+
 async def test_where_only_its_source_is_left_a_pod_says_why_it_waits(set_steered: SetSteered) -> None:
     """As with the webhook: until the migration withdraws its intent, and has the pod made anew."""
     steered = await set_steered(nodes=1)

@@ -121,7 +121,12 @@ async def installed(
             "rescheduler-webhook",
             kubeconfig_as(control_plane, WEBHOOK, HOME, tmp_path),
             tmp_path,
-            **{"--service": "", "--url": f"https://127.0.0.1:{port}", "--port": str(port)},
+            **{
+                "--service": "",
+                "--url": f"https://127.0.0.1:{port}",
+                "--port": str(port),
+                "--extender-port": "0",
+            },
         ),
         program(
             client,

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from rescheduler.kube.client import Client
 from rescheduler.kube.resources import MUTATING_WEBHOOKS, PODS, Object
-from rescheduler.serving.listening import listening
+from rescheduler.serving.http_server import serve_http
 from tests.e2e.facts.admission import NEW_PODS
 from tests.e2e.facts.objects import pod
 from tests.testbed.usage.certificate import self_signed
@@ -40,7 +40,7 @@ async def webhook_adds_sidecars(
     application = web.Application()
     application.add_routes([web.post("/", review)])
     tls, certificate = self_signed("localhost")
-    async with listening(application, "127.0.0.1", 0, tls) as port:
+    async with serve_http(application, "127.0.0.1", 0, lambda: tls) as port:
         address = f"https://localhost:{port}/"
         await client.create(MUTATING_WEBHOOKS, _configuration(namespace, address, certificate))
         await eventually(lambda: _is_in_force(client, namespace))

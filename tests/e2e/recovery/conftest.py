@@ -44,7 +44,7 @@ async def shared_webhook(
     """One that the API server has been told of."""
     port = unused_tcp_port_factory()
     address = AtUrl(f"https://127.0.0.1:{port}")
-    options = WebhookOptions(HOME, address, host="127.0.0.1", port=port, drain_s=0.0)
+    options = WebhookOptions(HOME, address, host="127.0.0.1", port=port, extender_port=0, drain_s=0.0)
     webhook, ended = Webhook(shared_connect(WEBHOOK), options), asyncio.Event()
     serving = asyncio.create_task(webhook.run_until(ended))
     await webhook.registered()

@@ -67,7 +67,8 @@ def serving(
         process = await asyncio.create_subprocess_exec(
             Path(sys.executable).with_name("rescheduler"), "webhook",
             "--kubeconfig", str(account), "--namespace", namespace,
-            "--host", "127.0.0.1", "--port", str(port), "--url", f"https://127.0.0.1:{port}",
+            "--host", "127.0.0.1", "--port", str(port), "--extender-port", "0",
+            "--url", f"https://127.0.0.1:{port}",
             stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
         try:

@@ -43,6 +43,7 @@ async def test_certificates_and_their_authority_are_replaced_while_pods_are_made
         AtUrl(f"https://127.0.0.1:{unused_tcp_port}"),
         host="127.0.0.1",
         port=unused_tcp_port,
+        extender_port=0,
         lifetimes=LIFETIMES,
         pace=UpkeepPace(pause_s=0.05, longest_s=0.1),
     )

@@ -14,7 +14,7 @@ from rescheduler.kube.client import Client
 from rescheduler.kube.patches import apply_patch
 from rescheduler.kube.resources import custom
 from rescheduler.model.selectors import SelectorError, parse_selector
-from rescheduler.serving.listening import listening
+from rescheduler.serving.http_server import serve_http
 from tests.testbed.fake_kubelet import FakeKubelet
 from tests.testbed.usage.certificate import self_signed
 from tests.testbed.usage.metrics import DISCOVERY, GROUP_VERSION, listed, node_metrics, pod_metrics
@@ -40,7 +40,7 @@ class UsageApi:
     async def running(self) -> AsyncIterator[Self]:
         """Returns when the API server answers for it; afterwards the group is gone again."""
         tls, certificate = self_signed(f"{SERVICE}.{NAMESPACE}.svc")
-        async with listening(self._application(), "127.0.0.1", 0, tls) as port:
+        async with serve_http(self._application(), "127.0.0.1", 0, lambda: tls) as port:
             try:
                 await self._announce(port, certificate)
                 await self._available()

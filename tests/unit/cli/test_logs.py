@@ -6,6 +6,7 @@ import logging
 
 import pytest
 
+from rescheduler.cli.log_limit import LINES, PERIOD_S
 from rescheduler.cli.logs import event_of, set_up_log
 from rescheduler.model.saying import say
 
@@ -74,3 +75,32 @@ def test_lines_without_a_name_are_named_after_what_never_changes_in_them():
     other = _record("rescheduler.kube.following", "%s: following the server again", "nodes")
     assert event_of(one) == event_of(other) == "FollowingFollowingTheServerAgain"
     assert event_of(_record("rescheduler.kube.caller", "%s", "words")) == "Caller"
+
+
+def test_of_one_kind_only_so_many_lines_are_logged_and_the_rest_is_counted(monkeypatch):
+    stream, clock = io.StringIO(), [1000.0]
+    monkeypatch.setattr("logging.time.time", lambda: clock[0])
+    monkeypatch.setattr("logging.time.time_ns", lambda: int(clock[0] * 1e9), raising=False)
+    set_up_log("info", "json", stream)
+    for number in range(LINES + 500):
+        say(log, logging.WARNING, "TLSHandshakeFailed", f"of {number}", peer="192.0.2.7")
+    say(log, logging.INFO, "CheckDone", "another kind is not concerned")
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert len(lines) == LINES + 1
+    assert lines[LINES - 1]["limit"] == "more lines of this kind are not logged for 10 s"
+    assert lines[LINES]["event"] == "CheckDone"
+    clock[0] += PERIOD_S
+    for _ in range(2):
+        say(log, logging.WARNING, "TLSHandshakeFailed", "later", peer="192.0.2.7")
+    after, last = (json.loads(line) for line in stream.getvalue().splitlines()[LINES + 1 :])
+    assert after["suppressed"] == "500 lines of this kind before"
+    assert after["peer"] == "192.0.2.7"
+    assert "suppressed" not in last
+
+
+def test_lines_without_names_are_counted_by_their_unchanging_words():
+    stream = io.StringIO()
+    set_up_log("info", "json", stream)
+    for number in range(LINES + 50):
+        log.warning("Error handling request from %s", f"192.0.2.{number}")
+    assert len(stream.getvalue().splitlines()) == LINES

@@ -38,13 +38,15 @@ def test_without_a_cluster_it_says_so(tmp_path):
     assert "none" in done.output
 
 
-def test_a_port_that_is_taken_is_said_with_what_to_do(tmp_path):
+@pytest.mark.parametrize("option", ["--port", "--extender-port"])
+def test_a_port_that_is_taken_is_said_with_what_to_do(tmp_path, option: str):
     with (
         served([], tmp_path / "kubeconfig") as kubeconfig,
         socket.create_server(("127.0.0.1", 0)) as taken,
     ):
         port = str(taken.getsockname()[1])
-        arguments = ["--kubeconfig", str(kubeconfig), "--host", "127.0.0.1", "--port", port]
-        done = CliRunner().invoke(main, ["webhook", *arguments])
+        arguments = ["--kubeconfig", str(kubeconfig), "--host", "127.0.0.1"]
+        ports = ["--port", "0", "--extender-port", "0", option, port]
+        done = CliRunner().invoke(main, ["webhook", *arguments, *ports])
     assert done.exit_code == 1
     assert f"can't listen on 127.0.0.1, port {port}: Address already in use. Choose another" in done.output

@@ -94,3 +94,13 @@ def test_a_misspelt_setting_is_told_with_its_path(loading):
     assert (
         fault == 'prometheus.cpuquery: "x" is not allowed: there is no such setting; did you mean cpuQuery?'
     )
+
+
+def test_a_token_is_not_sent_unencrypted_to_another_machine(loading):
+    (fault,) = loading.arg_faults(prometheus={"url": URL, "bearerTokenFile": "/token"})
+    assert fault == (
+        f'prometheus.url: "{URL}" is not allowed: '
+        "an https address is needed, because bearerTokenFile would be sent unencrypted"
+    )
+    for url in ("https://prometheus.monitoring:9090", "http://127.0.0.1:9090"):
+        assert loading.policy(prometheus={"url": url, "bearerTokenFile": "/token"}).prometheus.url == url

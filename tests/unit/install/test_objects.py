@@ -12,7 +12,7 @@ from rescheduler.config.loading import load_content
 from rescheduler.config.strategies import known_strategies
 from rescheduler.install import grants
 from rescheduler.install.objects import installed
-from rescheduler.install.options import Daemon, Options, Webhook
+from rescheduler.install.options import Daemon, NetworkPolicies, Options, Webhook
 
 
 def of_kind(kind, items):
@@ -153,3 +153,38 @@ def test_the_webhook_registers_itself_unless_only_schedulers_are_to_ask_it():
 def test_values_that_nobody_knows_are_refused():
     with pytest.raises(msgspec.ValidationError, match="unknown field `dameon`"):
         msgspec.convert({"dameon": {}}, Options)
+
+
+# -- network policies
+
+
+def test_only_the_ports_that_a_program_serves_can_be_reached():
+    items = installed()
+    policies = of_kind("NetworkPolicy", items)
+    assert [each["metadata"]["name"] for each in policies] == ["rescheduler", "rescheduler-webhook"]
+    for policy in policies:
+        pod = pods(items)[policy["metadata"]["name"]]
+        assert policy["spec"]["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+        served = {port["containerPort"] for port in pod["spec"]["containers"][0]["ports"]}
+        (rule,) = policy["spec"]["ingress"]
+        assert {each["port"] for each in rule["ports"]} == served
+        assert policy["spec"]["policyTypes"] == ["Ingress"]
+
+
+def test_what_a_service_leads_to_is_a_port_of_its_pods():
+    items = installed()
+    for service in of_kind("Service", items):
+        pod = pods(items)[service["metadata"]["name"]]
+        ports = {each["name"] for each in pod["spec"]["containers"][0]["ports"]}
+        assert {each["targetPort"] for each in service["spec"]["ports"]} == ports
+
+
+def test_who_may_read_metrics_can_be_chosen_and_policies_be_left_out():
+    peers = [{"namespaceSelector": {"matchLabels": {"team": "monitoring"}}}]
+    chosen = installed(Options(network_policies=NetworkPolicies(metrics_from=peers)))
+    daemon, webhook = of_kind("NetworkPolicy", chosen)
+    assert daemon["spec"]["ingress"][0]["from"] == peers
+    assert "from" not in webhook["spec"]["ingress"][0], "API servers are no pods"
+    assert not of_kind("NetworkPolicy", installed(Options(network_policies=NetworkPolicies(enabled=False))))
+    without = installed(Options(webhook=Webhook(enabled=False)))
+    assert len(of_kind("NetworkPolicy", without)) == 1

@@ -5,6 +5,7 @@ import yaml
 from click.testing import CliRunner
 
 from rescheduler.cli import main
+from rescheduler.install.objects import installed
 from rescheduler.serving.registration import InService
 from rescheduler.serving.webhook import FILTER_PATH, PRIORITIZE_PATH
 
@@ -26,11 +27,24 @@ def test_it_leads_to_where_we_answer_by_a_name_that_our_certificate_is_for():
     (extender,) = printed("--extender")["extenders"]
     prefix = extender["urlPrefix"]
     host = InService("rescheduler", "rescheduler-webhook").names[2]
-    assert f"{prefix}/{extender['filterVerb']}" == f"https://{host}{FILTER_PATH}"
-    assert f"{prefix}/{extender['prioritizeVerb']}" == f"https://{host}{PRIORITIZE_PATH}"
+    (service,) = (
+        item
+        for item in installed()
+        if item["kind"] == "Service" and item["metadata"]["name"] == "rescheduler-webhook"
+    )
+    port = next(each["port"] for each in service["spec"]["ports"] if each["name"] == "extender")
+    assert f"{prefix}/{extender['filterVerb']}" == f"https://{host}:{port}{FILTER_PATH}"
+    assert f"{prefix}/{extender['prioritizeVerb']}" == f"https://{host}:{port}{PRIORITIZE_PATH}"
     assert extender["enableHTTPS"] is True
     assert extender["tlsConfig"]["serverName"] == host
     assert extender["tlsConfig"]["caFile"]
+
+
+def test_it_has_what_the_extender_expects_of_a_scheduler():
+    (extender,) = printed("--extender")["extenders"]
+    assert extender["tlsConfig"]["certFile"] == "/etc/kubernetes/rescheduler/client.crt"
+    assert extender["tlsConfig"]["keyFile"] == "/etc/kubernetes/rescheduler/client.key"
+    assert "insecure" not in extender["tlsConfig"]
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,10 @@ import aiohttp
 
 from rescheduler.kube.client import Client
 from rescheduler.serving.webhook import Webhook
+from rescheduler.tls.showing import show
 from tests.e2e.webhook.rotating import credentials_of
 
-__all__ = ["Call", "calling", "trusted_by_callers"]
+__all__ = ["Call", "asking", "calling", "scheduler_tls", "trusted_by_callers"]
 
 Call = Callable[..., Awaitable[tuple[int, bytes]]]
 
@@ -27,10 +28,35 @@ async def calling(client: Client, webhook: Webhook) -> AsyncIterator[Call]:
 
         async def call(method: str, path: str, body: bytes = b"", *, trusted: str = "") -> tuple[int, bytes]:
             context = ssl.create_default_context(cadata=trusted or await trusted_by_callers(client))
-            headers = {"connection": "close"}
-            url = f"https://127.0.0.1:{webhook.port}{path}"
-            asked = session.request(method, url, data=io.BytesIO(body), ssl=context, headers=headers)
-            async with asked as response:
-                return response.status, await response.read()
+            return await _called(session, method, webhook.port, path, body, context)
 
         yield call
+
+
+@contextlib.asynccontextmanager
+async def asking(client: Client, webhook: Webhook) -> AsyncIterator[Call]:
+    """call(method, path, body), as a scheduler that was given the certificate for that."""
+    async with aiohttp.ClientSession() as session:
+
+        async def call(method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
+            context = await scheduler_tls(client)
+            return await _called(session, method, webhook.extender_port, path, body, context)
+
+        yield call
+
+
+async def scheduler_tls(client: Client) -> ssl.SSLContext:
+    found = await credentials_of(client, "ours")
+    assert found.client is not None
+    context = ssl.create_default_context(cadata=found.trusted.decode())
+    show(context, found.client.certificate, found.client.key)
+    return context
+
+
+async def _called(
+    session: aiohttp.ClientSession, method: str, port: int, path: str, body: bytes, context: ssl.SSLContext
+) -> tuple[int, bytes]:
+    url = f"https://127.0.0.1:{port}{path}"
+    headers = {"connection": "close"}
+    async with session.request(method, url, data=io.BytesIO(body), ssl=context, headers=headers) as response:
+        return response.status, await response.read()

@@ -71,7 +71,14 @@ def serve(client: Client, unused_tcp_port_factory: Callable[[], int]) -> Serve:
     ) -> AsyncIterator[Webhook]:
         port = unused_tcp_port_factory()
         address = AtUrl(f"https://127.0.0.1:{port}")
-        options = {"host": "127.0.0.1", "port": port, "pace": PACE, "drain_s": 0.0, **options}
+        options = {
+            "host": "127.0.0.1",
+            "port": port,
+            "extender_port": 0,
+            "pace": PACE,
+            "drain_s": 0.0,
+            **options,
+        }
         webhook = Webhook(client, WebhookOptions("ours", address, **options), now=now)
         ended = ended or asyncio.Event()
         async with asyncio.TaskGroup() as group:

@@ -1,10 +1,12 @@
 """Certificates are replaced in time, and at no moment is one served that callers don't trust yet."""
 
 import ssl
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from cryptography import x509
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from rescheduler.serving.certificates import Credentials, Lifetimes, next_change, renewed
 from rescheduler.tls.issuing import UnusableCredentials, issued
@@ -112,3 +114,35 @@ def test_a_serving_certificate_of_another_authority_is_replaced():
     first, other = made(), made()
     mixed = Credentials(first.authority, other.serving)
     assert trusts(first.trusted, later(mixed, NOW))
+
+
+# -- the certificate of schedulers
+
+
+def test_the_certificate_for_schedulers_is_for_clients_only_and_lives_as_long_as_the_authority():
+    first = made()
+    assert first.client is not None
+    usage = first.client.parsed.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    assert list(usage) == [ExtendedKeyUsageOID.CLIENT_AUTH]
+    assert first.client.expires_at == first.authority.expires_at
+    assert later(first, NOW + 6 * DAY).client == first.client, "it does not change with the serving one"
+
+
+def test_it_is_made_anew_by_the_authority_that_takes_over_and_the_one_before_stays_trusted():
+    first = made()
+    announced = later(first, NOW + 60 * DAY)
+    assert announced.client == first.client
+    second = later(announced, NOW + 61 * DAY)
+    assert second.client is not None
+    assert first.client is not None
+    assert second.authority.signed(second.client)
+    assert first.authority.signed(first.client)
+    assert first.authority.certificate in second.trusted
+
+
+def test_credentials_of_an_earlier_version_get_one():
+    first = made()
+    upgraded = later(replace(first, client=None), NOW)
+    assert upgraded.client is not None
+    assert first.authority.signed(upgraded.client)
+    assert replace(upgraded, client=first.client) == first, "all else stays"

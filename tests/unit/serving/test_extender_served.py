@@ -4,6 +4,7 @@ import asyncio
 import http.client
 import ssl
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,14 +12,21 @@ from hypothesis import strategies as st
 
 from rescheduler.kube import errors
 from rescheduler.kube.client import Client
-from rescheduler.kube.resources import MUTATING_WEBHOOKS
+from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.resources import MUTATING_WEBHOOKS, SECRETS
+from rescheduler.serving.certificate_secret import SECRET
 from rescheduler.serving.registration import CONFIGURATION
+from rescheduler.serving.request_body import LARGEST_BODY
 from rescheduler.simulator import ApiServer
 from rescheduler.simulator.faults import Fault
-from tests.unit.serving.calling import Call, calling, trusted_by_callers
+from rescheduler.tls.issuing import new_authority, new_client
+from rescheduler.tls.showing import show
+from tests.e2e.webhook.rotating import credentials_of
+from tests.unit.serving.calling import Call, asking, calling, scheduler_tls
 from tests.unit.serving.conftest import Serve
 from tests.unit.serving.migrating import MIGRATIONS, Eventually, begin, created, is_steered
 from tests.unit.serving.questions import question, scores_of, verdict_of
+from tests.unit.serving.reviews import pod_of, review_of
 from tests.unit.serving.test_extender import ANY_BYTES, changed_questions
 
 FILTER, PRIORITIZE = "/extender/filter", "/extender/prioritize"
@@ -44,7 +52,7 @@ def keeping(call: Call, expected: list[str]) -> Callable:
 async def test_it_answers_from_the_same_migrations_as_the_webhook(
     client: Client, serve: Serve, eventually: Eventually
 ):
-    async with serve() as webhook, calling(client, webhook) as call:
+    async with serve() as webhook, asking(client, webhook) as call:
         assert await kept(call, "old", "new", "a") == ["old", "new", "a"]
         await begin(client)
         await eventually(keeping(call, ["new", "a"]))
@@ -60,7 +68,7 @@ async def test_targets_are_given_out_in_turn_and_each_pod_keeps_its_own(
 ):
     await begin(client, "move-1", targetNode="new-1")
     await begin(client, "move-2", targetNode="new-2")
-    async with serve() as webhook, calling(client, webhook) as call:
+    async with serve() as webhook, asking(client, webhook) as call:
         await eventually(keeping(call, ["new", "a"]))
         asked = ["p-1", "p-1", "p-2", "p-1", "p-2"]
         told = [await scores(call, "new-1", "new-2", uid=uid) for uid in asked]
@@ -74,7 +82,7 @@ async def test_before_it_knows_the_migrations_every_node_will_do(
     await begin(client)
     fault = Fault("unavailable", verbs=("list",), resource="podmigrations.*", times=None)
     number = server.faults.add(fault)
-    async with serve(until_ready=False) as webhook, calling(client, webhook) as call:
+    async with serve(until_ready=False) as webhook, asking(client, webhook) as call:
         assert await kept(call, "old", "new", "a") == ["old", "new", "a"]
         server.faults.remove(number)
         await eventually(keeping(call, ["new", "a"]))
@@ -82,7 +90,7 @@ async def test_before_it_knows_the_migrations_every_node_will_do(
 
 async def test_alone_it_registers_nothing(client: Client, serve: Serve, eventually: Eventually):
     await begin(client)
-    async with serve(registers=False) as webhook, calling(client, webhook) as call:
+    async with serve(registers=False) as webhook, asking(client, webhook) as call:
         await eventually(keeping(call, ["new", "a"]))
         with pytest.raises(errors.NotFound):
             await client.get(MUTATING_WEBHOOKS, CONFIGURATION)
@@ -92,9 +100,9 @@ async def test_whatever_is_sent_gets_an_answer_that_a_scheduler_can_read(
     client: Client, serve: Serve, eventually: Eventually
 ):
     await begin(client)
-    async with serve(registers=False) as webhook, calling(client, webhook) as call:
+    async with serve(registers=False) as webhook, asking(client, webhook) as call:
         await eventually(keeping(call, ["new", "a"]))
-        context = ssl.create_default_context(cadata=await trusted_by_callers(client))
+        context = await scheduler_tls(client)
 
         @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
         @given(st.sampled_from([FILTER, PRIORITIZE]), ANY_BYTES | changed_questions())
@@ -104,8 +112,87 @@ async def test_whatever_is_sent_gets_an_answer_that_a_scheduler_can_read(
             assert response.status == 200
             (verdict_of if path == FILTER else scores_of)(response.read())
 
-        connection = http.client.HTTPSConnection("127.0.0.1", webhook.port, context=context)
+        connection = http.client.HTTPSConnection("127.0.0.1", webhook.extender_port, context=context)
         try:
             await asyncio.to_thread(sent)
         finally:
             connection.close()
+
+
+# -- who may ask
+
+
+async def test_who_shows_no_certificate_is_refused_before_anything_is_read(client: Client, serve: Serve):
+    async with serve() as webhook:
+        known = ssl.create_default_context(cadata=(await credentials_of(client, "ours")).trusted.decode())
+        assert await refused(webhook.extender_port, known)
+
+
+async def test_a_certificate_of_another_authority_is_refused(client: Client, serve: Serve):
+    async with serve() as webhook:
+        context = ssl.create_default_context(cadata=(await credentials_of(client, "ours")).trusted.decode())
+        now = datetime.now(UTC)
+        # Of the same name: it is the key that counts.
+        name = (await credentials_of(client, "ours")).authority.parsed.subject.rfc4514_string()
+        other = new_authority(name.removeprefix("CN="), now, timedelta(days=1))
+        shown = new_client(other, "rescheduler-extender-client", now, timedelta(days=1))
+        show(context, shown.certificate, shown.key)
+        assert await refused(webhook.extender_port, context)
+
+
+async def test_the_certificate_of_the_server_does_not_do_for_a_client(client: Client, serve: Serve):
+    async with serve() as webhook:
+        found = await credentials_of(client, "ours")
+        context = ssl.create_default_context(cadata=found.trusted.decode())
+        show(context, found.serving.certificate, found.serving.key)
+        assert await refused(webhook.extender_port, context)
+
+
+async def test_an_authority_that_was_replaced_is_not_trusted_any_more(
+    client: Client, serve: Serve, eventually: Eventually
+):
+    """Somebody has deleted the content of the Secret, because its key has leaked."""
+    async with serve() as webhook:
+        leaked = await scheduler_tls(client)
+        async with asking(client, webhook) as call:
+            assert (await call("GET", "/healthz"))[0] == 200
+        await client.patch(SECRETS, f"ours/{SECRET}", merge_patch({"data": {"ca.key": "bm9uZQ=="}}))
+
+        async def is_refused() -> bool:
+            return await refused(webhook.extender_port, leaked)
+
+        await eventually(is_refused)
+
+
+async def test_a_question_of_more_than_a_few_megabytes_is_refused(client: Client, serve: Serve):
+    """5,000 names are one at most; a scheduler that sends whole nodes is told so by 413."""
+    names = [f"{number:0253}" for number in range(5000)]
+    async with serve() as webhook, asking(client, webhook) as call:
+        assert await kept(call, *names) == names
+        assert (await call("POST", FILTER, b" " * (LARGEST_BODY + 1)))[0] == 413
+
+
+async def test_each_port_answers_only_its_own_callers(client: Client, serve: Serve):
+    async with (
+        serve() as webhook,
+        calling(client, webhook) as api_server,
+        asking(client, webhook) as scheduler,
+    ):
+        for path in (FILTER, PRIORITIZE):
+            assert (await api_server("POST", path, question("a")))[0] == 404
+        assert (await scheduler("POST", "/mutate", review_of(pod_of())))[0] == 404
+
+
+async def refused(port: int, context: ssl.SSLContext) -> bool:
+    """Whether a question over this TLS ends without an answer."""
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+    except ssl.SSLError:
+        return True
+    try:
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        return await asyncio.wait_for(reader.read(1), 20) == b""
+    except (ssl.SSLError, ConnectionError):
+        return True
+    finally:
+        writer.transport.abort()

@@ -19,7 +19,7 @@ from tests.e2e.steering.moving import *  # noqa: F403
 from tests.e2e.steering.replacing import *  # noqa: F403
 from tests.e2e.steering.steered import Extended, SetSteered
 from tests.testbed.fake_kubelet.nodes import node_object, node_shapes
-from tests.unit.serving.calling import calling
+from tests.unit.serving.calling import asking
 from tests.unit.serving.conftest import Serve
 from tests.unit.serving.test_steering import Played
 
@@ -39,7 +39,7 @@ class Reached:
     async def ask(self, verb: str, body: bytes) -> bytes:
         if self.webhook is None:
             raise OSError("connection refused")
-        async with calling(self._client, self.webhook) as call:
+        async with asking(self._client, self.webhook) as call:
             status, answer = await call("POST", f"/extender/{verb}", body)
             assert status == 200
             return answer

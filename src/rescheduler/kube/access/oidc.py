@@ -17,6 +17,7 @@ import msgspec
 
 from rescheduler.kube.access.credentials import Credential, CredentialsFailed, bearer
 from rescheduler.kube.access.tls import tls_context
+from rescheduler.model.confidential_urls import is_confidential
 
 __all__ = ["OpenIdConnect", "Tokens"]
 
@@ -103,6 +104,11 @@ class OpenIdConnect:
         ) as session:
             async with session.get(f"{self._issuer}/.well-known/openid-configuration") as answer:
                 endpoint = msgspec.json.decode(await answer.read(), type=_Discovery).token_endpoint
+            if not is_confidential(endpoint):
+                raise CredentialsFailed(
+                    f"the issuer {self._issuer} names the token endpoint {endpoint}: "
+                    "the refresh token would be sent unencrypted"
+                )
             form = {
                 "grant_type": "refresh_token",
                 "refresh_token": self._tokens.refresh_token,

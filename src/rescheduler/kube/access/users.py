@@ -20,8 +20,19 @@ from rescheduler.kube.access.exec_plugin import ExecPlugin, Plugin
 from rescheduler.kube.access.kubeconfig import Chosen, Entry
 from rescheduler.kube.access.oidc import OpenIdConnect, Tokens
 from rescheduler.model.bounded_yaml import load_yaml
+from rescheduler.model.confidential_urls import is_confidential
 
-__all__ = ["credentials_of", "data_or_file", "impersonation"]
+__all__ = ["credentials_of", "data_or_file", "has_credentials", "impersonation"]
+
+_CREDENTIALS = (
+    *("token", "tokenFile", "username", "password", "auth-provider", "exec"),
+    *("client-certificate", "client-certificate-data", "client-key", "client-key-data"),
+)
+
+
+def has_credentials(user: Entry) -> bool:
+    """Whether requests of this user carry anything that others must not see."""
+    return any(user.content.get(key) for key in _CREDENTIALS)
 
 
 def credentials_of(chosen: Chosen) -> Credentials:
@@ -120,6 +131,13 @@ def _open_id_connect(user: Entry) -> OpenIdConnect:
     if not settings.get("idp-issuer-url"):
         raise BadClusterConfig(
             str(user.file), f'user "{user.name}" has an oidc provider without idp-issuer-url'
+        )
+    if not is_confidential(settings["idp-issuer-url"]):
+        raise BadClusterConfig(
+            str(user.file),
+            f'user "{user.name}" has the oidc issuer {settings["idp-issuer-url"]}: '
+            "refresh tokens would be sent unencrypted",
+            "Use https:// in idp-issuer-url.",
         )
     authority = data_or_file(Entry(user.name, settings, user.file), "idp-certificate-authority")
     pem = authority.read_bytes() if isinstance(authority, Path) else authority

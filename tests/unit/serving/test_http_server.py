@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from rescheduler.serving.certificates import Lifetimes, renewed
-from rescheduler.serving.listening import listening
+from rescheduler.serving.http_server import serve_http
 from rescheduler.serving.live_tls import LiveTls
 
 OK = b"HTTP/1.1 200 OK"
@@ -24,8 +24,8 @@ def credentials():
 @pytest.fixture
 def tls(credentials):
     live = LiveTls()
-    live.load(credentials.serving)
-    return live.context
+    live.load(credentials)
+    return live.public
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ async def asked(reader, writer):
 
 async def test_callers_who_stay_connected_are_hung_up_on(app, tls, credentials):
     trusting = ssl.create_default_context(cadata=credentials.trusted.decode())
-    async with listening(app, "127.0.0.1", 0, tls) as port:
+    async with serve_http(app, "127.0.0.1", 0, tls) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
         assert (await asked(reader, writer)).startswith(OK)
     await reader.read()
@@ -55,7 +55,7 @@ async def test_callers_who_stay_connected_are_hung_up_on(app, tls, credentials):
 
 
 async def test_also_those_who_never_began_to_speak(app, tls):
-    async with listening(app, "127.0.0.1", 0, tls) as port:
+    async with serve_http(app, "127.0.0.1", 0, tls) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         # Somebody who comes later has been served: so the one before has been accepted.
         later_reader, later = await asyncio.open_connection("127.0.0.1", port)
@@ -68,7 +68,7 @@ async def test_also_those_who_never_began_to_speak(app, tls):
 
 
 async def test_without_a_host_it_is_reached_on_every_address_by_the_same_port(app):
-    async with listening(app, None, 0) as port:
+    async with serve_http(app, None, 0) as port:
         for host in ("127.0.0.1", "::1"):
             if host == "::1" and not socket.has_dualstack_ipv6():
                 continue
@@ -78,7 +78,7 @@ async def test_without_a_host_it_is_reached_on_every_address_by_the_same_port(ap
 
 
 async def test_a_port_that_is_taken_is_said(app):
-    async with listening(app, "127.0.0.1", 0) as port:
+    async with serve_http(app, "127.0.0.1", 0) as port:
         with pytest.raises(OSError, match="in use"):
-            async with listening(app, "127.0.0.1", port):
+            async with serve_http(app, "127.0.0.1", port):
                 pass
