@@ -15,14 +15,14 @@ from rescheduler.migrations.replacement import keeps_names, replacement_of
 from rescheduler.migrations.scene import Scene
 from rescheduler.migrations.steps import Step
 from rescheduler.model.budgets import BudgetRecord
-from rescheduler.model.metadata import Owner
+from rescheduler.model.metadata import Owner, owner_key
 from rescheduler.model.migrations import FINALIZER, Migration, OwnerReference, Phase
 from rescheduler.model.nodes import NodeRecord
 from rescheduler.model.plan import Handover
 from rescheduler.model.pods import PodRecord
 from rescheduler.model.workloads import WorkloadRecord
 
-__all__ = ["covering", "held", "migration_at", "scene_of", "source_of", "unfinished", "workload_uid"]
+__all__ = ["covering", "held", "migration_at", "scene_of", "source_of", "unfinished", "workload_key"]
 
 _ORPHANS: Final = "orphan"
 """The finalizer of an object whose deletion leaves behind what it owns, while that is being done."""
@@ -51,14 +51,14 @@ def held(seen: Followed) -> list[Migration]:
     ]
 
 
-def workload_uid(migration: Migration, seen: Followed) -> str:
-    """Of the topmost controller of the pod; empty if it has none."""
+def workload_key(migration: Migration, seen: Followed) -> str:
+    """Return which workload the pod belongs to, by its topmost controller; empty if it has none."""
     source = source_of(migration, seen)
     line = _Line(migration, source, seen)
     if line.deployment is not None:
-        return line.deployment.uid
+        return "/".join(owner_key(migration.namespace, line.deployment))
     owner = migration.status.owner or (source.owner if source is not None else None)
-    return "" if owner is None else owner.uid
+    return "" if owner is None else "/".join(owner_key(migration.namespace, owner))
 
 
 def source_of(migration: Migration, seen: Followed) -> PodRecord | None:
@@ -155,7 +155,7 @@ def _siblings(migration: Migration, seen: Followed) -> tuple[PodRecord, ...]:
     owner = migration.status.owner
     if migration.status.handover is not Handover.EVICT or owner is None or keeps_names(owner):
         return ()
-    found = seen.pods.find("owner", owner.uid)
+    found = seen.pods.find("owner", owner_key(migration.namespace, owner))
     return tuple(pod for pod in found if pod.uid != migration.spec.pod.uid)
 
 
@@ -170,13 +170,14 @@ def _replacement(migration: Migration, seen: Followed) -> PodRecord | None:
         # It was steered in vain, and has made way for another.
     if owner is None or migration.status.handed_over_at is None:
         return None
-    others = (seen.records.migration(item) for item in seen.migrations.find("owner", owner.uid))
+    of_owner = owner_key(migration.namespace, owner)
+    others = (seen.records.migration(item) for item in seen.migrations.find("owner", of_owner))
     spoken_for = {
         other.status.target_pod.uid
         for other in others
         if other is not None and other.key != migration.key and other.status.target_pod is not None
     }
-    return replacement_of(migration, seen.pods.find("owner", owner.uid), spoken_for)
+    return replacement_of(migration, seen.pods.find("owner", of_owner), spoken_for)
 
 
 # -- what is around

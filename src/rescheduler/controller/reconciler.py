@@ -18,7 +18,7 @@ import msgspec
 from rescheduler.config.policy import Policy
 from rescheduler.controller.followed import POD_MIGRATIONS, Followed
 from rescheduler.controller.limits import Turns
-from rescheduler.controller.observing import migration_at, scene_of, unfinished, workload_uid
+from rescheduler.controller.observing import migration_at, scene_of, unfinished, workload_key
 from rescheduler.controller.performing import Outcome, Performer
 from rescheduler.controller.story import Story
 from rescheduler.controller.sweeping import Sweeper
@@ -237,7 +237,7 @@ class Reconciler:
     def _turns(self, but: str = "") -> Turns:
         known = {each.key: each for each in unfinished(self._seen)} | self._beginning
         known.pop(but, None)
-        return Turns(known.values(), self.policy, lambda each: workload_uid(each, self._seen))
+        return Turns(known.values(), self.policy, lambda each: workload_key(each, self._seen))
 
 
 def _can_not_be_undone(scene: Scene, sight: Sight) -> bool:

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Iterable
 
-from rescheduler.controller.followed import Followed, key_of_item, said
+from rescheduler.controller.followed import Followed, key_of_item, owner_key_of_workload, said
 from rescheduler.controller.observing import source_of
+from rescheduler.kube.informer import Handler
 from rescheduler.kube.resources import Object
 from rescheduler.migrations.marks import ID, lock_of
+from rescheduler.model.metadata import owner_key
 from rescheduler.model.migrations import Phase
 from rescheduler.model.nodes import NodeRecord
 from rescheduler.model.plan import Handover
@@ -31,7 +33,7 @@ class Waking:
             seen.pods.informer.subscribe(self._pod),
             seen.budgets.informer.subscribe(self._budget),
             seen.nodes.subscribe(self._node),
-            *(informer.subscribe(self._workload) for informer in seen.workloads.values()),
+            *(informer.subscribe(self._of_workload(kind)) for kind, informer in seen.workloads.items()),
         ]
 
         def end() -> None:
@@ -71,17 +73,20 @@ class Waking:
         if ID in pod.labels:
             found += find("mark", (pod.namespace, pod.labels[ID]))
         if pod.owner is not None:
-            waiting = find("owner", pod.owner.uid)
+            waiting = find("owner", owner_key(pod.namespace, pod.owner))
             found += [each for each in waiting if said(each, "status", "handover") == Handover.EVICT]
         return found
 
-    def _workload(self, old: Object | None, new: Object | None) -> None:
-        item = old if new is None else new
-        assert item is not None
-        uid = item["metadata"]["uid"]
-        self._wake_all(self._seen.migrations.find("owner", uid))
-        for replica_set in self._seen.workloads["ReplicaSet"].find("owner", uid):
-            self._wake_all(self._seen.migrations.find("owner", replica_set["metadata"]["uid"]))
+    def _of_workload(self, kind: str) -> Handler[Object]:
+        def changed(old: Object | None, new: Object | None) -> None:
+            item = old if new is None else new
+            assert item is not None
+            owner, find = owner_key_of_workload(kind, item), self._seen.migrations.find
+            self._wake_all(find("owner", owner))
+            for replica_set in self._seen.workloads["ReplicaSet"].find("owner", owner):
+                self._wake_all(find("owner", owner_key_of_workload("ReplicaSet", replica_set)))
+
+        return changed
 
     def _budget(self, old: Object | None, new: Object | None) -> None:
         """Those whose pod it covers, or has covered until now, or would if that pod were still there."""

@@ -1,7 +1,7 @@
 """Request paths: every part of one that comes from data passes through `segment`.
 
-Names reach us from objects that others write (owner references, specs, annotations) and from the command line.
-A name such as `..` or `a/b` would address another object, and an empty one the whole collection.
+Names reach us from objects that others write (owner references, specs, annotations) and from the command
+line. A name such as `..` or `a/b` would address another object, and an empty one the whole collection.
 """
 
 from collections.abc import Iterable

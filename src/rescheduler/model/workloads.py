@@ -11,7 +11,14 @@ from rescheduler.model.objects import Form, Meta, Object, UnreadableObject, read
 from rescheduler.model.selectors import NOTHING, Selector, SelectorError
 from rescheduler.model.shares import Share, ShareError, rounded_down, rounded_up
 
-__all__ = ["WORKLOAD_KINDS", "WorkloadRecord", "is_rolling_out", "tolerates_one_more", "workload_of"]
+__all__ = [
+    "WORKLOAD_KINDS",
+    "WorkloadRecord",
+    "controller_of",
+    "is_rolling_out",
+    "tolerates_one_more",
+    "workload_of",
+]
 
 
 WORKLOAD_KINDS: Mapping[str, str] = {
@@ -94,6 +101,21 @@ class WorkloadRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
             return NOTHING if self.selector is None else self.selector.selector()
         except SelectorError:
             return NOTHING
+
+
+def controller_of(
+    controllers: Mapping[str, WorkloadRecord], namespace: str, owner: Owner | None
+) -> WorkloadRecord | None:
+    """Return the workload that an owner reference of an object in `namespace` names; None if it is not known.
+
+    `controllers` are by uid. A workload of that uid but of another namespace, kind or name is not the owner:
+    such a reference was forged.
+    """
+    record = None if owner is None else controllers.get(owner.uid)
+    if record is None or owner is None:
+        return None
+    is_named = (record.kind, record.namespace, record.name) == (owner.kind, namespace, owner.name)
+    return record if is_named else None
 
 
 def is_rolling_out(workload: WorkloadRecord) -> bool:

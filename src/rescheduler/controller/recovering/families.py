@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from rescheduler.config.policy import FailedPods
+from rescheduler.controller.followed import owner_key_of_workload
 from rescheduler.controller.known_cluster import KnownCluster
 from rescheduler.kube.resources import Object
 from rescheduler.migrations.marks import ORIGINAL_POD, lock_of
-from rescheduler.model.metadata import Owner
+from rescheduler.model.metadata import Owner, OwnerKey
 from rescheduler.model.migrations import KIND as POD_MIGRATION
 from rescheduler.model.pods import PodRecord
 from rescheduler.model.workloads import WORKLOAD_KINDS, WorkloadRecord
@@ -65,10 +66,11 @@ class Families:
         item = self.item(kind, name)
         if item is None:
             return []
-        controllers = [item["metadata"]["uid"]]
+        controllers = [owner_key_of_workload(kind, item)]
         if kind in _BETWEEN:
-            controllers += [each["metadata"]["uid"] for each in self._below(_BETWEEN[kind], item)]
-        return [pod for uid in controllers for pod in seen.find("owner", uid)]
+            below = _BETWEEN[kind]
+            controllers += [owner_key_of_workload(below, each) for each in self._below(below, controllers[0])]
+        return [pod for controller in controllers for pod in seen.find("owner", controller)]
 
     def holder(self, key: str) -> Holder | None:
         """Who keeps the family's ledger; None if there is no such family any more."""
@@ -99,10 +101,10 @@ class Families:
         item = self.item(kind, key)
         return None if item is None else self._records.workload(item, kind)
 
-    def _below(self, kind: str, item: Object) -> Iterator[Object]:
+    def _below(self, kind: str, owner: OwnerKey) -> Iterator[Object]:
         workloads = self._cluster.workloads.get(kind)
         if workloads is not None:
-            yield from workloads.informer.find("owner", item["metadata"]["uid"])
+            yield from workloads.informer.find("owner", owner)
 
     def _controllers(self, namespace: str, owner: Owner | None) -> tuple[WorkloadRecord, ...]:
         found: list[WorkloadRecord] = []

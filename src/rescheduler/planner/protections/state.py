@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from rescheduler.model.duration import short_duration
+from rescheduler.model.workloads import controller_of
 from rescheduler.planner.protections.case import Because, Case
 
 __all__ = [
@@ -50,7 +51,7 @@ def terminating(case: Case) -> Because | None:
         return Because("its deletion has begun")
     owner = case.owner
     while owner is not None:
-        record = case.snapshot.controllers.get(owner.uid)
+        record = controller_of(case.snapshot.controllers, case.pod.namespace, owner)
         if record is not None and record.deleted_s is not None:
             return Because(f"the deletion of its {record.kind} has begun", f"{record.kind}/{record.name}")
         # Of the kinds that we read, none stands above a Deployment or a CronJob.
