@@ -28,7 +28,7 @@ from rescheduler.kube.resources import (
     custom,
 )
 from rescheduler.migrations.definition import PLURAL
-from rescheduler.migrations.marks import ID, label_value
+from rescheduler.migrations.marks import label_value
 from rescheduler.model.metadata import Owner, OwnerKey, owner_key, owner_keys_of_object
 from rescheduler.model.migrations import GROUP, KIND, VERSION, OwnerReference
 from rescheduler.model.pods import PodRecord
@@ -81,17 +81,18 @@ def _recorded_owner(item: Object) -> list[OwnerKey]:
     return [OwnerKey(_namespace(item), *(str(owner.get(part)) for part in ("kind", "name", "uid")))]
 
 
-def _mark(pod: PodRecord) -> list[tuple[str, str]]:
-    return [(pod.namespace, pod.labels[ID])] if ID in pod.labels else []
+def _pods_of(item: Object) -> list[tuple[str, str]]:
+    """Source and successor, as they are on record."""
+    names = (said(item, "spec", "pod", "name"), said(item, "status", "targetPod", "name"))
+    return [(_namespace(item), name) for name in names if name]
 
 
 _OF_PODS: Final[Mapping[str, Index[PodRecord]]] = {
     "owner": lambda pod: [] if pod.owner is None else [owner_key(pod.namespace, pod.owner)],
-    "mark": _mark,
     "bare": lambda pod: [pod.namespace] if pod.owner is None else [],
 }
 _OF_MIGRATIONS: Final[Mapping[str, Index[Object]]] = {
-    "pod": lambda item: [(_namespace(item), said(item, "spec", "pod", "name"))],
+    "pod": _pods_of,
     "owner": _recorded_owner,
     "mark": lambda item: [(_namespace(item), label_value(item["metadata"]["name"]))],
     "group": lambda item: [(_namespace(item), said(item, "spec", "group"))],
@@ -177,6 +178,10 @@ class Followed:
             self.migrations.learn(await self._client.get(POD_MIGRATIONS, key))
         except errors.NotFound:
             self.migrations.learn_gone(key, uid)
+
+    async def read_migrations(self, namespace: str) -> None:
+        for item in (await self._client.list(POD_MIGRATIONS, namespace=namespace)).items:
+            self.migrations.learn(item)
 
     async def read_budgets(self, namespace: str) -> None:
         for item in (await self._client.list(POD_DISRUPTION_BUDGETS, namespace=namespace)).items:

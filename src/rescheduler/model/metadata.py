@@ -5,7 +5,16 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-__all__ = ["MARK_NAMES", "MARK_PREFIXES", "Owner", "OwnerKey", "is_mark", "owner_key", "owner_keys_of_object"]
+__all__ = [
+    "MARK_NAMES",
+    "MARK_PREFIXES",
+    "MIGRATION_LABELS",
+    "Owner",
+    "OwnerKey",
+    "is_mark",
+    "owner_key",
+    "owner_keys_of_object",
+]
 
 MARK_PREFIXES = (
     "scheduler.alpha.kubernetes.io/",
@@ -14,6 +23,12 @@ MARK_PREFIXES = (
     "karpenter.sh/",
     "kse.com/",
 )
+MIGRATION_LABELS = tuple(
+    f"scheduler.alpha.kubernetes.io/{name}"
+    for name in ("migration-id", "migration-status", "migrated-from", "migration-reason")
+)
+"""What a migration writes onto the pod that it moves and onto its successor."""
+
 MARK_NAMES = frozenset(
     {
         "scheduling-retries",
