@@ -22,7 +22,6 @@ __all__ = [
 ]
 
 _PREFIX = "scheduler.alpha.kubernetes.io/"
-_STATUS = f"{_PREFIX}migration-status"
 _MOVED_AT = f"{_PREFIX}migration-time"
 _MIRROR = "kubernetes.io/config.mirror"
 _SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -71,10 +70,7 @@ def node_unknown(case: Case) -> Because | None:
 
 
 def already_moving(case: Case) -> Because | None:
-    if case.pod.uid in case.snapshot.moving:
-        return Because("a migration of it is under way")
-    status = case.pod.labels.get(_STATUS)
-    return Because(f"its migration is {status}") if status in {"pending", "in-progress"} else None
+    return Because("a migration of it is under way") if case.pod.uid in case.snapshot.moving else None
 
 
 def cooling_down(case: Case) -> Because | None:

@@ -24,8 +24,8 @@ UNMARKED = {"labels": dict.fromkeys(marks.LABELS), "annotations": dict.fromkeys(
 
 
 class Tampered(Faulty):
-    """The way to the API server, on which somebody tampers with marks before the n-th call; then, if `ends`, the
-    process ends at that call."""
+    """The way to the API server, on which somebody tampers with marks before the n-th call; then, if `ends`,
+    the process ends at that call."""
 
     ends = False
 
