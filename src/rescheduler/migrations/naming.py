@@ -6,10 +6,13 @@ from typing import Final
 
 from rescheduler.model.migrations import Migration
 
-__all__ = ["budget_name", "copy_name", "copy_names", "migration_name"]
+__all__ = ["BUDGET_SUFFIX", "budget_name", "copy_name", "copy_names", "migration_name"]
 
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 """As Kubernetes completes names: no vowels, so no words; nothing that is easily misread."""
+
+BUDGET_SUFFIX: Final = "-rescheduler-pdb"
+"""What the name of every temporary budget ends with."""
 
 _SUFFIX_LENGTH: Final = 5
 _NAME_OF_COPY: Final = re.compile(rf"rescheduled-(?P<original>.+)-[{_ALPHABET}]{{{_SUFFIX_LENGTH}}}")
@@ -53,7 +56,7 @@ def _copy_name(migration: Migration, attempt: int) -> str:
 
 
 def budget_name(workload: str) -> str:
-    return f"{workload[: _LONGEST_POD_NAME - len('-rescheduler-pdb')]}-rescheduler-pdb"
+    return f"{workload[: _LONGEST_POD_NAME - len(BUDGET_SUFFIX)]}{BUDGET_SUFFIX}"
 
 
 def _suffixed(stem: str, suffix: str, longest: int) -> str:

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from rescheduler.config.policy import FailedPods
-from rescheduler.controller.followed import owner_key_of_workload
+from rescheduler.controller.followed import owner_key_of_workload, said
 from rescheduler.controller.known_cluster import KnownCluster
 from rescheduler.kube.resources import Object
 from rescheduler.model.metadata import Owner, OwnerKey
 from rescheduler.model.pods import PodRecord
+from rescheduler.model.steering import AVOIDS
 from rescheduler.model.workloads import WORKLOAD_KINDS, WorkloadRecord
 from rescheduler.recovery.allowance import RETRIES
 from rescheduler.recovery.carried_over import OLDER_RECORDS
@@ -98,6 +99,13 @@ class Families:
     def record(self, kind: str, key: str) -> WorkloadRecord | None:
         item = self.item(kind, key)
         return None if item is None else self._records.workload(item, kind)
+
+    def excludes_nodes_itself(self, pod: PodRecord) -> bool:
+        """Whether the annotation about avoided nodes is in the template of its workload, and so not ours."""
+        if pod.owner is None:
+            return True
+        item = self.item(pod.owner.kind, f"{pod.namespace}/{pod.owner.name}")
+        return AVOIDS in (said(item or {}, "spec", "template", "metadata", "annotations") or {})
 
     def _below(self, kind: str, owner: OwnerKey) -> Iterator[Object]:
         workloads = self._cluster.workloads.get(kind)
