@@ -79,8 +79,8 @@ def look(scene: Scene) -> Sight:
 
 
 def _left_alone(scene: Scene, why: str) -> Sight:
-    """Nothing is done by guessing. One that is cancelled is let go: then its pods are cleaned up like those of
-    a migration that was removed by force, by the names and uids on record, read live."""
+    """Nothing is done by guessing. One that is cancelled is let go: then its pods are cleaned up like those
+    of a migration that was removed by force, by the names and uids on record, read live."""
     if scene.migration.is_cancelled and FINALIZER in scene.migration.finalizers:
         return Do(LetGoMigration())
     return Wait(message=why)
