@@ -103,7 +103,7 @@ async def test_a_pod_with_the_marks_of_a_migration_that_does_not_exist_is_report
             # One that is moved to its end shows that the controller has come past the other.
             other = await stage.until_pod_ready(await stage.pod("other"))
             await moves.until_finished(await moves.wish(other, await stage.free_node()))
-    told = [each for each in caplog.records if "long-gone" in each.getMessage()]
+    told = [each for each in caplog.records if f"pod {stage.key('left')} carries" in each.getMessage()]
     assert len(told) == 1
     assert "delete the pod" in told[0].getMessage()
     after = await moves.client.get(PODS.as_json, stage.key("left"))
