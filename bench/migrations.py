@@ -32,7 +32,7 @@ from rescheduler.model.migrations import FINALIZER, Migration, OwnerReference, P
 from rescheduler.model.plan import Handover
 from rescheduler.simulator.virtual_time import run_virtual
 
-MOST_WRITES = 12
+MOST_WRITES = 13
 MOST_READS = 4
 """Of single objects: source and ReplicaSet before the copy is made, source and copy before the eviction."""
 ASK_AGAIN_S = 5.0

@@ -20,6 +20,7 @@ from rescheduler.kube.client import Client
 from rescheduler.kube.in_process import InProcess
 from rescheduler.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Object
 from rescheduler.migrations.definition import NAME, definition
+from rescheduler.model.metadata import OwnerKey, owner_key
 from rescheduler.model.plan import Plan
 from rescheduler.model.pods import PodRecord
 from rescheduler.planner.outlook import loads_of
@@ -196,16 +197,16 @@ class _LikeBefore:
     usage: Readings
     cluster: KnownCluster
     now: Callable[[], datetime]
-    _of_owners: dict[str, Used] = field(init=False)
+    _of_owners: dict[OwnerKey, Used] = field(init=False)
     _measured: dict[str, Used] = field(init=False)
 
     def __post_init__(self) -> None:
         pods = list(self.cluster.followed.pods.informer)
         self._measured = {pod.uid: self.usage.pods[pod.key] for pod in pods if pod.key in self.usage.pods}
-        by_owner: dict[str, list[Used]] = {}
+        by_owner: dict[OwnerKey, list[Used]] = {}
         for pod in pods:
             if pod.owner is not None and pod.uid in self._measured:
-                by_owner.setdefault(pod.owner.uid, []).append(self._measured[pod.uid])
+                by_owner.setdefault(owner_key(pod.namespace, pod.owner), []).append(self._measured[pod.uid])
         self._of_owners = {owner: _mean(found) for owner, found in by_owner.items()}
 
     async def read(self) -> Outcome:
@@ -222,7 +223,7 @@ class _LikeBefore:
     def _used(self, pod: PodRecord) -> Used | None:
         known = self._measured.get(pod.uid)
         if known is None and pod.owner is not None:
-            return self._of_owners.get(pod.owner.uid)
+            return self._of_owners.get(owner_key(pod.namespace, pod.owner))
         return known
 
 

@@ -77,7 +77,7 @@ class World:
             with contextlib.suppress(NotFound):
                 await self.client.delete(resource, name, grace_s=0)
         # Nobody runs the pods, so nobody would end them.
-        await self.asked("", "DELETE", PODS.path(self.namespace), body={"gracePeriodSeconds": 0})
+        await self.asked("", "DELETE", PODS.collection_path(self.namespace), body={"gracePeriodSeconds": 0})
         with contextlib.suppress(NotFound):
             await self.client.delete(NAMESPACES, self.namespace)
 

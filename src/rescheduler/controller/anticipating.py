@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rescheduler.controller.followed import Followed
-from rescheduler.controller.observing import unfinished
-from rescheduler.migrations.marks import label_value
+from rescheduler.controller.observing import target_of, unfinished
 from rescheduler.model.migrations import Migration, Phase
 from rescheduler.snapshot.freezing import grouped, sums
 from rescheduler.snapshot.snapshot import NOWHERE, PodTable, Rows, Snapshot
@@ -41,12 +40,12 @@ def coming(seen: Followed) -> list[Coming]:
 
 
 def _coming(migration: Migration, seen: Followed) -> Coming:
-    marked = seen.pods.find("mark", (migration.namespace, label_value(migration.name)))
+    target = target_of(migration, seen)
     return Coming(
         migration.pod_key,
         migration.spec.pod.uid,
         migration.target_node,
-        tuple(pod.key for pod in marked if pod.uid != migration.spec.pod.uid),
+        () if target is None else (target.key,),
         is_begun=migration.status.phase is Phase.IN_PROGRESS,
         strategy=migration.spec.strategy,
     )

@@ -49,7 +49,9 @@ class Controller:
             client, self.followed, Story(self._events), policy, judge, now, is_steered=is_steered
         )
         self._queue = WorkQueue()
-        self._waking = Waking(self.followed, self._queue.add, self._reconciler.turns)
+        self._waking = Waking(
+            self.followed, self._queue.add, self._reconciler.turns, self._reconciler.forced_removals
+        )
         self._workers = Workers(self._queue, self._reconciler.reconcile, now, count=workers, task="migration")
 
     @property

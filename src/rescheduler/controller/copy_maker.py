@@ -10,7 +10,7 @@ from rescheduler.kube.client import Client
 from rescheduler.kube.resources import PODS, REPLICA_SETS, Object
 from rescheduler.migrations.copies import GATE
 from rescheduler.migrations.copying import admission_differences, adoptable_copy, bare_copy
-from rescheduler.migrations.marks import is_copy_of
+from rescheduler.migrations.identity import may_be_copy
 from rescheduler.migrations.scene import Happened, Scene, Wait
 from rescheduler.migrations.steps import Event
 from rescheduler.model.plan import Handover
@@ -52,9 +52,9 @@ class CopyMaker:
         except errors.AlreadyExists:
             await self._seen.read_pod(key, "")
             there = self._seen.pods.get(key)
-            if there is None or is_copy_of(there, migration):
+            if there is None or may_be_copy(there, migration):
                 return None
-            return _refused("CopyRefused", f"another pod is called {name}")
+            return _refused("CopyNameTaken", f"another pod is called {name}, which is to be the copy's name")
         except _REFUSED as refusal:
             return _refused("CopyRefused", f"the copy was refused: {refusal.why}")
         record = self._seen.learn_pod(made)

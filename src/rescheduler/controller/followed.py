@@ -28,12 +28,20 @@ from rescheduler.kube.resources import (
     custom,
 )
 from rescheduler.migrations.definition import PLURAL
-from rescheduler.migrations.marks import ID, label_value
-from rescheduler.model.metadata import Owner
+from rescheduler.migrations.marks import label_value
+from rescheduler.model.metadata import Owner, OwnerKey, owner_key, owner_keys_of_object
 from rescheduler.model.migrations import GROUP, KIND, VERSION, OwnerReference
 from rescheduler.model.pods import PodRecord
 
-__all__ = ["OF_WORKLOADS", "POD_MIGRATIONS", "Followed", "is_followed", "key_of_item", "said"]
+__all__ = [
+    "OF_WORKLOADS",
+    "POD_MIGRATIONS",
+    "Followed",
+    "is_followed",
+    "key_of_item",
+    "owner_key_of_workload",
+    "said",
+]
 
 POD_MIGRATIONS: Final = custom(GROUP, VERSION, PLURAL, KIND)
 
@@ -61,29 +69,38 @@ def _namespace(item: Object) -> str:
     return str(item["metadata"]["namespace"])
 
 
-def _owner_uids(item: Object) -> list[str]:
-    return [str(each.get("uid")) for each in item["metadata"].get("ownerReferences") or ()]
+def owner_key_of_workload(kind: str, item: Object) -> OwnerKey:
+    """Return what the owner references of its pods must name. Items of a list don't say their kind."""
+    return OwnerKey(_namespace(item), kind, item["metadata"]["name"], item["metadata"]["uid"])
 
 
-def _mark(pod: PodRecord) -> list[tuple[str, str]]:
-    return [(pod.namespace, pod.labels[ID])] if ID in pod.labels else []
+def _recorded_owner(item: Object) -> list[OwnerKey]:
+    owner = said(item, "status", "owner")
+    if not isinstance(owner, dict):
+        return []
+    return [OwnerKey(_namespace(item), *(str(owner.get(part)) for part in ("kind", "name", "uid")))]
 
 
-_OF_PODS: Final = {
-    "owner": lambda pod: [] if pod.owner is None else [pod.owner.uid],
-    "mark": _mark,
+def _pods_of(item: Object) -> list[tuple[str, str]]:
+    """Source and successor, as they are on record."""
+    names = (said(item, "spec", "pod", "name"), said(item, "status", "targetPod", "name"))
+    return [(_namespace(item), name) for name in names if name]
+
+
+_OF_PODS: Final[Mapping[str, Index[PodRecord]]] = {
+    "owner": lambda pod: [] if pod.owner is None else [owner_key(pod.namespace, pod.owner)],
     "bare": lambda pod: [pod.namespace] if pod.owner is None else [],
 }
-_OF_MIGRATIONS: Final = {
-    "pod": lambda item: [(_namespace(item), said(item, "spec", "pod", "name"))],
-    "owner": lambda item: [said(item, "status", "owner", "uid")],
+_OF_MIGRATIONS: Final[Mapping[str, Index[Object]]] = {
+    "pod": _pods_of,
+    "owner": _recorded_owner,
     "mark": lambda item: [(_namespace(item), label_value(item["metadata"]["name"]))],
     "group": lambda item: [(_namespace(item), said(item, "spec", "group"))],
     "namespace": lambda item: [_namespace(item)],
     "unfinished": lambda item: [] if said(item, "status", "finishedAt") else [True],
     "node": lambda item: [said(item, "spec", "sourceNode"), said(item, "status", "targetNode")],
 }
-OF_WORKLOADS: Final[Mapping[str, Index[Object]]] = {"owner": _owner_uids}
+OF_WORKLOADS: Final[Mapping[str, Index[Object]]] = {"owner": owner_keys_of_object}
 _OF_BUDGETS: Final = {"namespace": lambda item: [_namespace(item)]}
 
 
@@ -161,6 +178,10 @@ class Followed:
             self.migrations.learn(await self._client.get(POD_MIGRATIONS, key))
         except errors.NotFound:
             self.migrations.learn_gone(key, uid)
+
+    async def read_migrations(self, namespace: str) -> None:
+        for item in (await self._client.list(POD_MIGRATIONS, namespace=namespace)).items:
+            self.migrations.learn(item)
 
     async def read_budgets(self, namespace: str) -> None:
         for item in (await self._client.list(POD_DISRUPTION_BUDGETS, namespace=namespace)).items:

@@ -14,8 +14,7 @@ import numpy as np
 from rescheduler.config.policy import Policy
 from rescheduler.controller.followed import said
 from rescheduler.controller.known_cluster import KnownCluster
-from rescheduler.controller.observing import unfinished
-from rescheduler.migrations.marks import label_value
+from rescheduler.controller.observing import target_of, unfinished
 from rescheduler.migrations.scene import Answer, Verdict
 from rescheduler.model.migrations import FAILED_PODS, MANUAL, Migration, OwnerReference, Phase
 from rescheduler.model.plan import Handover, Move, Rejection
@@ -153,9 +152,9 @@ class Judging:
 
     def _is_bound(self, migration: Migration, snapshot: Snapshot) -> bool:
         """As the snapshot has it, which may be a moment older than the caches."""
-        marked = self._cluster.followed.pods.find("mark", (migration.namespace, label_value(migration.name)))
-        rows = [snapshot.pods.row.get(pod.key) for pod in marked if pod.uid != migration.spec.pod.uid]
-        return any(row is not None and snapshot.pods.node[row] != NOWHERE for row in rows)
+        copy = target_of(migration, self._cluster.followed)
+        row = None if copy is None else snapshot.pods.row.get(copy.key)
+        return row is not None and bool(snapshot.pods.node[row] != NOWHERE)
 
     def _no(self, migration: Migration, snapshot: Snapshot, rejection: Rejection) -> Verdict:
         is_patient = self._now() - migration.created < self._policy.migration_timeout

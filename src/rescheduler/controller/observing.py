@@ -9,20 +9,30 @@ from rescheduler.controller.followed import Followed, is_followed
 from rescheduler.controller.records import Protection
 from rescheduler.kube.resources import Object
 from rescheduler.migrations.advance import senseless
+from rescheduler.migrations.identity import copy_of, is_temporary_budget, recorded_target
 from rescheduler.migrations.interference import is_superseded
-from rescheduler.migrations.marks import ID, is_copy_of, label_value, unmarked_labels
+from rescheduler.migrations.marks import lock_of, unmarked_labels
 from rescheduler.migrations.replacement import keeps_names, replacement_of
 from rescheduler.migrations.scene import Scene
 from rescheduler.migrations.steps import Step
 from rescheduler.model.budgets import BudgetRecord
-from rescheduler.model.metadata import Owner
+from rescheduler.model.metadata import Owner, owner_key
 from rescheduler.model.migrations import FINALIZER, Migration, OwnerReference, Phase
 from rescheduler.model.nodes import NodeRecord
 from rescheduler.model.plan import Handover
 from rescheduler.model.pods import PodRecord
 from rescheduler.model.workloads import WorkloadRecord
 
-__all__ = ["covering", "held", "migration_at", "scene_of", "source_of", "unfinished", "workload_uid"]
+__all__ = [
+    "covering",
+    "held",
+    "migration_at",
+    "scene_of",
+    "source_of",
+    "target_of",
+    "unfinished",
+    "workload_key",
+]
 
 _ORPHANS: Final = "orphan"
 """The finalizer of an object whose deletion leaves behind what it owns, while that is being done."""
@@ -51,14 +61,14 @@ def held(seen: Followed) -> list[Migration]:
     ]
 
 
-def workload_uid(migration: Migration, seen: Followed) -> str:
-    """Of the topmost controller of the pod; empty if it has none."""
+def workload_key(migration: Migration, seen: Followed) -> str:
+    """Return which workload the pod belongs to, by its topmost controller; empty if it has none."""
     source = source_of(migration, seen)
     line = _Line(migration, source, seen)
     if line.deployment is not None:
-        return line.deployment.uid
+        return "/".join(owner_key(migration.namespace, line.deployment))
     owner = migration.status.owner or (source.owner if source is not None else None)
-    return "" if owner is None else owner.uid
+    return "" if owner is None else "/".join(owner_key(migration.namespace, owner))
 
 
 def source_of(migration: Migration, seen: Followed) -> PodRecord | None:
@@ -67,7 +77,7 @@ def source_of(migration: Migration, seen: Followed) -> PodRecord | None:
 
 
 def scene_of(migration: Migration, seen: Followed, policy: Policy, now: datetime) -> Scene:
-    source, target = source_of(migration, seen), _target(migration, seen)
+    source, target = source_of(migration, seen), target_of(migration, seen)
     line = _Line(migration, source, seen)
     return Scene(
         migration=migration,
@@ -82,6 +92,7 @@ def scene_of(migration: Migration, seen: Followed, policy: Policy, now: datetime
         pods_are_orphaned=line.is_orphaning or _are_orphaned(line, source, target, seen),
         workload_is_gone=line.workload_is_gone,
         is_superseded=line.is_superseded,
+        locked_by=_locked_by(migration, source, seen),
         budgets=_budgets(migration, source, seen),
         nodes=_nodes(migration, target, seen),
         group=_group(migration, seen),
@@ -143,40 +154,56 @@ def _are_orphaned(line: _Line, source: PodRecord | None, copy: PodRecord | None,
 # -- the successor
 
 
-def _target(migration: Migration, seen: Followed) -> PodRecord | None:
+def target_of(migration: Migration, seen: Followed) -> PodRecord | None:
+    """Return the copy, or the replacement of an evicted pod, as far as it is there."""
     if migration.status.handover is Handover.EVICT:
         return _replacement(migration, seen)
-    marked = seen.pods.find("mark", (migration.namespace, label_value(migration.name)))
-    copies = [pod for pod in marked if is_copy_of(pod, migration)]
-    return min(copies, key=lambda pod: (pod.is_terminating, pod.key), default=None)
+    return copy_of(migration, seen.pods.get)
+
+
+def _locked_by(migration: Migration, source: PodRecord | None, seen: Followed) -> str:
+    """Return the other migration that holds the lock on the source: one of that very pod, and under way.
+
+    A label that names any other locks nothing.
+    """
+    lock = "" if source is None else lock_of(source)
+    for item in seen.migrations.find("mark", (migration.namespace, lock)) if lock else ():
+        other = seen.records.migration(item)
+        if (
+            other is not None
+            and other.uid != migration.uid
+            and other.status.phase is Phase.IN_PROGRESS
+            and other.spec.pod.uid == migration.spec.pod.uid
+        ):
+            return other.name
+    return ""
 
 
 def _siblings(migration: Migration, seen: Followed) -> tuple[PodRecord, ...]:
     owner = migration.status.owner
     if migration.status.handover is not Handover.EVICT or owner is None or keeps_names(owner):
         return ()
-    found = seen.pods.find("owner", owner.uid)
+    found = seen.pods.find("owner", owner_key(migration.namespace, owner))
     return tuple(pod for pod in found if pod.uid != migration.spec.pod.uid)
 
 
 def _replacement(migration: Migration, seen: Followed) -> PodRecord | None:
-    known, owner = migration.status.target_pod, migration.status.owner
-    if known is not None:
-        pod = seen.pods.get(f"{migration.namespace}/{known.name}")
-        if pod is not None and pod.uid == known.uid:
-            return pod
-        if migration.status.step != Step.REPLACING:
-            return None
+    owner = migration.status.owner
+    if migration.status.target_pod is not None:
+        recorded = recorded_target(migration, seen.pods.get)
+        if recorded is not None or migration.status.step != Step.REPLACING:
+            return recorded
         # It was steered in vain, and has made way for another.
     if owner is None or migration.status.handed_over_at is None:
         return None
-    others = (seen.records.migration(item) for item in seen.migrations.find("owner", owner.uid))
+    of_owner = owner_key(migration.namespace, owner)
+    others = (seen.records.migration(item) for item in seen.migrations.find("owner", of_owner))
     spoken_for = {
         other.status.target_pod.uid
         for other in others
         if other is not None and other.key != migration.key and other.status.target_pod is not None
     }
-    return replacement_of(migration, seen.pods.find("owner", owner.uid), spoken_for)
+    return replacement_of(migration, seen.pods.find("owner", of_owner), spoken_for)
 
 
 # -- what is around
@@ -189,11 +216,11 @@ def covering(pod: PodRecord, seen: Followed) -> list[BudgetRecord]:
 
 def _budgets(migration: Migration, source: PodRecord | None, seen: Followed) -> tuple[BudgetRecord, ...]:
     """Those that cover the source, and ours even after it has gone."""
-    ours = label_value(migration.name)
     return tuple(
         each.budget
         for each in _protections(migration.namespace, seen)
-        if (source is not None and each.pods.matches(source.labels)) or each.budget.labels.get(ID) == ours
+        if (source is not None and each.pods.matches(source.labels))
+        or is_temporary_budget(each.budget, migration)
     )
 
 

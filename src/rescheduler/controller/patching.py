@@ -12,7 +12,7 @@ from rescheduler.migrations.scene import Scene
 from rescheduler.model.migrations import Migration, OwnerReference
 from rescheduler.model.pods import PodRecord
 
-__all__ = ["gate_opened", "marked", "nominated", "offered", "released", "returned", "unmarked"]
+__all__ = ["completed", "gate_opened", "marked", "nominated", "offered", "released", "returned", "unmarked"]
 
 _DELETE: Final = {"$patch": "delete"}
 
@@ -41,6 +41,14 @@ def unmarked(source: PodRecord, version: str) -> Patch:
                 "annotations": dict.fromkeys(annotations),
             }
         }
+    )
+
+
+def completed(pod: PodRecord) -> Patch:
+    """Of a copy whose migration is no more: nothing but that it is over."""
+    labels = {marks.STATUS: MarkStatus.COMPLETED}
+    return merge_patch(
+        {"metadata": {"resourceVersion": pod.resource_version, "uid": pod.uid, "labels": labels}}
     )
 
 

@@ -29,7 +29,7 @@ from rescheduler.kube.resources import POD_DISRUPTION_BUDGETS, PODS, Resource
 from rescheduler.migrations import effects
 from rescheduler.migrations.effects import Effect
 from rescheduler.migrations.evicting import refused
-from rescheduler.migrations.marks import unmarked_labels
+from rescheduler.migrations.marks import lock_of, unmarked_labels
 from rescheduler.migrations.scene import Happened, Report, Scene, Wait
 from rescheduler.migrations.steps import Event
 from rescheduler.model.migrations import FINALIZER, ConditionType, PodReference
@@ -117,6 +117,11 @@ class Performer:
 
     async def _mark(self, scene: Scene, effect: effects.MarkSource) -> Outcome:
         assert scene.source is not None
+        if lock_of(scene.source):
+            # Read live: the migration that this lock names may have come a moment ago.
+            await self._seen.read_migrations(scene.migration.namespace)
+            if scene_of(scene.migration, self._seen, scene.policy, scene.now).locked_by:
+                return None
         return await self._patch(scene, effect.pod, marked(scene, scene.source, effect.version))
 
     async def _unmark(self, scene: Scene, effect: effects.UnmarkSource) -> Outcome:

@@ -17,11 +17,11 @@ import msgspec
 
 from rescheduler.config.policy import Policy
 from rescheduler.controller.followed import POD_MIGRATIONS, Followed
+from rescheduler.controller.forced_removal import ForcedRemovals
 from rescheduler.controller.limits import Turns
-from rescheduler.controller.observing import migration_at, scene_of, unfinished, workload_uid
+from rescheduler.controller.observing import migration_at, scene_of, unfinished, workload_key
 from rescheduler.controller.performing import Outcome, Performer
 from rescheduler.controller.story import Story
-from rescheduler.controller.sweeping import Sweeper
 from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.migrations.advance import advanced, is_checkpoint, look, senseless, shown, step_of
@@ -67,7 +67,7 @@ class Reconciler:
         self._now = now
         self._is_steered = is_steered
         self._performer = Performer(client, seen)
-        self._sweeper = Sweeper(client, seen)
+        self.forced_removals = ForcedRemovals(client, seen, story, now)
         self._beginning: dict[str, Migration] = {}
         """Whose turn has come in this very moment: on their way to the record, and counted already."""
 
@@ -81,7 +81,7 @@ class Reconciler:
     async def _reconcile(self, key: str) -> datetime | None:
         recorded = current = migration_at(key, self._seen)
         if recorded is None:
-            await self._sweeper.sweep(key)
+            return await self.forced_removals.handle(key)
         for _ in range(_MOST_LOOKS):
             if recorded is None or current is None:
                 return None
@@ -237,7 +237,7 @@ class Reconciler:
     def _turns(self, but: str = "") -> Turns:
         known = {each.key: each for each in unfinished(self._seen)} | self._beginning
         known.pop(but, None)
-        return Turns(known.values(), self.policy, lambda each: workload_uid(each, self._seen))
+        return Turns(known.values(), self.policy, lambda each: workload_key(each, self._seen))
 
 
 def _can_not_be_undone(scene: Scene, sight: Sight) -> bool:

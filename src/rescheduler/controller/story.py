@@ -10,9 +10,11 @@ from typing import Final
 
 from rescheduler.controller.events import EventWriter, Subject
 from rescheduler.migrations.advance import step_of
+from rescheduler.migrations.marks import ID, lock_of
 from rescheduler.migrations.scene import Scene
 from rescheduler.migrations.steps import Step
 from rescheduler.model.migrations import Migration, PodReference
+from rescheduler.model.pods import PodRecord
 from rescheduler.model.saying import say
 
 __all__ = ["Story"]
@@ -66,6 +68,25 @@ class Story:
         self._left_alone[migration.uid] = why
         words = f"{why}. It is left alone; once it is deleted, what it has marked is tidied up"
         say(log, logging.WARNING, "MigrationLeftAlone", words, migration=migration.key, pod=migration.pod_key)
+
+    def cleaned_up(self, migration: Migration, pod: PodRecord, what: str) -> None:
+        """A pod of a migration that was removed by force has been changed."""
+        words = f"PodMigration {migration.key} was removed while it was under way; pod {pod.key}: {what}"
+        say(log, logging.WARNING, "MigrationRemoved", words, migration=migration.key, pod=pod.key)
+        subject = Subject("v1", "Pod", pod.namespace, pod.name, pod.uid)
+        self._events.tell(subject, "MigrationRemoved", words, warning=True)
+
+    def unexplained(self, pod: PodRecord) -> None:
+        """A bare pod says that a migration moves it which does not exist: nothing is changed."""
+        name = lock_of(pod)
+        words = (
+            f"pod {pod.key} carries the marks of PodMigration {name}, which does not exist. If the "
+            f"PodMigration was removed by force and the pod is a copy that is not needed, delete the pod; "
+            f"otherwise remove its label {ID}"
+        )
+        say(log, logging.WARNING, "MarksUnexplained", words, migration=name, pod=pod.key)
+        subject = Subject("v1", "Pod", pod.namespace, pod.name, pod.uid)
+        self._events.tell(subject, "MarksUnexplained", words, warning=True)
 
     def since(self, migration: Migration, now: datetime) -> datetime:
         """Since when it was seen at its step."""

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Iterable
 
-from rescheduler.controller.followed import Followed, key_of_item, said
+from rescheduler.controller.followed import Followed, key_of_item, owner_key_of_workload, said
+from rescheduler.controller.forced_removal import ForcedRemovals
 from rescheduler.controller.observing import source_of
+from rescheduler.kube.informer import Handler
 from rescheduler.kube.resources import Object
-from rescheduler.migrations.marks import ID, lock_of
-from rescheduler.model.migrations import Phase
+from rescheduler.migrations.marks import lock_of
+from rescheduler.model.metadata import owner_key, owner_keys_of_object
+from rescheduler.model.migrations import KIND, Phase
 from rescheduler.model.nodes import NodeRecord
 from rescheduler.model.plan import Handover
 from rescheduler.model.pods import PodRecord
@@ -16,10 +19,15 @@ __all__ = ["Waking"]
 
 class Waking:
     def __init__(
-        self, seen: Followed, wake: Callable[[str], None], turns: Callable[[], Iterable[str]]
+        self,
+        seen: Followed,
+        wake: Callable[[str], None],
+        turns: Callable[[], Iterable[str]],
+        removals: ForcedRemovals,
     ) -> None:
         """`turns` says whose turn it is when another one's place becomes free."""
         self._seen = seen
+        self._removals = removals
         self._wake = wake
         self._turns = turns
 
@@ -31,7 +39,7 @@ class Waking:
             seen.pods.informer.subscribe(self._pod),
             seen.budgets.informer.subscribe(self._budget),
             seen.nodes.subscribe(self._node),
-            *(informer.subscribe(self._workload) for informer in seen.workloads.values()),
+            *(informer.subscribe(self._of_workload(kind)) for kind, informer in seen.workloads.items()),
         ]
 
         def end() -> None:
@@ -43,6 +51,8 @@ class Waking:
     def _migration(self, old: Object | None, new: Object | None) -> None:
         item = old if new is None else new
         assert item is not None
+        if new is None:
+            self._removals.remember(item)
         self._wake(key_of_item(item))
         if said(item, "spec", "group"):
             for member in self._seen.migrations.find("group", _group(item)):
@@ -55,33 +65,41 @@ class Waking:
         for pod in (old, new):
             if pod is not None:
                 self._wake_all(self._moving(pod))
-            if pod is not None and lock_of(pod):
-                self._wake_holder(pod)
+        marked = old if new is None else new
+        if marked is not None and lock_of(marked):
+            self._wake_named(marked, is_new=old is None)
 
-    def _wake_holder(self, pod: PodRecord) -> None:
-        """Whoever has locked it, under way or not: a lock that nobody holds any more is to go."""
+    def _wake_named(self, pod: PodRecord, *, is_new: bool) -> None:
+        """The migration that the pod's label names, also one that is over: its request may have come late."""
         holders = self._seen.migrations.find("mark", (pod.namespace, lock_of(pod)))
-        for key in [key_of_item(each) for each in holders] or [f"{pod.namespace}/{lock_of(pod)}"]:
+        for each in holders:
+            self._wake(key_of_item(each))
+        key = f"{pod.namespace}/{lock_of(pod)}"
+        if not holders and is_new and pod.owner is None:
+            self._removals.suspect(key, pod)
+            self._wake(key)
+        elif self._removals.concerns(key):
             self._wake(key)
 
     def _moving(self, pod: PodRecord) -> list[Object]:
         """Those that have it as source or target, or may find in it the replacement that they wait for."""
         find = self._seen.migrations.find
         found = find("pod", (pod.namespace, pod.name))
-        if ID in pod.labels:
-            found += find("mark", (pod.namespace, pod.labels[ID]))
         if pod.owner is not None:
-            waiting = find("owner", pod.owner.uid)
+            waiting = find("owner", owner_key(pod.namespace, pod.owner))
             found += [each for each in waiting if said(each, "status", "handover") == Handover.EVICT]
         return found
 
-    def _workload(self, old: Object | None, new: Object | None) -> None:
-        item = old if new is None else new
-        assert item is not None
-        uid = item["metadata"]["uid"]
-        self._wake_all(self._seen.migrations.find("owner", uid))
-        for replica_set in self._seen.workloads["ReplicaSet"].find("owner", uid):
-            self._wake_all(self._seen.migrations.find("owner", replica_set["metadata"]["uid"]))
+    def _of_workload(self, kind: str) -> Handler[Object]:
+        def changed(old: Object | None, new: Object | None) -> None:
+            item = old if new is None else new
+            assert item is not None
+            owner, find = owner_key_of_workload(kind, item), self._seen.migrations.find
+            self._wake_all(find("owner", owner))
+            for replica_set in self._seen.workloads["ReplicaSet"].find("owner", owner):
+                self._wake_all(find("owner", owner_key_of_workload("ReplicaSet", replica_set)))
+
+        return changed
 
     def _budget(self, old: Object | None, new: Object | None) -> None:
         """Those whose pod it covers, or has covered until now, or would if that pod were still there."""
@@ -95,10 +113,10 @@ class Waking:
                 each is not None and each.pods.matches(source.labels) for each in covers
             ):
                 self._wake_all([found])
-        if new is not None and (mark := said(new, "metadata", "labels", ID)):
-            # Ours: its migration may be over by now, and then it is to go.
-            for found in self._seen.migrations.find("mark", (new["metadata"]["namespace"], mark)):
-                self._wake(key_of_item(found))
+        for owner in owner_keys_of_object(item) if new is not None else ():
+            # A temporary budget of ours: its migration may be over by now, and then it is to go.
+            if owner.kind == KIND:
+                self._wake(f"{owner.namespace}/{owner.name}")
 
     def _node(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
         if old is not None and new is not None and old.is_ready == new.is_ready:

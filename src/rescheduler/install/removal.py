@@ -3,9 +3,10 @@
 from typing import Final
 
 from rescheduler.install.traces import SEARCHED, Search, Sort, Trace
+from rescheduler.install.workload_labels import WorkloadLabels
 from rescheduler.kube import errors
 from rescheduler.kube.client import Client
-from rescheduler.kube.resources import DEPLOYMENTS
+from rescheduler.kube.resources import DEPLOYMENTS, PODS
 
 __all__ = ["Removal"]
 
@@ -29,8 +30,11 @@ class Removal:
             page = await self._client.list(search.resource, labels=search.labels, fields=search.fields)
         except errors.NotFound:  # a kind that is not served has no objects
             return []
-        traces = (search.look(search.resource, item) for item in page.items)
-        return [each for each in traces if each is not None]
+        found = [(item, trace) for item in page.items if (trace := search.look(search.resource, item))]
+        if search.resource.kind != PODS.kind:
+            return [trace for _, trace in found]
+        workloads = WorkloadLabels(self._client)
+        return [trace for item, trace in found if not await workloads.include_marks(item)]
 
     async def stop(self, traces: list[Trace]) -> bool:
         """The programs that act: what is installed of them is deleted first. Whether there were any."""

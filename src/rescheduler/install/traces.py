@@ -15,7 +15,8 @@ from rescheduler.kube.patches import Patch, merge_patch, strategic_patch
 from rescheduler.kube.resources import Object, Resource, identity_of_object
 from rescheduler.migrations.definition import PLURAL
 from rescheduler.migrations.marks import ANNOTATIONS, ID, LABELS, STATUS, MarkStatus
-from rescheduler.model.migrations import FINALIZER, GROUP, KIND, VERSION, Phase
+from rescheduler.migrations.naming import BUDGET_SUFFIX
+from rescheduler.model.migrations import API_VERSION, FINALIZER, GROUP, KIND, VERSION, Phase
 from rescheduler.model.node_marks import CORDONED_BY, EMPTY_CONDITION, cordoned_by_others
 from rescheduler.model.steering import AVOIDS, STEERED_BY
 from rescheduler.recovery.ledger import FAILED_ATTEMPTS
@@ -124,7 +125,12 @@ def _workload(resource: Resource[Any], item: Object) -> Trace | None:
     return _trace(Sort.MARK, resource, item, _words([], annotations), changes)
 
 
-def _budget(resource: Resource[Any], item: Object) -> Trace:
+def _budget(resource: Resource[Any], item: Object) -> Trace | None:
+    """Only one that a PodMigration owns: the label alone, which finds it, proves nothing."""
+    owners = item["metadata"].get("ownerReferences") or ()
+    is_owned = any(each["kind"] == KIND and each["apiVersion"] == API_VERSION for each in owners)
+    if not is_owned or not item["metadata"]["name"].endswith(BUDGET_SUFFIX):
+        return None
     return _trace(Sort.MARK, resource, item, "the temporary budget of a migration")
 
 

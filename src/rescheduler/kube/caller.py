@@ -12,6 +12,7 @@ import msgspec
 from rescheduler.kube import errors
 from rescheduler.kube.answers import decoded, refusal
 from rescheduler.kube.call import Call
+from rescheduler.kube.paths import InvalidSegment
 from rescheduler.kube.patience import Patience, patiently
 from rescheduler.kube.rate_limit import RateLimit
 from rescheduler.kube.resources import Resource
@@ -19,7 +20,7 @@ from rescheduler.kube.transport import NoAnswer, Request, Response, Transport
 from rescheduler.kube.wire.arriving import ArrivingPage
 from rescheduler.kube.wire.codec import Page, Undecodable
 
-__all__ = ["Caller", "Observer", "Query"]
+__all__ = ["Caller", "Observer", "Query", "collection_path", "object_path"]
 
 log = logging.getLogger(__name__)
 
@@ -46,12 +47,12 @@ class Caller:
     async def read(
         self, call: Call, resource: Resource[T], query: Query, decode: Callable[[str, bytes], R]
     ) -> R:
-        request = self.request("GET", resource.path(call.namespace, call.name), query, resource.codec.accept)
+        request = self.request("GET", object_path(call, resource), query, resource.codec.accept)
         content_type, body = await patiently(lambda: self.exchange(call, request), self.patience)
         return decoded(call, content_type, body, decode)
 
     async def read_page(self, call: Call, resource: Resource[T], query: Query) -> Page[T]:
-        path, accept = resource.path(call.namespace), resource.codec.accept
+        path, accept = collection_path(call, resource), resource.codec.accept
         request = self.request("GET", path, query, accept, streaming=True)
         return await patiently(lambda: self._page(call, resource, request), self.patience)
 
@@ -125,6 +126,22 @@ class Caller:
             return b"".join([chunk async for chunk in self._steadily(response.chunks())])
         except NoAnswer as broken:
             raise _unreachable(call, broken) from broken
+
+
+def object_path(call: Call, resource: Resource[Any]) -> str:
+    """Return the path of the object that the call names; raise `InvalidName` before anything is sent."""
+    try:
+        return resource.object_path(call.namespace, call.name)
+    except InvalidSegment as invalid:
+        raise errors.InvalidName(call, str(invalid)) from invalid
+
+
+def collection_path(call: Call, resource: Resource[Any]) -> str:
+    """Return the path of the objects of the call's namespace; raise `InvalidName` before anything is sent."""
+    try:
+        return resource.collection_path(call.namespace)
+    except InvalidSegment as invalid:
+        raise errors.InvalidName(call, str(invalid)) from invalid
 
 
 def _unreachable(call: Call, broken: NoAnswer) -> errors.Unreachable:

@@ -20,7 +20,7 @@ import msgspec
 from rescheduler.kube import errors
 from rescheduler.kube.answers import decoded
 from rescheduler.kube.call import Call
-from rescheduler.kube.caller import Caller, Observer, Query
+from rescheduler.kube.caller import Caller, Observer, Query, collection_path, object_path
 from rescheduler.kube.patches import Patch
 from rescheduler.kube.patience import QUICK, USUAL, Patience, patiently
 from rescheduler.kube.rate_limit import RateLimit
@@ -153,7 +153,8 @@ class Client:
             ("resourceVersion", version),
         )
         accept = resource.codec.watch_accept
-        request = self._caller.request("GET", resource.path(namespace), query, accept, streaming=True)
+        path = collection_path(call, resource)
+        request = self._caller.request("GET", path, query, accept, streaming=True)
         return Watch(call, resource.codec, lambda: self._caller.send(call, request), silence_s)
 
     # --- writing ---
@@ -164,14 +165,14 @@ class Client:
         namespace, name = metadata.get("namespace", ""), metadata.get("name", "")
         call = Call("create", resource.label, namespace, name, resource.subresource)
         # A subresource is created below its object, an object below its collection.
-        path = resource.path(namespace, name if resource.subresource else "")
+        path = object_path(call, resource) if resource.subresource else collection_path(call, resource)
         request = self._caller.request("POST", path, self._options(dry_run), resource.codec.accept, item)
         return await self._written(call, resource, request)
 
     async def replace(self, resource: Resource[T], item: Mapping[str, Any], *, dry_run: bool = False) -> T:
         """Refused with `Conflict` unless the object still has the resourceVersion that `item` has."""
         call = _about("update", resource, identity_of_object(dict(item)).key)
-        path = resource.path(call.namespace, call.name)
+        path = object_path(call, resource)
         request = self._caller.request("PUT", path, self._options(dry_run), resource.codec.accept, item)
         return await self._written(call, resource, request)
 
@@ -181,7 +182,7 @@ class Client:
         query = self._options(dry_run, patch.field_manager) + _given(("force", "true" if patch.force else ""))
         request = self._caller.request(
             "PATCH",
-            resource.path(call.namespace, call.name),
+            object_path(call, resource),
             query,
             resource.codec.accept,
             patch.body,
@@ -208,7 +209,7 @@ class Client:
         options = _delete_options(uid=uid, version=version, grace_s=grace_s, dry_run=dry_run)
         if propagation:
             options["propagationPolicy"] = propagation
-        path = resource.path(call.namespace, call.name)
+        path = object_path(call, resource)
         await self._caller.exchange(call, self._caller.request("DELETE", path, (), JSON, options))
 
     async def evict(
@@ -226,7 +227,7 @@ class Client:
             "metadata": {"namespace": namespace, "name": name},
             "deleteOptions": _delete_options(uid=uid, version=version, grace_s=grace_s, dry_run=dry_run),
         }
-        path = PODS.sub("eviction").path(namespace, name)
+        path = object_path(call, PODS.sub("eviction"))
         await self._caller.exchange(call, self._caller.request("POST", path, (), JSON, eviction))
 
     # --- the parts of verbs ---

@@ -15,6 +15,7 @@
         ├── NotFound          404
         ├── AlreadyExists     409
         ├── Invalid           422: `causes` names the fields
+        ├── InvalidName       not sent: no object can have that name, and the path would lead elsewhere
         ├── Forbidden         403, or a refusal by an admission webhook; `call` has the verb and the resource
         ├── Unauthorized      401, with credentials as fresh as can be had
         ├── SeveralBudgets    500: more than one budget matches the pod, so no eviction is possible
@@ -40,6 +41,7 @@ __all__ = [
     "Forbidden",
     "Gone",
     "Invalid",
+    "InvalidName",
     "KubeError",
     "NotFound",
     "Overloaded",
@@ -195,6 +197,10 @@ class AlreadyExists(Final):
 
 class Invalid(Final):
     remedy = "Mend the fields named."
+
+
+class InvalidName(Final):
+    remedy = "Correct the name where it is written: in the object that refers to it, or on the command line."
 
 
 class Forbidden(Final):

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from rescheduler.kube.paths import path_of
 from rescheduler.kube.wire.codec import Codec
 from rescheduler.kube.wire.generic import OBJECTS
 from rescheduler.kube.wire.nodes import NODES as NODE_CODEC
@@ -102,17 +103,18 @@ class Resource(Generic[T]):
         """Any other subresource: `binding`, `resize`, …"""
         return replace(self.as_json, subresource=subresource)
 
-    def path(self, namespace: str = "", name: str = "") -> str:
-        """Where on the server the object is, or the collection if no name is given."""
-        parts = ["apis", self.group, self.version] if self.group else ["api", self.version]
-        if namespace:
-            parts += ["namespaces", namespace]
-        parts.append(self.plural)
-        if name:
-            parts.append(name)
-            if self.subresource:
-                parts.append(self.subresource)
-        return "/" + "/".join(parts)
+    def collection_path(self, namespace: str = "") -> str:
+        """Where on the server the objects are, of all namespaces or of one; raises `InvalidSegment`."""
+        return path_of(self._parts(namespace))
+
+    def object_path(self, namespace: str, name: str) -> str:
+        """Where on the server the object of that name is, or its subresource; raises `InvalidSegment`."""
+        below = (self.subresource,) if self.subresource else ()
+        return path_of((*self._parts(namespace), name, *below))
+
+    def _parts(self, namespace: str) -> tuple[str, ...]:
+        api = ("apis", self.group, self.version) if self.group else ("api", self.version)
+        return (*api, "namespaces", namespace, self.plural) if namespace else (*api, self.plural)
 
     def _decoded_by(self, codec: Codec[Any], identify: Callable[[Any], Identity]) -> "Resource[Any]":
         return Resource(

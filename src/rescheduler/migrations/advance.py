@@ -79,8 +79,8 @@ def look(scene: Scene) -> Sight:
 
 
 def _left_alone(scene: Scene, why: str) -> Sight:
-    """Nothing is done by guessing. Who is cancelled is let go: then its pods are swept like those of a
-    migration that was removed by force, by what they themselves show, read live."""
+    """Nothing is done by guessing. One that is cancelled is let go: then its pods are cleaned up like those
+    of a migration that was removed by force, by the names and uids on record, read live."""
     if scene.migration.is_cancelled and FINALIZER in scene.migration.finalizers:
         return Do(LetGoMigration())
     return Wait(message=why)
@@ -186,13 +186,13 @@ def _shortened(message: str) -> str:
 def is_checkpoint(before: Migration, after: Migration) -> bool:
     """What must be on record before anything more is done; other steps are recognised from the cluster.
 
-    Before anything is touched: how, where to, and which attempt. Before the eviction: that it may be under
-    way. Before anything is undone: that there is no going on. And that somebody waits for the others of his
-    group, or they for him again.
+    Before anything is touched: how, where to, and which attempt. Before the copy may be scheduled: which pod
+    it is. Before the eviction: that it may be under way. Before anything is undone: that there is no going
+    on. And that somebody waits for the others of his group, or they for him again.
     """
     step = step_of(after)
     return (
-        step in {Step.MARKING, Step.EVICTING, Step.REPLACING, Step.ROLLING_BACK}
+        step in {Step.MARKING, Step.PLACING, Step.EVICTING, Step.REPLACING, Step.ROLLING_BACK}
         or phase_of(step).is_final
         or (step is Step.QUEUED and step_of(before) is not Step.QUEUED)
         or (bool(after.spec.group) and Step.SETTLING in {step, step_of(before)})

@@ -11,7 +11,6 @@ from typing import Final
 from rescheduler.migrations.effects import CreateCopy, MarkSource, Nominate, OpenGate
 from rescheduler.migrations.groups import all_settled, partner_failed
 from rescheduler.migrations.interference import deadline, interrupted, workload_changed
-from rescheduler.migrations.marks import lock_of
 from rescheduler.migrations.naming import copy_name
 from rescheduler.migrations.scene import Do, Happened, Report, Scene, Sight, Wait
 from rescheduler.migrations.steps import Event
@@ -54,13 +53,13 @@ def marking(scene: Scene) -> Sight:
         return ended
     source = scene.source
     assert source is not None
-    if lock := lock_of(source):
-        return Happened(Event.LOCKED, f"migration {lock} is moving the pod", "Locked", final=True)
+    if scene.locked_by:
+        return Happened(Event.LOCKED, f"migration {scene.locked_by} is moving the pod", "Locked", final=True)
     return Do(MarkSource(PodReference(source.name, source.uid), source.resource_version))
 
 
 def creating(scene: Scene) -> Sight:
-    name = "" if scene.source is None else copy_name(scene.migration, scene.source)
+    name = copy_name(scene.migration)
     # One of an earlier attempt may still be on its way out, on a node that is lost.
     if scene.target is not None and (scene.target_stands or scene.target.name == name):
         return Happened(Event.COPY_CREATED, f"copy {scene.target.name} created")

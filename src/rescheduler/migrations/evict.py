@@ -105,7 +105,7 @@ def _steered_in_vain(scene: Scene, replacement: PodRecord) -> Sight | None:
     """One that finds no place as it was steered: its controller makes another, which may go anywhere."""
     since = _unschedulable_since(replacement)
     # A scheduler that asks our extender leaves no mark on the pod.
-    is_steered = STEERED_BY in replacement.marks or scene.policy.scheduler_extender
+    is_steered = _is_steered_by(scene, replacement) or scene.policy.scheduler_extender
     if since is None or not is_steered:
         return None
     withdrawn_at = _withdrawn_at(scene)
@@ -127,7 +127,11 @@ def _is_to_make_way(scene: Scene, replacement: PodRecord, withdrawn_at: datetime
     if in_vain is not None and in_vain.uid == replacement.uid:
         return True
     is_of_before = replacement.created_s <= (withdrawn_at + _STEERING_LEAD).timestamp()
-    return is_of_before and STEERED_BY in replacement.marks
+    return is_of_before and _is_steered_by(scene, replacement)
+
+
+def _is_steered_by(scene: Scene, replacement: PodRecord) -> bool:
+    return replacement.marks.get(STEERED_BY) == scene.migration.name
 
 
 def _unschedulable_since(pod: PodRecord) -> datetime | None:

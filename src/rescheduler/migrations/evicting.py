@@ -96,6 +96,6 @@ def _left() -> Happened:
 def _called_off(scene: Scene, why: Happened) -> Sight:
     source = scene.source
     assert source is not None
-    if scene.source_is_ours:
+    if scene.source_is_marked:
         return Do(UnmarkSource(PodReference(source.name, source.uid), source.resource_version))
     return why

@@ -1,4 +1,8 @@
-"""What a migration writes onto the two pods, so that anybody who looks at them knows."""
+"""What a migration writes onto the two pods, so that anybody who looks at them knows.
+
+Hints for people, and never authority: anybody who may change a pod can remove or forge them. Which pods are a
+migration's is for `identity` to say.
+"""
 
 import hashlib
 import re
@@ -7,6 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from rescheduler.model.metadata import MIGRATION_LABELS
 from rescheduler.model.migrations import Migration
 from rescheduler.model.pods import PodRecord
 
@@ -23,7 +28,6 @@ __all__ = [
     "TOPOLOGY",
     "MarkStatus",
     "annotations",
-    "is_copy_of",
     "label_value",
     "labels",
     "lock_of",
@@ -35,12 +39,9 @@ __all__ = [
 
 PREFIX: Final = "scheduler.alpha.kubernetes.io/"
 
-ID: Final = f"{PREFIX}migration-id"
-"""On the source pod, this label is the lock: whoever set it moves the pod, and nobody else."""
-STATUS: Final = f"{PREFIX}migration-status"
-MIGRATED_FROM: Final = f"{PREFIX}migrated-from"
-REASON: Final = f"{PREFIX}migration-reason"
-LABELS: Final = (ID, STATUS, MIGRATED_FROM, REASON)
+LABELS: Final = MIGRATION_LABELS
+ID, STATUS, MIGRATED_FROM, REASON = LABELS
+"""The first is the lock on the source pod, as long as it names a migration of that pod that is under way."""
 
 TIME: Final = f"{PREFIX}migration-time"
 ORIGINAL_POD: Final = f"{PREFIX}original-pod"
@@ -102,15 +103,6 @@ def superfluous(pod: PodRecord) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return LABELS, (TIME,) if moved_before else ANNOTATIONS
 
 
-def is_copy_of(pod: PodRecord, migration: Migration) -> bool:
-    """Whether this pod is the copy that the migration made; with Evict, the replacement that it marked."""
-    return (
-        pod.labels.get(ID) == label_value(migration.name)
-        and pod.marks.get(ORIGINAL_POD) == migration.spec.pod.uid
-        and pod.uid != migration.spec.pod.uid
-    )
-
-
 def unmarked_labels(pod: PodRecord) -> dict[str, str]:
     """Those that its template gave it, and so all its siblings: without ours, and without the node's."""
     return {
@@ -121,7 +113,7 @@ def unmarked_labels(pod: PodRecord) -> dict[str, str]:
 
 
 def lock_of(pod: PodRecord) -> str:
-    """The migration that moves this pod now, by its label; empty if none does."""
+    """The migration that moves this pod now, as its label says; empty if none does."""
     if pod.labels.get(STATUS) == MarkStatus.COMPLETED:
         return ""
     return pod.labels.get(ID, "")

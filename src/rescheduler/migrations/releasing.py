@@ -3,7 +3,8 @@
 from datetime import datetime
 
 from rescheduler.migrations.effects import DeleteBudget, DeleteCopy, ReleaseTarget, UnmarkSource
-from rescheduler.migrations.marks import ID, STATUS, MarkStatus, label_value
+from rescheduler.migrations.identity import is_temporary_budget
+from rescheduler.migrations.marks import STATUS, MarkStatus
 from rescheduler.migrations.replacement import is_scaled_away
 from rescheduler.migrations.scene import Do, Happened, Scene, Sight, Wait
 from rescheduler.migrations.steps import Event
@@ -25,7 +26,7 @@ def releasing(scene: Scene) -> Sight:
     budget = temporary_budget(scene)
     if budget is not None:
         return Do(DeleteBudget(budget.name, budget.uid))
-    if scene.source is not None and not scene.source.is_terminating and scene.source_is_ours:
+    if scene.source is not None and not scene.source.is_terminating and scene.source_is_marked:
         # It ended by itself, and its record stays behind.
         return Do(_unmark(scene.source))
     if scene.migration.status.handover is Handover.EVICT:
@@ -75,6 +76,13 @@ def remains(scene: Scene) -> Do | Wait | None:
     The lock goes last, so that nobody else begins meanwhile.
     """
     copy = scene.target if scene.migration.status.handover in {Handover.ADOPT, Handover.COPY} else None
+    if copy is not None and copy.owner is not None and copy.owner.uid != scene.migration.uid:
+        # Another controller has it: its ReplicaSet adopts a copy whose reference to the PodMigration is
+        # removed, and removes one pod too many by itself. To delete the copy would take one more.
+        is_released = copy.is_terminating or copy.labels.get(STATUS) == MarkStatus.COMPLETED
+        if not is_released:
+            return Do(ReleaseTarget(scene.target_reference))
+        copy = None
     if copy is not None and copy.is_terminating and not scene.node_is_lost(copy.node) and not _overdue(scene):
         return Wait(_overdue_at(scene), f"waits for copy {copy.name} to end")
     if copy is not None and not copy.is_terminating:
@@ -82,7 +90,7 @@ def remains(scene: Scene) -> Do | Wait | None:
     budget = temporary_budget(scene)
     if budget is not None:
         return Do(DeleteBudget(budget.name, budget.uid))
-    if scene.source is not None and not scene.source.is_terminating and scene.source_is_ours:
+    if scene.source is not None and not scene.source.is_terminating and scene.source_is_marked:
         return Do(_unmark(scene.source))
     return None
 
@@ -113,5 +121,4 @@ def _may_retry(scene: Scene) -> bool:
 
 def temporary_budget(scene: Scene) -> BudgetRecord | None:
     """The one that we made for this migration, if it is still there."""
-    ours = label_value(scene.migration.name)
-    return next((each for each in scene.budgets if each.labels.get(ID) == ours), None)
+    return next((each for each in scene.budgets if is_temporary_budget(each, scene.migration)), None)

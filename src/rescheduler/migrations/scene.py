@@ -7,7 +7,7 @@ from enum import Enum, auto
 
 from rescheduler.config.policy import Policy
 from rescheduler.migrations.effects import Effect
-from rescheduler.migrations.marks import label_value, lock_of
+from rescheduler.migrations.marks import ID, STATUS, MarkStatus, label_value, lock_of
 from rescheduler.migrations.steps import Event
 from rescheduler.model.budgets import BudgetRecord
 from rescheduler.model.migrations import ConditionType, Migration, OwnerReference, PodReference
@@ -64,6 +64,8 @@ class Scene:
     """Whether there was a Deployment above, and is none any more."""
     is_superseded: bool = False
     """Whether the Deployment wants another template than that of the source's ReplicaSet."""
+    locked_by: str = ""
+    """The other migration under way that has locked the source: its name."""
     budgets: tuple[BudgetRecord, ...] = ()
     """Those that cover the source, ours included."""
     nodes: Mapping[str, NodeRecord] = field(default_factory=dict)
@@ -86,6 +88,14 @@ class Scene:
     @property
     def source_is_ours(self) -> bool:
         return self.source is not None and lock_of(self.source) == label_value(self.migration.name)
+
+    @property
+    def source_is_marked(self) -> bool:
+        """Whether our marks are on the source, or what somebody else has left of them."""
+        if self.source is None or self.locked_by:
+            return False
+        status = self.source.labels.get(STATUS, MarkStatus.COMPLETED)
+        return self.source_is_ours or (ID not in self.source.labels and status != MarkStatus.COMPLETED)
 
     @property
     def target_stands(self) -> bool:

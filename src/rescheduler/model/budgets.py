@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from rescheduler.model.constraints import LabelSelector
+from rescheduler.model.metadata import Owner
 from rescheduler.model.objects import Form, Moment, Object, read, seconds_of
 from rescheduler.model.selectors import NOTHING, Selector, SelectorError
 
@@ -19,6 +20,7 @@ class BudgetRecord(msgspec.Struct, frozen=True, gc=False):
     namespace: str
     uid: str = ""
     labels: Mapping[str, str] = {}
+    owners: tuple[Owner, ...] = ()
     selector: LabelSelector | None = None
     """As written. None selects no pod; an empty one every pod of the namespace."""
     disruptions_allowed: int = 0
@@ -73,6 +75,7 @@ def budget_of(item: Object) -> BudgetRecord:
         namespace=meta.namespace,
         uid=meta.uid,
         labels=meta.labels,
+        owners=meta.owner_references,
         selector=spec.selector,
         disruptions_allowed=status.disruptions_allowed,
         current_healthy=status.current_healthy,

@@ -6,12 +6,19 @@ from typing import Any
 import msgspec
 
 from rescheduler.model.constraints import LabelSelector
-from rescheduler.model.metadata import Owner
+from rescheduler.model.metadata import MIGRATION_LABELS, Owner
 from rescheduler.model.objects import Form, Meta, Object, UnreadableObject, read
 from rescheduler.model.selectors import NOTHING, Selector, SelectorError
 from rescheduler.model.shares import Share, ShareError, rounded_down, rounded_up
 
-__all__ = ["WORKLOAD_KINDS", "WorkloadRecord", "is_rolling_out", "tolerates_one_more", "workload_of"]
+__all__ = [
+    "WORKLOAD_KINDS",
+    "WorkloadRecord",
+    "controller_of",
+    "is_rolling_out",
+    "tolerates_one_more",
+    "workload_of",
+]
 
 
 WORKLOAD_KINDS: Mapping[str, str] = {
@@ -38,6 +45,9 @@ class WorkloadRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Its annotations, of those that `metadata.is_mark`."""
     selector: LabelSelector | None = None
     """As written; `pods()` is what it means."""
+    own_migration_labels: tuple[str, ...] = ()
+    """Those of `MIGRATION_LABELS` that its selector uses or its template carries, where that was read: on its
+    pods they are the workload's, not a migration's."""
     deleted_s: int | None = None
     generation: int = 0
     observed_generation: int = 0
@@ -96,6 +106,21 @@ class WorkloadRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
             return NOTHING
 
 
+def controller_of(
+    controllers: Mapping[str, WorkloadRecord], namespace: str, owner: Owner | None
+) -> WorkloadRecord | None:
+    """Return the workload that an owner reference of an object in `namespace` names; None if it is not known.
+
+    `controllers` are by uid. A workload of that uid but of another namespace, kind or name is not the owner:
+    such a reference was forged.
+    """
+    record = None if owner is None else controllers.get(owner.uid)
+    if record is None or owner is None:
+        return None
+    is_named = (record.kind, record.namespace, record.name) == (owner.kind, namespace, owner.name)
+    return record if is_named else None
+
+
 def is_rolling_out(workload: WorkloadRecord) -> bool:
     """Whether its controller is exchanging pods for those of a newer template, or is about to see one.
 
@@ -144,9 +169,18 @@ class _Ordinals(msgspec.Struct, frozen=True, gc=False):
     start: int = 0
 
 
+class _TemplateMeta(msgspec.Struct, frozen=True, gc=False):
+    labels: dict[str, str] = {}
+
+
+class _Template(msgspec.Struct, frozen=True, gc=False):
+    metadata: _TemplateMeta = _TemplateMeta()
+
+
 class _Spec(msgspec.Struct, rename="camel", frozen=True, gc=False):
     replicas: int = 1
     selector: LabelSelector | None = None
+    template: _Template = _Template()
     strategy: _Strategy = _Strategy()
     update_strategy: _Strategy = _Strategy()
     min_ready_seconds: int = 0
@@ -211,11 +245,20 @@ def workload_of(item: Object, kind: str = "") -> WorkloadRecord:
         labels=meta.labels,
         marks=meta.marks,
         selector=found.spec.selector,
+        own_migration_labels=_own_migration_labels(found.spec),
         deleted_s=meta.deleted_s,
         generation=meta.generation,
         observed_generation=_observed(found.status, meta),
         **own,
     )
+
+
+def _own_migration_labels(spec: _Spec) -> tuple[str, ...]:
+    names = set(spec.template.metadata.labels)
+    if spec.selector is not None:
+        names |= {name for name, _ in spec.selector.match_labels}
+        names |= {each.key for each in spec.selector.match_expressions}
+    return tuple(label for label in MIGRATION_LABELS if label in names)
 
 
 def _observed(status: _Status, meta: Meta) -> int:

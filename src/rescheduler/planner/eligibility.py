@@ -55,6 +55,7 @@ _OF_ITS_TEMPLATE: Questions = (
     (Reason.LOCAL_STORAGE, kind.local_storage),
     (Reason.VOLUME_UNKNOWN, kind.volume_unknown),
     (Reason.CLAIM_SHARED, kind.claim_shared),
+    (Reason.MARKS_IN_TEMPLATE, kind.marks_in_template),
     (Reason.HANDOVER_IMPOSSIBLE, way.handover_impossible),
     (Reason.ROLLING_OUT, way.rolling_out),
     (Reason.TOO_FEW_REPLICAS, way.too_few_replicas),

@@ -13,7 +13,7 @@ from rescheduler.config.policy import Policy
 from rescheduler.model.metadata import Owner
 from rescheduler.model.plan import Handover
 from rescheduler.model.pods import PodRecord
-from rescheduler.model.workloads import WorkloadRecord, is_rolling_out, tolerates_one_more
+from rescheduler.model.workloads import WorkloadRecord, controller_of, is_rolling_out, tolerates_one_more
 from rescheduler.planner.claims import exclusive_claim
 from rescheduler.planner.reasons import Reason
 from rescheduler.snapshot.snapshot import PodClass, Snapshot
@@ -71,7 +71,7 @@ class Handovers:
         self._configured = policy.handovers
 
     def choose(self, pod: PodRecord, shared: PodClass) -> Choice | Impossible:
-        line = self._line(pod.owner)
+        line = self._line(pod.namespace, pod.owner)
         unknown = self._unknown(line)
         asked = self._asked(pod, line)
         if isinstance(asked, Impossible):
@@ -84,10 +84,11 @@ class Handovers:
             return _automatic(line, claim, assumed, foreign=unknown is not None)
         return _as_asked(asked, line, claim)
 
-    def _line(self, owner: Owner | None) -> _Line:
-        record = self._snapshot.controllers.get(owner.uid) if owner is not None else None
+    def _line(self, namespace: str, owner: Owner | None) -> _Line:
+        known = self._snapshot.controllers
+        record = controller_of(known, namespace, owner)
         above = record.owner if record is not None else None
-        above_record = self._snapshot.controllers.get(above.uid) if above is not None else None
+        above_record = controller_of(known, namespace, above)
         return _Line(owner, record, above, above_record)
 
     def _unknown(self, line: _Line) -> Impossible | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from rescheduler.config.policy import Policy
 from rescheduler.model.plan import Handover
+from rescheduler.model.workloads import controller_of
 from rescheduler.planner.budgets import Budgets, left
 from rescheduler.planner.legs import Leg, Unit
 from rescheduler.planner.stateful_sets import goes_in_order
@@ -63,10 +64,10 @@ class Limits:
             return False
         if not self._budgets.covering(leg.pod):
             return True
-        owner = self._snapshot.pods.records[leg.pod].owner
-        if owner is None or owner.kind != "StatefulSet":
+        pod = self._snapshot.pods.records[leg.pod]
+        if pod.owner is None or pod.owner.kind != "StatefulSet":
             return False
-        return goes_in_order(self._snapshot.controllers.get(owner.uid))
+        return goes_in_order(controller_of(self._snapshot.controllers, pod.namespace, pod.owner))
 
     def _disruptions(self, unit: Unit) -> tuple[tuple[str, int, int], ...]:
         spent = (self._budgets.spent_by(leg.pod, leg.handover) for leg in unit.legs)

@@ -44,6 +44,7 @@ class Reason(StrEnum):
     LOCAL_STORAGE = "LocalStorage"
     VOLUME_UNKNOWN = "VolumeUnknown"
     CLAIM_SHARED = "ClaimShared"
+    MARKS_IN_TEMPLATE = "MarksInTemplate"
 
     # How it could be moved.
     HANDOVER_IMPOSSIBLE = "HandoverImpossible"
@@ -175,6 +176,10 @@ REMEDIES: Final[dict[Reason, tuple[str, str]]] = {
     Reason.CLAIM_SHARED: (
         "Other pods use its claim, which can be attached to one node only: it could not start on another.",
         "Move them together by hand, or use a claim that is ReadWriteMany.",
+    ),
+    Reason.MARKS_IN_TEMPLATE: (
+        "Its workload's selector or pod template has labels that a migration sets on pods and removes again.",
+        "Remove the labels `scheduler.alpha.kubernetes.io/migrat…` from the selector and the template.",
     ),
     Reason.HANDOVER_IMPOSSIBLE: (
         "The handover that is asked for can't be done with this pod.",

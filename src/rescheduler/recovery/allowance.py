@@ -9,7 +9,7 @@ from typing import Final
 
 from rescheduler.config.policy import FailedPods
 from rescheduler.model.pods import PodRecord
-from rescheduler.model.workloads import WORKLOAD_KINDS, WorkloadRecord
+from rescheduler.model.workloads import WORKLOAD_KINDS, WorkloadRecord, controller_of
 
 __all__ = ["RETRIES", "Allowance", "Malformed", "allowance_of", "chain_of", "said_by"]
 
@@ -57,11 +57,11 @@ class Malformed:
 
 
 def chain_of(pod: PodRecord, controllers: Mapping[str, WorkloadRecord]) -> tuple[WorkloadRecord, ...]:
-    """The controllers above a pod that are known by uid, the nearest first."""
+    """The controllers above a pod, as far as they are known, the nearest first."""
     found: list[WorkloadRecord] = []
     owner = pod.owner
     while owner is not None and WORKLOAD_KINDS.get(owner.kind) == owner.api_version:
-        record = controllers.get(owner.uid)
+        record = controller_of(controllers, pod.namespace, owner)
         if record is None or record in found:
             break
         found.append(record)

@@ -26,6 +26,7 @@ from rescheduler.kube.resources import (
     Resource,
 )
 from rescheduler.kube.wire.metadata_only import MetadataOnly
+from rescheduler.model.metadata import OwnerKey, owner_keys_of_object
 from rescheduler.model.migrations import OwnerReference
 from rescheduler.model.nodes import NodeRecord
 from rescheduler.recovery.ledger import FAILED_ATTEMPTS, Ledger, read_ledger
@@ -80,7 +81,7 @@ class AttemptsFollowed:
             assert item is not None
             if kind in _BELOW:
                 below = _BELOW[kind]
-                for each in self._workloads[below].find("owner", item["metadata"]["uid"]):
+                for each in self._workloads[below].find("owner", _owner_key(kind, item)):
                     self._look(below, _key(each))
             else:
                 self._look(kind, _key(item))
@@ -132,7 +133,7 @@ _API_VERSIONS: Final[Mapping[str, str]] = {each.kind: each.api_version for each 
 def _informer(client: Client, resource: Resource[Object]) -> Informer[Object]:
     """Of many thousands, little more than their names is kept."""
     slim = replace(resource, codec=MetadataOnly(f"the {resource.kind} list", _kept))
-    return Informer(client, slim, indices={"owner": _owner_uids})
+    return Informer(client, slim, indices={"owner": owner_keys_of_object})
 
 
 def _kept(metadata: Object) -> Object:
@@ -141,8 +142,9 @@ def _kept(metadata: Object) -> Object:
     return kept if written is None else kept | {"annotations": {FAILED_ATTEMPTS: written}}
 
 
-def _owner_uids(item: Object) -> list[str]:
-    return [str(each.get("uid")) for each in item["metadata"].get("ownerReferences") or ()]
+def _owner_key(kind: str, item: Object) -> OwnerKey:
+    metadata = item["metadata"]
+    return OwnerKey(metadata["namespace"], kind, metadata["name"], metadata["uid"])
 
 
 def _key(item: Object) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from rescheduler.model.metadata import Owner
-from rescheduler.model.workloads import WORKLOAD_KINDS, WorkloadRecord
+from rescheduler.model.workloads import WORKLOAD_KINDS, WorkloadRecord, controller_of
 from rescheduler.snapshot.numbering import Numbers, by_first_use
 from rescheduler.snapshot.snapshot import NOWHERE, Rows, Workload
 
@@ -59,7 +59,7 @@ def workload_above(namespace: str, owner: Owner, controllers: Mapping[str, Workl
     """
     seen: set[str] = set()
     while True:
-        record = controllers.get(owner.uid)
+        record = controller_of(controllers, namespace, owner)
         above = None if record is None else record.owner
         if above is None or not _is_read(above) or above.uid in seen:
             return Workload(owner.kind, f"{namespace}/{owner.name}", owner.uid, record)

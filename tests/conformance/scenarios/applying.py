@@ -113,7 +113,7 @@ async def status(world: World) -> None:
 @scenario("an apply needs a manager and the object's own name, and may name a version")
 async def demands(world: World) -> None:
     made = await world.create(CONFIG_MAPS, config_map("settings"))
-    path = CONFIG_MAPS.path(world.namespace, "settings")
+    path = CONFIG_MAPS.object_path(world.namespace, "settings")
     applied = {"content_type": "application/apply-patch+yaml"}
     body = world.placed(CONFIG_MAPS, _settings(c="1"))
     await world.asked("without a manager", "PATCH", path, body=body, **applied)

@@ -32,15 +32,15 @@ async def generated_name(world: World) -> None:
 
 @scenario("a namespace must be there, and be the one that the path names")
 async def namespaces(world: World) -> None:
-    nowhere = CONFIG_MAPS.path(world.unique("nowhere"))
-    here = CONFIG_MAPS.path(world.namespace)
+    nowhere = CONFIG_MAPS.collection_path(world.unique("nowhere"))
+    here = CONFIG_MAPS.collection_path(world.namespace)
     item = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}}
     await world.asked("into a namespace that is not there", "POST", nowhere, body=item)
     other = {**item, "metadata": {"name": "settings", "namespace": "default"}}
     await world.asked("another namespace in the body", "POST", here, body=other)
     answer = await world.asked("", "POST", here, body=item)
     world.saw("none in the body", [answer.code, at(answer.json, "metadata.namespace")])
-    await world.asked("into all namespaces", "POST", CONFIG_MAPS.path(), body=item)
+    await world.asked("into all namespaces", "POST", CONFIG_MAPS.collection_path(), body=item)
     await world.tried("read in it", world.client.get(CONFIG_MAPS, f"{world.unique('nowhere')}/settings"))
     listed = await world.client.list(CONFIG_MAPS, namespace=world.unique("nowhere"))
     world.saw("listed in it", listed.items)
@@ -71,13 +71,13 @@ async def dry_run(world: World) -> None:
     await world.tried("deletion", world.client.delete(CONFIG_MAPS, key, dry_run=True))
     left = await world.read(CONFIG_MAPS, "settings")
     world.saw("after all", left and left["data"])
-    path = CONFIG_MAPS.path(world.namespace)
+    path = CONFIG_MAPS.collection_path(world.namespace)
     await world.asked("another word than All", "POST", path, body=item, query={"dryRun": "Some"})
 
 
 @scenario("unknown fields are refused, warned about or ignored, as the request says")
 async def field_validation(world: World) -> None:
-    path = DEPLOYMENTS.path(world.namespace)
+    path = DEPLOYMENTS.collection_path(world.namespace)
     body = world.placed(DEPLOYMENTS, deployment("web"))
     body["spec"]["frobnicate"] = True
     for directive in ("Strict", "Warn", "Ignore", "", "Perhaps"):
@@ -93,7 +93,7 @@ async def field_validation(world: World) -> None:
 @scenario("patches are held to known fields, too")
 async def field_validation_of_patches(world: World) -> None:
     await world.create(DEPLOYMENTS, deployment("web"))
-    path = DEPLOYMENTS.path(world.namespace, "web")
+    path = DEPLOYMENTS.object_path(world.namespace, "web")
     for content_type in ("application/merge-patch+json", "application/strategic-merge-patch+json"):
         for directive in ("Strict", "Warn"):
             what = f"{content_type}, {directive}"

@@ -73,7 +73,7 @@ async def schema(world: World) -> None:
     for number, (what, spec) in enumerate(cases.items()):
         await world.created(what, resource, _widget(f"w{number}", **spec), "spec")
     two = world.placed(resource, _widget("two", size=11, color="green"))
-    answer = await world.asked("", "POST", resource.path(world.namespace), body=two)
+    answer = await world.asked("", "POST", resource.collection_path(world.namespace), body=two)
     # In any order: the real server walks the fields as Go walks a map.
     world.saw("two faults", sorted(cause["field"] for cause in answer.json["details"]["causes"]))
 
@@ -91,7 +91,7 @@ async def pruning_and_defaults(world: World) -> None:
     spec = {"unknown": 1, "free": {"anything": [1]}}
     made = await world.created("pruned", resource, {**_widget("one", **spec), "extra": 1}, WHOLE)
     world.saw("extra", made.get("extra"))
-    path = resource.path(world.namespace)
+    path = resource.collection_path(world.namespace)
     body = world.placed(resource, _widget("two", unknown=1))
     answer = await world.asked("strict", "POST", path, body=body, query={"fieldValidation": "Strict"})
     answer = await world.asked("warn", "POST", path, body=body, query={"fieldValidation": "Warn"})
@@ -119,7 +119,7 @@ async def no_status(world: World) -> None:
     await world.created("created", resource, {**_widget("one"), "status": {"phase": "early"}}, *fields)
     late = {"status": {"phase": "late"}}
     await world.patched("changed", resource, "one", merge_patch(late), *fields)
-    path = resource.status.path(world.namespace, "one")
+    path = resource.status.object_path(world.namespace, "one")
     answer = await world.asked("", "PATCH", path, body=late, content_type="application/merge-patch+json")
     world.saw("through the status", answer.code)
 
@@ -192,7 +192,7 @@ async def versions(world: World) -> None:
 async def lists(world: World) -> None:
     resource = await define(world, version(size=SIZE))
     await world.create(resource, _widget("one", size=1))
-    answer = await world.asked("", "GET", resource.path(world.namespace))
+    answer = await world.asked("", "GET", resource.collection_path(world.namespace))
     world.saw("list", {**answer.json, "items": [sorted(item) for item in answer.json["items"]]})
 
 

@@ -207,7 +207,7 @@ async def storage_capacities(world: World) -> None:
     await world.patched("less is left", STORAGE_CAPACITIES, "left", less, WHOLE)
     for field, value in (("storageClassName", "slow"), ("nodeTopology", {})):
         await world.patched(f"another {field}", STORAGE_CAPACITIES, "left", merge_patch({field: value}))
-    path = STORAGE_CAPACITIES.path(world.namespace, "left")
+    path = STORAGE_CAPACITIES.object_path(world.namespace, "left")
     shown = await world.asked("", "GET", path, accept="application/json;as=Table;v=v1;g=meta.k8s.io")
     columns = [column["name"] for column in shown.json["columnDefinitions"]]
     world.saw("as kubectl shows it", [columns, shown.json["rows"][0]["cells"]])

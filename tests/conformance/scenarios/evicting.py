@@ -144,7 +144,7 @@ async def with_options(world: World) -> None:
 @scenario("an eviction must be one, of the pod that the path names")
 async def odd_bodies(world: World) -> None:
     await _running_pod(world, "web-1")
-    path = PODS.sub("eviction").path(world.namespace, "web-1")
+    path = PODS.sub("eviction").object_path(world.namespace, "web-1")
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "web-1"}}
     await world.asked("another pod's", "POST", path, body={**eviction, "metadata": {"name": "web-2"}})
     elsewhere = {"name": "web-1", "namespace": "default"}

@@ -8,7 +8,7 @@ from tests.conformance.world import Seen, World
 
 
 async def _listed(world: World, what: str = "", **query: str) -> Seen:
-    path = CONFIG_MAPS.path(world.namespace)
+    path = CONFIG_MAPS.collection_path(world.namespace)
     return await world.asked(what, "GET", path, query={"labelSelector": "mine=yes", **query})
 
 
@@ -25,7 +25,7 @@ async def _make(world: World, *names: str) -> None:
 async def pages(world: World) -> None:
     await _make(world, *(f"number-{number}" for number in range(5)))
     unselected = await world.asked(
-        "", "GET", CONFIG_MAPS.path(world.namespace),
+        "", "GET", CONFIG_MAPS.collection_path(world.namespace),
         query={"limit": "2", "fieldSelector": "metadata.name!=kube-root-ca.crt"},
     )  # fmt: skip
     world.saw(
@@ -54,18 +54,20 @@ async def pages(world: World) -> None:
 async def remaining(world: World) -> None:
     for number in range(4):
         await world.create(PODS, pod(f"number-{number}"))
-    answer = await world.asked("", "GET", PODS.path(world.namespace), query={"limit": "3"})
+    answer = await world.asked("", "GET", PODS.collection_path(world.namespace), query={"limit": "3"})
     world.saw("left", at(answer.json, "metadata.remainingItemCount"))
     rest = await world.asked(
         "",
         "GET",
-        PODS.path(world.namespace),
+        PODS.collection_path(world.namespace),
         query={"limit": "3", "continue": at(answer.json, "metadata.continue")},
     )
     world.saw("rest", [len(rest.json["items"]), at(rest.json, "metadata.remainingItemCount")])
-    none = await world.asked("", "GET", PODS.path(world.namespace), query={"limit": "0"})
+    none = await world.asked("", "GET", PODS.collection_path(world.namespace), query={"limit": "0"})
     world.saw("no limit", len(none.json["items"]))
-    await world.asked("a limit that is no number", "GET", PODS.path(world.namespace), query={"limit": "x"})
+    await world.asked(
+        "a limit that is no number", "GET", PODS.collection_path(world.namespace), query={"limit": "x"}
+    )
 
 
 @scenario("a list of an exact version is the list of that moment")
@@ -102,11 +104,11 @@ async def shapes(world: World) -> None:
     answer = await _listed(world)
     world.saw("a list", {**answer.json, "items": [sorted(item) for item in answer.json["items"]]})
     bare = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-    path = CONFIG_MAPS.path(world.namespace)
+    path = CONFIG_MAPS.collection_path(world.namespace)
     answer = await world.asked("", "GET", path, query={"labelSelector": "mine=yes"}, accept=bare)
     world.saw("metadata alone", answer.json)
     one = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-    answer = await world.asked("", "GET", CONFIG_MAPS.path(world.namespace, "one"), accept=one)
+    answer = await world.asked("", "GET", CONFIG_MAPS.object_path(world.namespace, "one"), accept=one)
     world.saw("of one", answer.json)
 
 
@@ -138,12 +140,12 @@ async def fields(world: World) -> None:
 async def delete_collection(world: World) -> None:
     await _make(world, "one", "two")
     await world.create(CONFIG_MAPS, config_map("three"))
-    path = CONFIG_MAPS.path(world.namespace)
+    path = CONFIG_MAPS.collection_path(world.namespace)
     answer = await world.asked("", "DELETE", path, query={"labelSelector": "mine=yes"})
     world.saw("answer", [answer.code, answer.json["kind"]])
     page = await world.client.list(CONFIG_MAPS, namespace=world.namespace)
     names = sorted(item["metadata"]["name"] for item in page.items)
     world.saw("left", [name for name in names if name != "kube-root-ca.crt"])
-    await world.asked("of all namespaces", "DELETE", CONFIG_MAPS.path())
+    await world.asked("of all namespaces", "DELETE", CONFIG_MAPS.collection_path())
     empty = await world.asked("", "DELETE", path, query={"labelSelector": "nobody=x"})
     world.saw("of nothing", [empty.code, empty.json["kind"]])

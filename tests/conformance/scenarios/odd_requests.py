@@ -33,17 +33,20 @@ async def not_found(world: World) -> None:
 @scenario("methods that make no sense are not allowed")
 async def not_allowed(world: World) -> None:
     await world.create(CONFIG_MAPS, config_map("one"))
-    collection, one = CONFIG_MAPS.path(world.namespace), CONFIG_MAPS.path(world.namespace, "one")
+    collection, one = (
+        CONFIG_MAPS.collection_path(world.namespace),
+        CONFIG_MAPS.object_path(world.namespace, "one"),
+    )
     await _answered(world, "PUT", collection, body={})
     await _answered(world, "PATCH", collection, body={}, content_type="application/merge-patch+json")
     await _answered(world, "POST", one, body=world.placed(CONFIG_MAPS, config_map("one")))
-    await _answered(world, "POST", PODS.path(), body={})
-    await _answered(world, "DELETE", CONFIG_MAPS.path())
+    await _answered(world, "POST", PODS.collection_path(), body={})
+    await _answered(world, "DELETE", CONFIG_MAPS.collection_path())
 
 
 @scenario("only what the server can write is acceptable")
 async def not_acceptable(world: World) -> None:
-    path = CONFIG_MAPS.path(world.namespace)
+    path = CONFIG_MAPS.collection_path(world.namespace)
     for accept in (
         "text/html",
         "application/json;as=Frob;g=meta.k8s.io;v=v1",
@@ -59,7 +62,7 @@ async def not_acceptable(world: World) -> None:
 
 @scenario("only what the server can read is supported")
 async def unsupported(world: World) -> None:
-    path = CONFIG_MAPS.path(world.namespace)
+    path = CONFIG_MAPS.collection_path(world.namespace)
     body = world.placed(CONFIG_MAPS, config_map("one"))
     for content_type in ("text/plain", "application/xml"):
         await world.asked(content_type, "POST", path, body=body, content_type=content_type)
@@ -75,7 +78,7 @@ async def unsupported(world: World) -> None:
 @scenario("an update must be of the object that the path names")
 async def other_names(world: World) -> None:
     await world.create(CONFIG_MAPS, config_map("one"))
-    path = CONFIG_MAPS.path(world.namespace, "one")
+    path = CONFIG_MAPS.object_path(world.namespace, "one")
     other = world.placed(CONFIG_MAPS, config_map("other"))
     await _answered(world, "PUT", path, body=other)
     nameless = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": world.namespace}}
@@ -88,21 +91,21 @@ async def other_names(world: World) -> None:
 async def deletions(world: World) -> None:
     for name in ("one", "two", "three", "four"):
         await world.create(CONFIG_MAPS, config_map(name))
-    answer = await world.asked("", "DELETE", CONFIG_MAPS.path(world.namespace, "one"))
+    answer = await world.asked("", "DELETE", CONFIG_MAPS.object_path(world.namespace, "one"))
     world.saw("gone", answer.json)
     await world.create(CONFIG_MAPS, config_map("held", finalizers=["example.com/hold"]))
-    answer = await world.asked("", "DELETE", CONFIG_MAPS.path(world.namespace, "held"))
+    answer = await world.asked("", "DELETE", CONFIG_MAPS.object_path(world.namespace, "held"))
     world.saw("held", [answer.code, answer.json["kind"], answer.json.get("metadata", {}).get("name")])
-    path = CONFIG_MAPS.path(world.namespace, "two")
+    path = CONFIG_MAPS.object_path(world.namespace, "two")
     await world.asked("a policy", "DELETE", path, body={"propagationPolicy": "Wild"})
     both = {"orphanDependents": True, "propagationPolicy": "Orphan"}
     await world.asked("two policies", "DELETE", path, body=both)
     await world.asked("a negative grace", "DELETE", path, body={"gracePeriodSeconds": -1})
     query = {"propagationPolicy": "Background", "gracePeriodSeconds": "0"}
-    answer = await world.asked("", "DELETE", CONFIG_MAPS.path(world.namespace, "three"), query=query)
+    answer = await world.asked("", "DELETE", CONFIG_MAPS.object_path(world.namespace, "three"), query=query)
     world.saw("by query", answer.code)
     release = {"metadata": {"finalizers": None}}
-    held = CONFIG_MAPS.path(world.namespace, "held")
+    held = CONFIG_MAPS.object_path(world.namespace, "held")
     await world.asked("", "PATCH", held, body=release, content_type="application/merge-patch+json")
 
 
@@ -115,7 +118,7 @@ async def about(world: World) -> None:
     world.saw("version", sorted(answer.json))
     answer = await world.asked("", "GET", "/api")
     world.saw("/api", [answer.json["kind"], answer.json["versions"]])
-    answer = await world.asked("", "GET", NODES.path("", "nobody").rpartition("/nodes")[0])
+    answer = await world.asked("", "GET", NODES.object_path("", "nobody").rpartition("/nodes")[0])
     kinds = {each["name"]: each for each in answer.json["resources"]}
     for name in ("pods", "pods/eviction", "pods/binding", "nodes", "namespaces", "pods/status"):
         told = {key: value for key, value in kinds[name].items() if key != "storageVersionHash"}

@@ -88,7 +88,7 @@ async def content_types(world: World) -> None:
 @scenario("a patch that is no JSON, or not of the right shape, is a bad request")
 async def malformed(world: World) -> None:
     await world.create(CONFIG_MAPS, config_map("settings"))
-    path = CONFIG_MAPS.path(world.namespace, "settings")
+    path = CONFIG_MAPS.object_path(world.namespace, "settings")
     bodies = {
         "application/json-patch+json": [b"{", b'{"op":"add"}', b'"text"'],
         "application/merge-patch+json": [b"{", b"[]", b'"text"'],
@@ -118,7 +118,7 @@ async def invalid_results(world: World) -> None:
     }
     for what, (resource, name, change) in changes.items():
         await world.patched(what, resource, name, merge_patch(change), "metadata.name", "metadata.labels")
-    path = PODS.path(world.namespace, "one")
+    path = PODS.object_path(world.namespace, "one")
     for other in ({"kind": "ConfigMap"}, {"apiVersion": "v2"}):
         answer = await world.asked("", "PATCH", path, body=other, content_type="application/merge-patch+json")
         world.saw(str(other), [answer.code, answer.json["reason"]])

@@ -176,7 +176,7 @@ async def nonsense(world: World) -> None:
             }
         ),
     }
-    path = DEPLOYMENTS.path(world.namespace, "web")
+    path = DEPLOYMENTS.object_path(world.namespace, "web")
     for what, change in changes.items():
         # Only the code: the words quote the patch as Go prints it.
         answer = await world.asked("", "PATCH", path, body=change, content_type=STRATEGIC)

@@ -25,7 +25,7 @@ def _binding(world: World, name: str, target: str, **metadata: object) -> Object
 
 
 async def _bound(world: World, what: str, name: str, target: str, **metadata: object) -> None:
-    path = PODS.sub("binding").path(world.namespace, name)
+    path = PODS.sub("binding").object_path(world.namespace, name)
     answer = await world.asked(what, "POST", path, body=_binding(world, name, target, **metadata))
     if answer.code < 400:
         world.saw(what, [answer.code, answer.json])
@@ -182,7 +182,7 @@ async def ephemeral(world: World) -> None:
 @scenario("subresources that a kind does not have are not found")
 async def absent(world: World) -> None:
     await world.create(PODS, pod("one"))
-    base = PODS.path(world.namespace, "one")
+    base = PODS.object_path(world.namespace, "one")
     for method, path in (
         ("GET", f"{base}/scale"),
         ("GET", f"{base}/nothing"),

@@ -35,7 +35,7 @@ _AGE = re.compile(r"\d+[smhd]")
 
 async def _table(world: World, resource: Resource[Any], name: str) -> None:
     namespace = world.namespace if resource.namespaced else ""
-    answer = await world.asked(resource.plural, "GET", resource.path(namespace, name), accept=TABLE)
+    answer = await world.asked(resource.plural, "GET", resource.object_path(namespace, name), accept=TABLE)
     columns = [
         [column["name"], column["type"], column["format"], column["priority"]]
         for column in answer.json["columnDefinitions"]
@@ -148,7 +148,7 @@ async def workloads(world: World) -> None:
     )
     for resource in (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, DAEMON_SETS, CRON_JOBS):
         await _table(world, resource, "web")
-    cells = await world.asked("", "GET", JOBS.path(world.namespace, "web"), accept=TABLE)
+    cells = await world.asked("", "GET", JOBS.object_path(world.namespace, "web"), accept=TABLE)
     world.saw(
         "jobs", [cells.json["rows"][0]["cells"][:3], [c["name"] for c in cells.json["columnDefinitions"]]]
     )
@@ -213,7 +213,7 @@ async def no_columns(world: World) -> None:
 @scenario("a table holds whole objects, their metadata or none, as asked")
 async def included(world: World) -> None:
     await world.create(CONFIG_MAPS, config_map("one"))
-    path = CONFIG_MAPS.path(world.namespace, "one")
+    path = CONFIG_MAPS.object_path(world.namespace, "one")
     for include in ("Object", "Metadata", "None", "Some"):
         answer = await world.asked(include, "GET", path, query={"includeObject": include}, accept=TABLE)
         if answer.code == 200:

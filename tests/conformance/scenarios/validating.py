@@ -248,7 +248,7 @@ async def webhook_configurations(world: World) -> None:
         if what == "a match condition":
             # Only the field: the words are the expression compiler's.
             answer = await world.asked(
-                "", "POST", MUTATING_WEBHOOKS.path(), body=world.placed(MUTATING_WEBHOOKS, item)
+                "", "POST", MUTATING_WEBHOOKS.collection_path(), body=world.placed(MUTATING_WEBHOOKS, item)
             )
             world.saw(what, [answer.code, answer.json["details"]["causes"][0]["field"]])
         else:
@@ -257,7 +257,7 @@ async def webhook_configurations(world: World) -> None:
 
 @scenario("JSON of the wrong shape is a bad request")
 async def wrong_shapes(world: World) -> None:
-    path = PODS.path(world.namespace)
+    path = PODS.collection_path(world.namespace)
     cases: dict[str, Object] = {
         "a list as spec": {**pod("x"), "spec": []},
         "text as a number": pod("x", spec={"terminationGracePeriodSeconds": "soon"}),

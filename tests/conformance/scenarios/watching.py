@@ -134,7 +134,7 @@ async def bookmarks(world: World) -> None:
         "allowWatchBookmarks": "true", "timeoutSeconds": "4", "labelSelector": "nobody=x",
         "resourceVersion": page.resource_version,
     }  # fmt: skip
-    lines = await _lines(world, CONFIG_MAPS.path(world.namespace), **query)
+    lines = await _lines(world, CONFIG_MAPS.collection_path(world.namespace), **query)
     world.saw("types", sorted({line["type"] for line in lines}))
     world.saw("the last", lines[-1]["object"])
     world.saw(
@@ -148,7 +148,7 @@ async def time_out(world: World) -> None:
     loop = asyncio.get_running_loop()
     began = loop.time()
     page = await world.client.list(CONFIG_MAPS, namespace=world.namespace)
-    path = CONFIG_MAPS.path(world.namespace)
+    path = CONFIG_MAPS.collection_path(world.namespace)
     query = {"timeoutSeconds": "1", "resourceVersion": page.resource_version, "labelSelector": "nobody=x"}
     lines = await _lines(world, path, **query)
     world.saw("events", lines)
@@ -157,7 +157,7 @@ async def time_out(world: World) -> None:
 
 @scenario("nonsense about watches is refused")
 async def nonsense(world: World) -> None:
-    path = CONFIG_MAPS.path(world.namespace)
+    path = CONFIG_MAPS.collection_path(world.namespace)
     for what, query in {
         "no number": {"resourceVersion": "x"},
         "a match without initial events": {"resourceVersionMatch": "NotOlderThan"},
@@ -170,7 +170,7 @@ async def nonsense(world: World) -> None:
 @scenario("the path of one object can't be watched: it is read")
 async def single_object(world: World) -> None:
     await world.create(CONFIG_MAPS, config_map("one"))
-    lines = await _lines(world, CONFIG_MAPS.path(world.namespace, "one"), timeoutSeconds="1")
+    lines = await _lines(world, CONFIG_MAPS.object_path(world.namespace, "one"), timeoutSeconds="1")
     world.saw("answer", [line["kind"] for line in lines])
 
 
@@ -182,5 +182,5 @@ async def states(world: World) -> None:
     await world.client.delete(CONFIG_MAPS, world.key("one"))
     version = made["metadata"]["resourceVersion"]
     query = {"resourceVersion": version, "timeoutSeconds": "1", "fieldSelector": "metadata.name=one"}
-    lines = await _lines(world, CONFIG_MAPS.path(world.namespace), **query)
+    lines = await _lines(world, CONFIG_MAPS.collection_path(world.namespace), **query)
     world.saw("states", [[line["type"], at(line, "object.data.a")] for line in lines])

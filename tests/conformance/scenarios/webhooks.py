@@ -124,7 +124,7 @@ async def failures(world: World) -> None:
             for policy in ("fail", "ignore"):
                 name = f"{case}-{policy}"
                 item = world.placed(PODS, pod(name, labels={"case": name}))
-                answer = await world.asked("", "POST", PODS.path(world.namespace), body=item)
+                answer = await world.asked("", "POST", PODS.collection_path(world.namespace), body=item)
                 # How a connection failed, each program says in its own words.
                 began = f'Internal error occurred: failed calling webhook "{name}.example.com": '
                 told = answer.json.get("message", "").startswith(began)
@@ -217,7 +217,7 @@ async def nonsense(world: World) -> None:
         )
         for name in answers:
             item = world.placed(PODS, pod(name, labels={"case": name}))
-            answer = await world.asked("", "POST", PODS.path(world.namespace), body=item)
+            answer = await world.asked("", "POST", PODS.collection_path(world.namespace), body=item)
             told = answer.json
             known = told["message"] if name == "invalid" else "its own words"
             world.saw(name, [answer.code, told.get("reason"), known])
@@ -232,7 +232,7 @@ async def warnings(world: World) -> None:
         config = hook.client_config("/warn", warned)
         await configure(world, hook, {"name": "warn.example.com", "clientConfig": config})
         placed = world.placed(PODS, pod("one"))
-        answer = await world.asked("", "POST", PODS.path(world.namespace), body=placed)
+        answer = await world.asked("", "POST", PODS.collection_path(world.namespace), body=placed)
         world.saw("warning", [answer.code, answer.headers.get("warning")])
 
 

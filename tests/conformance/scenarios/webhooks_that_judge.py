@@ -68,7 +68,7 @@ async def no_change(world: World) -> None:
             resource=VALIDATING_WEBHOOKS,
         )
         placed = world.placed(PODS, pod("one"))
-        answer = await world.asked("", "POST", PODS.path(world.namespace), body=placed)
+        answer = await world.asked("", "POST", PODS.collection_path(world.namespace), body=placed)
         world.saw("warned", [answer.code, answer.headers.get("warning")])
         await world.created("changed", PODS, pod("two", labels={"change": "it"}))
 
@@ -111,7 +111,7 @@ async def deletions(world: World) -> None:
 
 
 async def _deleted(world: World) -> bool:
-    answer = await world.asked("", "DELETE", PODS.path(world.namespace, "one"))
+    answer = await world.asked("", "DELETE", PODS.object_path(world.namespace, "one"))
     return answer.code == 200
 
 

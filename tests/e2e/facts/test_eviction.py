@@ -40,7 +40,7 @@ async def evict(client: Client, key: str, **options: Any) -> Answer:
         "deleteOptions": options,
     }
     headers = {"content-type": "application/json", "accept": "application/json"}
-    path = PODS.sub("eviction").path(namespace, name)
+    path = PODS.sub("eviction").object_path(namespace, name)
     request = Request("POST", path, (), headers, msgspec.json.encode(eviction), 30.0, False)
     async with await client.transport.send(request) as response:
         body = msgspec.json.decode(await response.read())

@@ -85,6 +85,14 @@ async def unmarked_by_hand(moves: Moves, key: str, source: Object) -> None:
     await _unless_gone(moves.client.patch(PODS, moves.stage.key(source["metadata"]["name"]), patch))
 
 
+async def copy_unmarked_by_hand(moves: Moves, key: str, source: Object) -> None:
+    """Its annotations stay: who takes over before it is recorded finds it by its name and by them."""
+    patch = merge_patch({"metadata": {"labels": {"scheduler.alpha.kubernetes.io/migration-id": None}}})
+    for pod in await moves.stage.pods():
+        if pod["metadata"]["uid"] != source["metadata"]["uid"]:
+            await _unless_gone(moves.client.patch(PODS, moves.stage.key(pod["metadata"]["name"]), patch))
+
+
 INTERFERENCES = (
     Interference(cancelled),
     Interference(cancelled_in_the_foreground),
@@ -99,6 +107,7 @@ INTERFERENCES = (
     Interference(source_evicted),
     Interference(siblings_evicted),
     Interference(unmarked_by_hand),
+    Interference(copy_unmarked_by_hand),
 )
 
 

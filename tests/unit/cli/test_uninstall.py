@@ -96,6 +96,35 @@ def test_every_mark_that_we_left_on_objects_of_others_goes_and_theirs_stay(tmp_p
     assert ID not in left["metadata"]["labels"]
 
 
+def test_labels_that_a_workload_gives_its_pods_and_budgets_of_others_stay(tmp_path):
+    """A ReplicaSet would let a pod go whose label is removed, and create another."""
+    objects = living_objects(scenario())
+    pods = [each for each in objects if each["kind"] == "Pod" and each["metadata"].get("ownerReferences")]
+    owner = pods[0]["metadata"]["ownerReferences"][0]
+    theirs = [each for each in pods if each["metadata"]["ownerReferences"][0]["uid"] == owner["uid"]]
+    workload = next(each for each in objects if each["metadata"].get("uid") == owner["uid"])
+    workload["spec"]["template"]["metadata"]["labels"] |= {ID: "theirs"}
+    workload["spec"]["selector"]["matchLabels"] |= {ID: "theirs"}
+    for each in theirs:
+        each["metadata"]["labels"] |= {ID: "theirs", STATUS: "in-progress"}
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "theirs", "namespace": pods[0]["metadata"]["namespace"], "labels": {ID: "x"}},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "nobody"}}},
+    }
+    with served([*objects, budget, definition()], tmp_path / "kubeconfig"):
+        result = run(tmp_path, "uninstall", "--yes")
+        where = ["--kubeconfig", str(tmp_path / "kubeconfig")]
+        saved = CliRunner().invoke(main, ["snapshot", str(tmp_path / "saved.json"), *where])
+    assert result.exit_code == 0, result.output
+    assert saved.exit_code == 0, saved.output
+    items = json.loads((tmp_path / "saved.json").read_text())["items"]
+    left = {each["metadata"]["uid"]: each for each in items}
+    assert all(left[each["metadata"]["uid"]]["metadata"]["labels"][ID] == "theirs" for each in theirs)
+    assert "theirs" in [each["metadata"]["name"] for each in items if each["kind"] == "PodDisruptionBudget"]
+
+
 def test_a_migration_that_is_under_way_is_brought_to_its_end_first(tmp_path):
     objects = living_objects(scenario())
     pod = next(item for item in objects if item["kind"] == "Pod")

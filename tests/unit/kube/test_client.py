@@ -20,10 +20,10 @@ async def test_get_asks_for_the_one_object(client, server, things):
 
 
 async def test_objects_of_the_core_group_and_of_the_cluster_have_their_own_paths():
-    assert PODS.path("ns", "a") == "/api/v1/namespaces/ns/pods/a"
-    assert NODES.path("", "a") == "/api/v1/nodes/a"
-    assert DEPLOYMENTS.scale.path("ns", "a") == "/apis/apps/v1/namespaces/ns/deployments/a/scale"
-    assert PODS.status.path("ns", "a") == "/api/v1/namespaces/ns/pods/a/status"
+    assert PODS.object_path("ns", "a") == "/api/v1/namespaces/ns/pods/a"
+    assert NODES.object_path("", "a") == "/api/v1/nodes/a"
+    assert DEPLOYMENTS.scale.object_path("ns", "a") == "/apis/apps/v1/namespaces/ns/deployments/a/scale"
+    assert PODS.status.object_path("ns", "a") == "/api/v1/namespaces/ns/pods/a/status"
 
 
 # --- lists ---

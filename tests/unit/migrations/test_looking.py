@@ -194,7 +194,7 @@ def test_what_is_done(step, more, effect):
 @pytest.mark.parametrize(
     ("step", "more", "event"),
     [
-        (Step.MARKING, {"source": pod(labels={marks.ID: "other"})}, Event.LOCKED),
+        (Step.MARKING, {"source": pod(labels={marks.ID: "other"}), "locked_by": "other"}, Event.LOCKED),
         (Step.PLACING, {"target": copy(node="other")}, Event.COPY_MISPLACED),
         (Step.STARTING, {"target": copy(ready=False), "nodes": {}}, Event.COPY_FAILING),
         (Step.STARTING, {"target": None}, Event.COPY_GONE),

@@ -2,11 +2,15 @@
 
 import re
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rescheduler.migrations import marks
-from rescheduler.migrations.naming import budget_name, copy_name, migration_name
+from rescheduler.migrations.naming import budget_name, copy_name, copy_names, migration_name
+from rescheduler.migrations.steps import Step
+from rescheduler.model.migrations import MigrationSpec, PodReference
+from rescheduler.model.plan import Handover
 from tests.unit.migrations.scenes import NOW, migration, pod
 
 VALID = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
@@ -27,14 +31,28 @@ def test_a_valid_text_is_its_own_value():
 
 
 def test_the_copy_of_a_pod_is_called_like_its_siblings_and_always_the_same():
-    name = copy_name(migration(), pod())
+    moving = migration(Step.CREATING)
+    name = copy_name(moving)
     assert re.fullmatch(r"web-1-[a-z0-9]{5}", name)
-    assert copy_name(migration(), pod()) == name
+    assert copy_name(moving) == name
+    assert copy_names(moving) == (name,)
 
 
 def test_a_bare_pod_keeps_its_name_in_every_copy():
-    moved = pod("rescheduled-cache-abcde", owners=(), marks={marks.ORIGINAL_POD_NAME: "cache"})
-    assert copy_name(migration(), moved).startswith("rescheduled-cache-")
+    names = ["cache"]
+    for _ in range(3):
+        spec = MigrationSpec(PodReference(names[-1], "source-uid"), "old")
+        names.append(copy_name(migration(Step.CREATING, Handover.COPY, owner=None, spec=spec)))
+    assert [re.sub(r"[a-z0-9]{5}$", "", name) for name in names[1:]] == ["rescheduled-cache-"] * 3
+
+
+def test_the_copies_of_all_attempts_are_known_by_name_the_latest_first():
+    moving = migration(Step.CREATING)
+    first = copy_name(moving)
+    again = msgspec.structs.replace(moving, status=msgspec.structs.replace(moving.status, attempts=2))
+    assert copy_names(again) == (copy_name(again), first)
+    many = msgspec.structs.replace(moving, status=msgspec.structs.replace(moving.status, attempts=10**9))
+    assert len(copy_names(many)) == 20
 
 
 @given(st.from_regex(r"[a-z]([a-z0-9.-]{0,300}[a-z0-9])?", fullmatch=True))

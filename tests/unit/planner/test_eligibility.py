@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rescheduler.config.policy import Policy, ZeroBudget
+from rescheduler.model.metadata import MIGRATION_LABELS
 from rescheduler.model.plan import Handover
 from rescheduler.model.selectors import parse_selector
 from rescheduler.planner.eligibility import CHECKS, Eligibility
@@ -82,13 +83,10 @@ PROTECTED: list[tuple[Reason, Callable[[], ClusterBuilder]]] = [
         Reason.COOLING_DOWN,
         lambda: one_pod(annotations={"scheduler.alpha.kubernetes.io/migration-time": at(1799)}),
     ),
+    (Reason.MARKS_IN_TEMPLATE, lambda: web(spec={"selector": {"matchLabels": {MIGRATION_LABELS[0]: "x"}}})),
     (
-        Reason.ALREADY_MOVING,
-        lambda: one_pod(labels={"scheduler.alpha.kubernetes.io/migration-status": "pending"}),
-    ),
-    (
-        Reason.ALREADY_MOVING,
-        lambda: one_pod(labels={"scheduler.alpha.kubernetes.io/migration-status": "in-progress"}),
+        Reason.MARKS_IN_TEMPLATE,
+        lambda: web(spec={"template": {"metadata": {"labels": {MIGRATION_LABELS[1]: "completed"}}}}),
     ),
     (
         Reason.NOT_SAFE_TO_EVICT,
@@ -203,6 +201,16 @@ def test_one_that_could_not_be_moved_is_not_tried_again_at_once_even_in_maintena
     lately = {"uid-of-pod-shop-web-1-0": NOW - 60.0}
     told = cooled_by(urgent=True, recent_moves=lately, moves_in_vain=lately)
     assert told == "a migration of it failed 1m ago, of 30m"
+
+
+@pytest.mark.parametrize("status", ["pending", "in-progress"])
+def test_a_mark_alone_does_not_say_that_a_pod_is_moving(status):
+    """The PodMigration may have been removed by force, or the mark be forged."""
+    labels = dict.fromkeys(MIGRATION_LABELS, "gone") | {MIGRATION_LABELS[1]: status}
+    built = web(labels=labels)
+    snapshot = built.snapshot()
+    refusal = Eligibility(snapshot, POLICY, urgent=False).refusal(snapshot.pods.row[POD])
+    assert refusal is None or refusal.reason != Reason.ALREADY_MOVING
 
 
 def test_a_pod_that_a_migration_is_moving_now_stays():

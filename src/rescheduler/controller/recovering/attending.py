@@ -113,7 +113,11 @@ class Attending:
 
     def _stuck(self, seen: Examination) -> list[PodRecord]:
         patience, now_s = self._policy().steer_timeout, self._now().timestamp()
-        return [pod for pod in self._families.pods_of(seen.holder) if is_stuck(pod, patience, now_s)]
+        return [
+            pod
+            for pod in self._families.pods_of(seen.holder)
+            if is_stuck(pod, patience, now_s) and not self._families.excludes_nodes_itself(pod)
+        ]
 
     def _look_again_s(self, seen: Examination) -> float | None:
         patience, now_s = self._policy().steer_timeout, self._now().timestamp()

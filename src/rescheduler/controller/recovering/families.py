@@ -8,19 +8,19 @@ from collections.abc import Iterator
 from typing import Final
 
 from rescheduler.config.policy import FailedPods
+from rescheduler.controller.followed import owner_key_of_workload, said
 from rescheduler.controller.known_cluster import KnownCluster
 from rescheduler.kube.resources import Object
-from rescheduler.migrations.marks import ORIGINAL_POD, lock_of
-from rescheduler.model.metadata import Owner
-from rescheduler.model.migrations import KIND as POD_MIGRATION
+from rescheduler.model.metadata import Owner, OwnerKey
 from rescheduler.model.pods import PodRecord
+from rescheduler.model.steering import AVOIDS
 from rescheduler.model.workloads import WORKLOAD_KINDS, WorkloadRecord
 from rescheduler.recovery.allowance import RETRIES
 from rescheduler.recovery.carried_over import OLDER_RECORDS
 from rescheduler.recovery.examining import Examination, Holder, examine, holder_of
 from rescheduler.recovery.ledger import FAILED_ATTEMPTS
 
-__all__ = ["POD", "TELLING", "Families", "family_key", "is_copy_under_way"]
+__all__ = ["POD", "TELLING", "Families", "family_key"]
 
 POD: Final = "Pod"
 TELLING: Final = frozenset({RETRIES, FAILED_ATTEMPTS, *OLDER_RECORDS.values()})
@@ -41,7 +41,7 @@ class Families:
     def key_of(self, pod: PodRecord) -> str:
         """Empty for pods of controllers that we know nothing of, and for copies that still are ours."""
         if pod.owner is None:
-            return "" if is_copy_under_way(pod) else family_key(POD, pod.key)
+            return "" if self._is_copy_under_way(pod) else family_key(POD, pod.key)
         chain = self.above(pod)
         return family_key(chain[-1].kind, chain[-1].key) if chain else ""
 
@@ -65,10 +65,11 @@ class Families:
         item = self.item(kind, name)
         if item is None:
             return []
-        controllers = [item["metadata"]["uid"]]
+        controllers = [owner_key_of_workload(kind, item)]
         if kind in _BETWEEN:
-            controllers += [each["metadata"]["uid"] for each in self._below(_BETWEEN[kind], item)]
-        return [pod for uid in controllers for pod in seen.find("owner", uid)]
+            below = _BETWEEN[kind]
+            controllers += [owner_key_of_workload(below, each) for each in self._below(below, controllers[0])]
+        return [pod for controller in controllers for pod in seen.find("owner", controller)]
 
     def holder(self, key: str) -> Holder | None:
         """Who keeps the family's ledger; None if there is no such family any more."""
@@ -99,10 +100,30 @@ class Families:
         item = self.item(kind, key)
         return None if item is None else self._records.workload(item, kind)
 
-    def _below(self, kind: str, item: Object) -> Iterator[Object]:
+    def excludes_nodes_itself(self, pod: PodRecord) -> bool:
+        """Whether the annotation about avoided nodes is in the template of its workload, and so not ours."""
+        if pod.owner is None:
+            return True
+        item = self.item(pod.owner.kind, f"{pod.namespace}/{pod.owner.name}")
+        return AVOIDS in (said(item or {}, "spec", "template", "metadata", "annotations") or {})
+
+    def _below(self, kind: str, owner: OwnerKey) -> Iterator[Object]:
         workloads = self._cluster.workloads.get(kind)
         if workloads is not None:
-            yield from workloads.informer.find("owner", item["metadata"]["uid"])
+            yield from workloads.informer.find("owner", owner)
+
+    def _is_copy_under_way(self, pod: PodRecord) -> bool:
+        """Whether a migration that is not over has it on record as its copy: then it sees to its failure."""
+        followed = self._cluster.followed
+        items = followed.migrations.find("pod", (pod.namespace, pod.name))
+        found = (self._records.migration(item) for item in items)
+        return any(
+            each is not None
+            and not each.is_finished
+            and each.status.target_pod is not None
+            and each.status.target_pod.uid == pod.uid
+            for each in found
+        )
 
     def _controllers(self, namespace: str, owner: Owner | None) -> tuple[WorkloadRecord, ...]:
         found: list[WorkloadRecord] = []
@@ -120,10 +141,3 @@ def _is_asked_about(holder: Holder, terms: FailedPods) -> bool:
     """By an annotation of its own, or perhaps of a Job below it; or by default."""
     asked = bool(terms.default_retries) or holder.kind == "CronJob" or bool(TELLING & holder.marks.keys())
     return terms.enabled and asked
-
-
-def is_copy_under_way(pod: PodRecord) -> bool:
-    """Made by a migration that is not over: its failure is that migration's."""
-    if pod.owner is not None and pod.owner.kind == POD_MIGRATION:
-        return True
-    return bool(lock_of(pod)) and pod.marks.get(ORIGINAL_POD, pod.uid) != pod.uid

@@ -86,14 +86,16 @@ class Waking:
             self._wake(NODES)
 
     def _migration(self, _: Object | None, new: Object | None) -> None:
-        """One that has ended may leave a failed copy behind."""
-        if said(new or {}, "spec", "strategy") != FAILED_PODS or not said(new or {}, "status", "finishedAt"):
+        """One that has ended may leave a failed copy behind, and its copy is a pod like any other now."""
+        if new is None or not said(new, "status", "finishedAt"):
             return
-        assert new is not None
-        namespace = new["metadata"]["namespace"]
-        pod = self._cluster.followed.pods.get(f"{namespace}/{said(new, 'spec', 'pod', 'name')}")
-        if pod is not None:
-            self._wake_family(pod)
+        namespace, known = new["metadata"]["namespace"], self._cluster.followed.pods
+        source = known.get(f"{namespace}/{said(new, 'spec', 'pod', 'name')}")
+        if source is not None and said(new, "spec", "strategy") == FAILED_PODS:
+            self._wake_family(source)
+        copy = known.get(f"{namespace}/{said(new, 'status', 'targetPod', 'name')}")
+        if copy is not None and not _is_well(copy):
+            self._wake_family(copy)
 
 
 def _is_well(pod: PodRecord) -> bool:

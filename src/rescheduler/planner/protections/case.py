@@ -14,7 +14,7 @@ from rescheduler.model.metadata import Owner
 from rescheduler.model.plan import Handover
 from rescheduler.model.pods import PodRecord
 from rescheduler.model.volumes import CLAIM
-from rescheduler.model.workloads import WorkloadRecord
+from rescheduler.model.workloads import WorkloadRecord, controller_of
 from rescheduler.planner.budgets import Budgets
 from rescheduler.planner.handover import Choice, Handovers, Impossible
 from rescheduler.planner.protections.crews import Crew, Crews
@@ -99,7 +99,7 @@ class Circumstances:
         owner = pod.owner
         if owner is None or owner.kind != "StatefulSet":
             return ""
-        return revision_of_successor(pod, self.snapshot.controllers.get(owner.uid))
+        return revision_of_successor(pod, controller_of(self.snapshot.controllers, pod.namespace, owner))
 
     def record(self, row: int) -> WorkloadRecord | None:
         """Of its workload, as far as it is known."""

@@ -2,6 +2,7 @@
 
 import fnmatch
 
+from rescheduler.model.workloads import controller_of
 from rescheduler.planner.claims import exclusive_claims, local_data, unknown_claim
 from rescheduler.planner.protections.case import Because, Case
 from rescheduler.planner.reasons import Reason
@@ -15,6 +16,7 @@ __all__ = [
     "gated",
     "job_pod",
     "local_storage",
+    "marks_in_template",
     "moves_system_pods",
     "opted_out",
     "other_scheduler",
@@ -137,4 +139,14 @@ def claim_shared(case: Case) -> Because | None:
         if others > 0:
             users = "1 more pod uses" if others == 1 else f"{others} more pods use"
             return Because(f"{users} its claim {claim}, which is for one node only", claim)
+    return None
+
+
+def marks_in_template(case: Case) -> Because | None:
+    """A migration sets these labels on the pod and removes them: its controller would no longer know it."""
+    controller = controller_of(case.snapshot.controllers, case.pod.namespace, case.owner)
+    for record in (controller, case.around.record(case.row)):
+        if record is not None and record.own_migration_labels:
+            labels = ", ".join(record.own_migration_labels)
+            return Because(f"the labels {labels} are its workload's", f"{record.kind}/{record.name}")
     return None

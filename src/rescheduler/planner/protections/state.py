@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from rescheduler.model.duration import short_duration
+from rescheduler.model.workloads import controller_of
 from rescheduler.planner.protections.case import Because, Case
 
 __all__ = [
@@ -21,7 +22,6 @@ __all__ = [
 ]
 
 _PREFIX = "scheduler.alpha.kubernetes.io/"
-_STATUS = f"{_PREFIX}migration-status"
 _MOVED_AT = f"{_PREFIX}migration-time"
 _MIRROR = "kubernetes.io/config.mirror"
 _SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -50,7 +50,7 @@ def terminating(case: Case) -> Because | None:
         return Because("its deletion has begun")
     owner = case.owner
     while owner is not None:
-        record = case.snapshot.controllers.get(owner.uid)
+        record = controller_of(case.snapshot.controllers, case.pod.namespace, owner)
         if record is not None and record.deleted_s is not None:
             return Because(f"the deletion of its {record.kind} has begun", f"{record.kind}/{record.name}")
         # Of the kinds that we read, none stands above a Deployment or a CronJob.
@@ -70,10 +70,7 @@ def node_unknown(case: Case) -> Because | None:
 
 
 def already_moving(case: Case) -> Because | None:
-    if case.pod.uid in case.snapshot.moving:
-        return Because("a migration of it is under way")
-    status = case.pod.labels.get(_STATUS)
-    return Because(f"its migration is {status}") if status in {"pending", "in-progress"} else None
+    return Because("a migration of it is under way") if case.pod.uid in case.snapshot.moving else None
 
 
 def cooling_down(case: Case) -> Because | None:

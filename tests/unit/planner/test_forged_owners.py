@@ -1,0 +1,89 @@
+"""A pod that names a workload of another namespace as its owner, by its true uid, is counted to no workload.
+
+Anybody who may create pods in one namespace can write such a reference; the API server does not check it.
+"""
+
+import pytest
+
+from rescheduler.config.policy import FailedPods, Policy
+from rescheduler.planner.handover import Handovers, Impossible
+from rescheduler.planner.protections.case import Circumstances
+from rescheduler.planner.reasons import Reason
+from rescheduler.recovery.allowance import allowance_of, chain_of
+from rescheduler.snapshot.snapshot import Snapshot
+from tests.building import ClusterBuilder, cluster, merged
+from tests.objects import pod_object
+
+VICTIMS = {
+    "a Deployment's": ("ReplicaSet", "web-1", "uid-of-replicaset-shop-web-1"),
+    "a StatefulSet's": ("StatefulSet", "db", "uid-of-statefulset-shop-db"),
+}
+DISGUISES = {
+    "under its name": {},
+    "under another name": {"name": "mine"},
+    "as another kind": {"kind": "Job", "apiVersion": "batch/v1"},
+}
+
+
+def shop() -> ClusterBuilder:
+    return (
+        cluster()
+        .nodes("a", "b")
+        .deployment("shop/web", replicas=1, on=["a"], annotations={"scheduling-retries": "5"})
+        .stateful_set("shop/db", replicas=1, on=["a"], annotations={"scheduling-retries": "5"})
+    )
+
+
+def with_forged(victim: str, disguise: dict[str, str], namespace: str = "evil") -> Snapshot:
+    kind, name, uid = VICTIMS[victim]
+    reference = {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "name": name,
+        "uid": uid,
+        "controller": True,
+    } | disguise
+    forged = merged(pod_object(f"{namespace}/forged", on="b"), {"metadata": {"ownerReferences": [reference]}})
+    return shop().apply(forged).snapshot()
+
+
+@pytest.fixture(params=[(v, d) for v in VICTIMS for d in DISGUISES], ids=" ".join)
+def snapshot(request) -> Snapshot:
+    victim, disguise = request.param
+    return with_forged(victim, DISGUISES[disguise])
+
+
+def test_it_belongs_to_a_workload_of_its_own_that_nobody_knows(snapshot):
+    workload = snapshot.workloads[snapshot.pods.workload[snapshot.pods.row["evil/forged"]]]
+    assert workload.key.startswith("evil/")
+    assert workload.record is None
+
+
+def test_it_is_no_replica_of_the_other_workload(snapshot):
+    around = Circumstances(snapshot, Policy(), urgent=False, steered=True, cordoned=snapshot.nodes.ready)
+    for pod in ("shop/web-1-0", "shop/db-0"):
+        assert around.crew(snapshot.pods.row[pod]).ready == 1
+    assert around.record(snapshot.pods.row["evil/forged"]) is None
+
+
+def test_it_is_not_moved_as_the_other_workload_says(snapshot):
+    row = snapshot.pods.row["evil/forged"]
+    shared = snapshot.classes[snapshot.pods.pod_class[row]]
+    found = Handovers(snapshot, Policy()).choose(snapshot.pods.records[row], shared)
+    if isinstance(found, Impossible):
+        assert found.reason is Reason.OWNER_UNKNOWN
+    else:
+        # A saved cluster without Jobs: nothing follows from not seeing its owner.
+        assert "not read" in found.assumed or found.assumed
+
+
+def test_its_failures_are_not_the_other_workloads(snapshot):
+    pod = snapshot.pods.records[snapshot.pods.row["evil/forged"]]
+    assert chain_of(pod, snapshot.controllers) == ()
+    assert allowance_of(pod, (), FailedPods()) is None
+
+
+def test_a_true_pod_of_that_workload_is_counted_as_before():
+    snapshot = with_forged("a Deployment's", {})
+    workload = snapshot.workloads[snapshot.pods.workload[snapshot.pods.row["shop/web-1-0"]]]
+    assert (workload.key, workload.record is not None) == ("shop/web", True)
