@@ -81,7 +81,7 @@ class ForcedRemovals:
         if pod is None and (migration is None or not self._is_anything_left(migration)):
             return None
         namespace = key.partition("/")[0]
-        if not self._limits.admit(namespace, self._now().timestamp()):
+        if not self._limits.admit(namespace, "", self._now().timestamp()):
             if pod is not None:
                 self.suspect(key, pod)
             return self._now() + _ASK_AGAIN
