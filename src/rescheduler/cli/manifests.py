@@ -46,14 +46,20 @@ def _namespace(_ctx: click.Context, _option: click.Parameter, value: str) -> str
 @click.option("--image", metavar="IMAGE:TAG", help="The image to run.  [default: rescheduler:VERSION]")
 @click.option("--config", metavar="FILE", help="The configuration file to install; by default all defaults.")
 @click.option("--without-webhook", is_flag=True, help="Without what steers replacements of evicted pods.")
+@click.option(
+    "--without-policies",
+    is_flag=True,
+    help="Without the ValidatingAdmissionPolicies that restrict our service accounts.",
+)
 @click.option("--values", metavar="FILE", help="Everything else that the Helm chart lets one choose.")
-def manifests(
+def manifests(  # noqa: PLR0913, PLR0917 - one per option
     crd: bool,
     extender: str | None,
     namespace: str,
     image: str | None,
     config: str | None,
     without_webhook: bool,
+    without_policies: bool,
     values: str | None,
 ) -> None:
     """Prints all that is to be installed, for kubectl.
@@ -74,7 +80,11 @@ def manifests(
         from rescheduler.install.daemon import configuration_text  # noqa: PLC0415
         from rescheduler.install.objects import installed  # noqa: PLC0415
 
-        chosen = _options(values, image, without_webhook=without_webhook)
+        chosen = _options(values, image)
+        if without_webhook:
+            chosen = _without(chosen, "webhook")
+        if without_policies:
+            chosen = _without(chosen, "admission_policies")
         if config is not None:
             text = _checked(*file_bytes(config))
         else:
@@ -82,7 +92,7 @@ def manifests(
         _print(installed(chosen, namespace=namespace, configuration=text))
 
 
-def _options(values: str | None, image: str | None, *, without_webhook: bool) -> "Options":
+def _options(values: str | None, image: str | None) -> "Options":
     """Ends the program if the values are not such."""
     import msgspec  # noqa: PLC0415
     import yaml  # noqa: PLC0415
@@ -104,10 +114,15 @@ def _options(values: str | None, image: str | None, *, without_webhook: bool) ->
             raise click.BadParameter(f'"{image}" is not of the form IMAGE:TAG', param_hint="--image")
         changed = msgspec.structs.replace(options.image, repository=repository, tag=tag)
         options = msgspec.structs.replace(options, image=changed)
-    if without_webhook:
-        changed_webhook = msgspec.structs.replace(options.webhook, enabled=False)
-        options = msgspec.structs.replace(options, webhook=changed_webhook)
     return options
+
+
+def _without(options: "Options", part: str) -> "Options":
+    import msgspec  # noqa: PLC0415
+
+    return msgspec.structs.replace(
+        options, **{part: msgspec.structs.replace(getattr(options, part), enabled=False)}
+    )
 
 
 def _checked(content: bytes, source: str) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from rescheduler.install.account_policies import daemon_policies, webhook_policies
 from rescheduler.install.chart_values import described, values, values_schema
 from rescheduler.install.daemon import configuration_text, daemon_objects
 from rescheduler.install.network_policies import daemon_network_policy, webhook_network_policy
@@ -48,6 +49,7 @@ def chart() -> dict[str, str]:
         "values.yaml": _GENERATED + values(),
         "values.schema.json": values_schema(),
         "templates/definition.yaml": _GENERATED + as_yaml(crd),
+        "templates/admission-policies.yaml": _GENERATED + _policies(options),
         "templates/daemon.yaml": _GENERATED
         + _template(daemon_objects(options, _NAMESPACE, configuration_text(options))),
         "templates/webhook.yaml": _GENERATED
@@ -65,6 +67,20 @@ def _network_policies(options: Options) -> str:
         f"{{{{- if .Values.webhook.enabled }}}}\n---\n{webhook}{{{{- end }}}}\n{{{{- end }}}}\n"
     )
 
+
+def _policies(options: Options) -> str:
+    """Where the server has them: Kubernetes 1.30 or newer, unless it was told to turn them off."""
+    condition = f'and .Values.admissionPolicies.enabled (.Capabilities.APIVersions.Has "{_POLICY_KIND}")'
+    chosen = options.admission_policies
+    daemon = _template(daemon_policies(chosen, _NAMESPACE))
+    webhook = _template(webhook_policies(chosen, _NAMESPACE))
+    return (
+        f"{{{{- if {condition} }}}}\n{daemon}"
+        f"{{{{- if .Values.webhook.enabled }}}}\n---\n{webhook}{{{{- end }}}}\n{{{{- end }}}}\n"
+    )
+
+
+_POLICY_KIND: Final = "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"
 
 _NOTES: Final = """\
 rescheduler {{ .Chart.AppVersion }} is installed in {{ .Release.Namespace }}.

@@ -1,5 +1,6 @@
 """Everything that is installed, in an order in which it can be applied."""
 
+from rescheduler.install.account_policies import daemon_policies, webhook_policies
 from rescheduler.install.daemon import configuration_text, daemon_objects
 from rescheduler.install.names import NAMESPACE, metadata
 from rescheduler.install.network_policies import daemon_network_policy, webhook_network_policy
@@ -22,6 +23,7 @@ def installed(
     found = [
         _namespace(namespace),
         definition(),
+        *_policies(options, namespace),
         *daemon_objects(options, namespace, text),
         *(webhook_objects(options, namespace) if options.webhook.enabled else ()),
         *_network_policies(options, namespace),
@@ -35,6 +37,16 @@ def _network_policies(options: Options, namespace: str) -> list[Object]:
         return []
     webhook = [webhook_network_policy(namespace)] if options.webhook.enabled else []
     return [daemon_network_policy(chosen, namespace), *webhook]
+
+
+def _policies(options: Options, namespace: str) -> list[Object]:
+    chosen = options.admission_policies
+    if not chosen.enabled:
+        return []
+    return [
+        *daemon_policies(chosen, namespace),
+        *(webhook_policies(chosen, namespace) if options.webhook.enabled else ()),
+    ]
 
 
 def _namespace(name: str) -> Object:

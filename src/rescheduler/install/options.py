@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from rescheduler.model.version import our_version
 
-__all__ = ["Daemon", "Image", "NetworkPolicies", "Options", "Webhook"]
+__all__ = ["AdmissionPolicies", "Daemon", "Image", "NetworkPolicies", "Options", "Webhook"]
 
 
 def _tag() -> str:
@@ -66,6 +66,20 @@ class NetworkPolicies(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
     ] = msgspec.field(default_factory=list)
 
 
+class AdmissionPolicies(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    enabled: Annotated[
+        bool,
+        Meta(description="Whether the API server restricts our service accounts to what they need."),
+    ] = True
+    system_namespaces: Annotated[
+        bool,
+        Meta(
+            description="Whether the daemon may create pods in kube-system, kube-public and kube-node-lease: "
+            "needed to move pods there make-before-break (`maintenanceIncludesSystem`)."
+        ),
+    ] = False
+
+
 class Options(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     image: Annotated[Image, Meta(description="The image that all pods run.")] = Image()
     image_pull_secrets: Annotated[
@@ -80,6 +94,10 @@ class Options(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields
     network_policies: Annotated[NetworkPolicies, Meta(description="Which connections our pods accept.")] = (
         NetworkPolicies()
     )
+    admission_policies: Annotated[
+        AdmissionPolicies,
+        Meta(description="ValidatingAdmissionPolicies for requests of our service accounts only."),
+    ] = AdmissionPolicies()
     node_selector: Annotated[dict[str, str], Meta(description="Nodes for our pods.")] = msgspec.field(
         default_factory=dict
     )

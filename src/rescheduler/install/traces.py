@@ -175,6 +175,10 @@ def _rbac(plural: str, kind: str, *, namespaced: bool) -> Resource[Object]:
     return resources.custom(_RBAC, "v1", plural, kind, namespaced=namespaced)
 
 
+def _admission(plural: str, kind: str) -> Resource[Object]:
+    return resources.custom("admissionregistration.k8s.io", "v1", plural, kind, namespaced=False)
+
+
 SEARCHED: Final = (
     Search(resources.custom(GROUP, VERSION, PLURAL, KIND), _migration),
     Search(resources.PODS.as_json, _pod),
@@ -185,6 +189,12 @@ SEARCHED: Final = (
     # What acts comes first: it would make anew what is removed.
     Search(resources.DEPLOYMENTS, _whole, labels=_OURS),
     Search(resources.MUTATING_WEBHOOKS, _whole, labels=_OURS),
+    Search(
+        _admission("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"),
+        _whole,
+        labels=_OURS,
+    ),
+    Search(_admission("validatingadmissionpolicies", "ValidatingAdmissionPolicy"), _whole, labels=_OURS),
     Search(resources.POD_DISRUPTION_BUDGETS, _whole, labels=_OURS),
     Search(
         resources.custom("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy"), _whole, labels=_OURS

@@ -1,0 +1,400 @@
+"""What the daemon's and the webhook's account may do with the verbs that RBAC grants them.
+
+CEL sees only the object of the request, not the node or the source of a copy. The limits that follow from
+this are listed in docs/security.md.
+"""
+
+from typing import Final
+
+from rescheduler.install.admission_policies import SYSTEM_ALLOWED, AdmissionPolicy, Rule, policy_objects
+from rescheduler.install.names import DAEMON, PRODUCT, WEBHOOK
+from rescheduler.install.options import AdmissionPolicies
+from rescheduler.install.policy_expressions import (
+    OWN_PREFIX,
+    any_of,
+    is_controller,
+    is_migration,
+    is_owned_by_migration,
+    listed,
+    or_empty,
+    unchanged_except,
+)
+from rescheduler.kube.resources import Object
+from rescheduler.migrations.copies import GATE
+from rescheduler.migrations.marks import ANNOTATIONS, LABELS
+from rescheduler.model.node_marks import EMPTY_CONDITION
+from rescheduler.recovery.carried_over import OLDER_PREFIX
+
+__all__ = ["DAEMON_POLICIES", "WEBHOOK_POLICIES", "daemon_policies", "webhook_policies"]
+
+_SERVER_FIELDS: Final = ("managedFields", "resourceVersion", "generation")
+"""Of the metadata: the server itself changes them with every write."""
+_METADATA: Final = (
+    ("newMetadata", "dyn(object.metadata)"),
+    ("oldMetadata", "dyn(oldObject.metadata)"),
+    ("newLabels", or_empty("object.metadata.labels", "{}")),
+    ("oldLabels", or_empty("oldObject.metadata.labels", "{}")),
+    ("newAnnotations", or_empty("object.metadata.annotations", "{}")),
+    ("oldAnnotations", or_empty("oldObject.metadata.annotations", "{}")),
+)
+
+
+def _metadata_unchanged_except(*fields: str) -> Rule:
+    allowed = f"k in {listed((*fields, *_SERVER_FIELDS))}"
+    return Rule(
+        f"Of the metadata, only {', '.join(fields)} may change." if fields else "No metadata may change.",
+        unchanged_except("variables.newMetadata", "variables.oldMetadata", allowed),
+    )
+
+
+_OWN_ANNOTATIONS: Final = Rule(
+    f"Only annotations that start with {OWN_PREFIX} may change.",
+    # The records of the tool that came before are replaced by our own.
+    unchanged_except(
+        "variables.newAnnotations",
+        "variables.oldAnnotations",
+        f"(k.startsWith('{OWN_PREFIX}') || k.startsWith('{OLDER_PREFIX}'))",
+    ),
+)
+
+_POD_METADATA: Final = (
+    Rule(
+        "Only the labels of a migration may change.",
+        unchanged_except(
+            "variables.newLabels",
+            "variables.oldLabels",
+            f"(k in {listed(LABELS)} || k.startsWith('{OWN_PREFIX}'))",
+        ),
+    ),
+    Rule(
+        "Only the annotations of a migration may change.",
+        unchanged_except(
+            "variables.newAnnotations",
+            "variables.oldAnnotations",
+            f"(k in {listed(ANNOTATIONS)} || k.startsWith('{OWN_PREFIX}') || k.startsWith('{OLDER_PREFIX}'))",
+        ),
+    ),
+    _metadata_unchanged_except("labels", "annotations", "ownerReferences"),
+)
+
+# -- pods
+
+_SYSTEM_NAMESPACES: Final = ("kube-system", "kube-public", "kube-node-lease")
+"""The service accounts of the control plane are here: who can create pods here can become one of them."""
+
+_HAS_GATE: Final = (
+    f"has(object.spec.schedulingGates) && object.spec.schedulingGates.exists(g, g.name == '{GATE}')"
+)
+_COPY_PREFIX: Final = "rescheduled-"
+_HAS_COPY_MARKS: Final = (
+    f"object.metadata.name.startsWith('{_COPY_PREFIX}')"
+    " && !has(object.metadata.ownerReferences)"
+    f" && has(object.metadata.labels) && '{LABELS[0]}' in object.metadata.labels"
+    f" && has(object.metadata.annotations)"
+    f" && {listed(ANNOTATIONS)}.all(k, k in object.metadata.annotations)"
+)
+
+_CREATED_PODS: Final = (
+    is_owned_by_migration("object"),
+    _HAS_COPY_MARKS,
+    # Nothing is stored by a dry run: the daemon asks in this way whether the webhook answers.
+    "has(request.dryRun) && request.dryRun",
+)
+"""The pods that the daemon creates: one of these must hold, beside the scheduling gate."""
+
+_DELETED_PODS: Final = (
+    # A copy whose workload has not adopted it.
+    (
+        f"has(oldObject.metadata.ownerReferences)"
+        f" && oldObject.metadata.ownerReferences.exists(o, {is_migration('o')})"
+        f" && oldObject.metadata.ownerReferences.all(o, {is_migration('o')} || !{is_controller('o')})"
+    ),
+    f"oldObject.metadata.name.startsWith('{_COPY_PREFIX}') && !has(oldObject.metadata.ownerReferences)",
+    # It has never run.
+    "!has(oldObject.spec.nodeName) || oldObject.spec.nodeName == ''",
+    # Pods of lost nodes: the control plane has marked them. CEL can't read the node itself.
+    "has(oldObject.metadata.deletionTimestamp)",
+    (
+        "!has(oldObject.status.conditions)"
+        " || !oldObject.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True')"
+    ),
+)
+"""The pods that the daemon deletes without an eviction: one of these must hold."""
+
+_OWNERS: Final = (
+    ("owners", or_empty("object.metadata.ownerReferences", "[]")),
+    ("oldOwners", or_empty("oldObject.metadata.ownerReferences", "[]")),
+    ("wasCopy", f"variables.oldOwners.exists(o, {is_migration('o')})"),
+)
+_OWNER_RULES: Final = (
+    Rule(
+        "A PodMigration may be removed from the owners or stop being the controller, not be added.",
+        f"variables.owners.all(n, !{is_migration('n')} || variables.oldOwners.exists(o,"
+        f" {is_migration('o')} && o.uid == n.uid && (!{is_controller('n')} || {is_controller('o')})))",
+    ),
+    Rule(
+        "Other owners must stay.",
+        f"variables.oldOwners.all(o, {is_migration('o')} || variables.owners.exists(n, n.uid == o.uid))",
+    ),
+    Rule(
+        "Other owners may be added only to a copy, and not as the controller.",
+        f"variables.owners.all(n, {is_migration('n')} || variables.oldOwners.exists(o, o == n)"
+        f" || (variables.wasCopy && !{is_controller('n')}))",
+    ),
+)
+_GATES: Final = (
+    ("gates", or_empty("object.spec.schedulingGates", "[]")),
+    ("oldGates", or_empty("oldObject.spec.schedulingGates", "[]")),
+)
+
+_PODS: Final = (
+    AdmissionPolicy(
+        "create-pods",
+        "",
+        ("pods",),
+        ("CREATE",),
+        (
+            Rule(f"A created pod must have the scheduling gate {GATE}.", _HAS_GATE),
+            Rule(
+                f"No pod may be created in {', '.join(_SYSTEM_NAMESPACES)},"
+                " unless admissionPolicies.systemNamespaces is set.",
+                f"{SYSTEM_ALLOWED} || !(request.namespace in {listed(_SYSTEM_NAMESPACES)})",
+            ),
+            Rule(
+                "A created pod must have a PodMigration as its controller, or the marks of a copy.",
+                any_of(*_CREATED_PODS),
+            ),
+        ),
+    ),
+    AdmissionPolicy(
+        "update-pods",
+        "",
+        ("pods",),
+        ("UPDATE",),
+        (
+            *_POD_METADATA,
+            *_OWNER_RULES,
+            Rule(
+                "Of the spec, only schedulingGates may change.",
+                unchanged_except("variables.newSpec", "variables.oldSpec", "k == 'schedulingGates'"),
+            ),
+            Rule(
+                f"Only the scheduling gate {GATE} may be removed, and none may be added.",
+                f"variables.oldGates.all(g, g.name == '{GATE}' || variables.gates.exists(n, n == g))"
+                " && variables.gates.all(n, variables.oldGates.exists(g, g == n))",
+            ),
+        ),
+        (
+            *_METADATA,
+            *_OWNERS,
+            *_GATES,
+            ("newSpec", "dyn(object.spec)"),
+            ("oldSpec", "dyn(oldObject.spec)"),
+        ),
+    ),
+    AdmissionPolicy(
+        "update-pod-status",
+        "",
+        ("pods/status",),
+        ("UPDATE",),
+        (
+            *_POD_METADATA,
+            Rule(
+                "Of the status, only nominatedNodeName may change.",
+                unchanged_except("variables.newStatus", "variables.oldStatus", "k == 'nominatedNodeName'"),
+            ),
+        ),
+        (
+            *_METADATA,
+            ("newStatus", or_empty("object.status", "{}")),
+            ("oldStatus", or_empty("oldObject.status", "{}")),
+        ),
+    ),
+    AdmissionPolicy(
+        "delete-pods",
+        "",
+        ("pods",),
+        ("DELETE",),
+        (
+            Rule(
+                "Only copies, pods without a node and pods that are not ready may be deleted.",
+                any_of(*_DELETED_PODS),
+            ),
+        ),
+    ),
+    AdmissionPolicy(
+        "evict-pods",
+        "",
+        ("pods/eviction",),
+        ("CREATE",),
+        (
+            Rule(
+                "An eviction must name the uid of the pod.",
+                "has(object.deleteOptions) && has(object.deleteOptions.preconditions)"
+                " && has(object.deleteOptions.preconditions.uid)",
+            ),
+        ),
+    ),
+)
+
+# -- other kinds
+
+_OTHERS: Final = (
+    *(
+        AdmissionPolicy(
+            f"update-{name}",
+            group,
+            resources,
+            ("UPDATE",),
+            (
+                _OWN_ANNOTATIONS,
+                _metadata_unchanged_except("annotations"),
+                Rule(
+                    "Beside the metadata, nothing may change.",
+                    unchanged_except("variables.whole", "variables.oldWhole", "k in ['metadata', 'status']"),
+                ),
+            ),
+            (*_METADATA, ("whole", "dyn(object)"), ("oldWhole", "dyn(oldObject)")),
+        )
+        for name, group, resources in (
+            ("workloads", "apps", ("deployments", "replicasets", "statefulsets", "daemonsets")),
+            ("jobs", "batch", ("jobs", "cronjobs")),
+        )
+    ),
+    AdmissionPolicy(
+        "update-nodes",
+        "",
+        ("nodes",),
+        ("UPDATE",),
+        (
+            _OWN_ANNOTATIONS,
+            _metadata_unchanged_except("annotations"),
+            Rule(
+                "Of the spec, only unschedulable may change.",
+                unchanged_except("variables.newSpec", "variables.oldSpec", "k == 'unschedulable'"),
+            ),
+        ),
+        (
+            *_METADATA,
+            ("newSpec", or_empty("object.spec", "{}")),
+            ("oldSpec", or_empty("oldObject.spec", "{}")),
+        ),
+    ),
+    AdmissionPolicy(
+        "update-node-status",
+        "",
+        ("nodes/status",),
+        ("UPDATE",),
+        (
+            _metadata_unchanged_except("annotations"),
+            _OWN_ANNOTATIONS,
+            Rule(
+                f"Of the status, only the condition {EMPTY_CONDITION} may change.",
+                unchanged_except("variables.newStatus", "variables.oldStatus", "k == 'conditions'")
+                + "".join(
+                    f" && variables.{one}.all(c, c.type == '{EMPTY_CONDITION}'"
+                    f" || variables.{other}.exists(d, d == c))"
+                    for one, other in (("conditions", "oldConditions"), ("oldConditions", "conditions"))
+                ),
+            ),
+        ),
+        (
+            *_METADATA,
+            ("newStatus", or_empty("object.status", "{}")),
+            ("oldStatus", or_empty("oldObject.status", "{}")),
+            ("conditions", or_empty("object.status.conditions", "[]")),
+            ("oldConditions", or_empty("oldObject.status.conditions", "[]")),
+        ),
+    ),
+    *(
+        AdmissionPolicy(
+            f"{operation.lower()}-budgets",
+            "policy",
+            ("poddisruptionbudgets",),
+            (operation,),
+            (
+                Rule(
+                    "Only temporary budgets, named *-rescheduler-pdb and owned by a PodMigration.",
+                    f"{item}.metadata.name.endsWith('-rescheduler-pdb') && {is_owned_by_migration(item)}",
+                ),
+            ),
+        )
+        for operation, item in (("CREATE", "object"), ("DELETE", "oldObject"))
+    ),
+    *(
+        AdmissionPolicy(
+            f"{operation.lower()}-events",
+            "",
+            ("events",),
+            (operation,),
+            (
+                Rule(
+                    f"Only Events whose source is {PRODUCT}.",
+                    # `dyn`: events.k8s.io, which the server checks too, has another name for the field.
+                    f"has(dyn({item}).source) && has(dyn({item}).source.component)"
+                    f" && dyn({item}).source.component == '{PRODUCT}'",
+                ),
+            ),
+        )
+        for operation, item in (("CREATE", "object"), ("UPDATE", "oldObject"))
+    ),
+    *(
+        AdmissionPolicy(
+            f"create-{resource}",
+            group,
+            (resource,),
+            ("CREATE",),
+            # RBAC can't restrict `create` to a name.
+            (Rule(f"Only the name {name} may be created.", f"object.metadata.name == '{name}'"),),
+        )
+        for group, resource, name in (
+            ("", "configmaps", "rescheduler-state"),
+            ("coordination.k8s.io", "leases", "rescheduler"),
+        )
+    ),
+)
+
+DAEMON_POLICIES: Final = (*_PODS, *_OTHERS)
+
+
+# -- the webhook
+
+_CA_BUNDLE_ONLY: Final = (
+    unchanged_except("dyn(w)", "dyn(o)", "k == 'clientConfig'")
+    + " && "
+    + unchanged_except("dyn(w.clientConfig)", "dyn(o.clientConfig)", "k == 'caBundle'")
+)
+
+WEBHOOK_POLICIES: Final = (
+    AdmissionPolicy(
+        "update-registrations",
+        "admissionregistration.k8s.io",
+        ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
+        ("UPDATE",),
+        (
+            # Else the account could have every request of every user sent to an address of its choice.
+            Rule(
+                "Of a webhook, only caBundle may change.",
+                "variables.webhooks.size() == variables.oldWebhooks.size()"
+                f" && variables.webhooks.all(w, variables.oldWebhooks.exists(o, {_CA_BUNDLE_ONLY}))",
+            ),
+            _metadata_unchanged_except(),
+        ),
+        (
+            *_METADATA,
+            ("webhooks", or_empty("object.webhooks", "[]")),
+            ("oldWebhooks", or_empty("oldObject.webhooks", "[]")),
+        ),
+    ),
+)
+
+
+# -- as objects
+
+
+def daemon_policies(options: AdmissionPolicies, namespace: str) -> list[Object]:
+    return policy_objects(DAEMON_POLICIES, options, account=DAEMON, namespace=namespace)
+
+
+def webhook_policies(options: AdmissionPolicies, namespace: str) -> list[Object]:
+    return policy_objects(WEBHOOK_POLICIES, options, account=WEBHOOK, namespace=namespace)
