@@ -12,7 +12,10 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from rescheduler.install.account_policies import daemon_policies
+from rescheduler.install.admission_policies import user_name
 from rescheduler.install.grants import Grant
+from rescheduler.install.options import AdmissionPolicies
 from rescheduler.install.roles import daemon_roles, webhook_roles
 from tests.testbed import ControlPlane
 
@@ -37,6 +40,8 @@ class Seen:
     refused: set[tuple[Request, str]] = field(default_factory=set)
     """With the namespace."""
     allowed: set[tuple[Request, str]] = field(default_factory=set)
+    denied: set[tuple[Request, str]] = field(default_factory=set)
+    """By an admission policy, with what it said."""
 
     @staticmethod
     def in_all_control_planes() -> "Seen":
@@ -56,6 +61,9 @@ class Seen:
             resource = "/".join(filter(None, (about.get("resource"), about.get("subresource"))))
             request = Request(account, about.get("apiGroup", ""), resource, event["verb"])
             self.used.add(request)
+            said = (event.get("responseStatus") or {}).get("message", "")
+            if "ValidatingAdmissionPolicy" in said:
+                self.denied.add((request, said))
             decision = (event.get("annotations") or {}).get("authorization.k8s.io/decision")
             (self.refused if decision == "forbid" else self.allowed).add(
                 (request, about.get("namespace", ""))
@@ -74,10 +82,16 @@ def _account(event: dict[str, Any]) -> str | None:
     return name.rpartition(":")[2] if name.startswith("system:serviceaccount:") else None
 
 
-def kubeconfig_as(control_plane: ControlPlane, account: str, namespace: str, folder: Path) -> Path:
-    """Acts as that service account of that namespace, with exactly what it is granted there."""
-    roles = {"apiVersion": "v1", "kind": "List", "items": _ROLES[account](namespace)}
-    control_plane.kubectl("apply", "-f", "-", stdin=json.dumps(roles))
+def kubeconfig_as(
+    control_plane: ControlPlane, account: str, namespace: str, folder: Path, *, installed: bool = False
+) -> Path:
+    """Acts as that service account of that namespace, with exactly what it is granted there.
+
+    `installed` says that the manifests are in the cluster, and with them roles and policies.
+    """
+    if not installed:
+        _restrict(control_plane)
+        _apply(control_plane, _ROLES[account](namespace))
     content = yaml.safe_load(control_plane.kubeconfig.read_text())
     for user in content["users"]:
         user["user"]["as"] = f"system:serviceaccount:{namespace}:{account}"
@@ -90,6 +104,28 @@ def kubeconfig_as(control_plane: ControlPlane, account: str, namespace: str, fol
     path.touch(mode=0o600)
     path.write_text(json.dumps(content))
     return path
+
+
+def _apply(control_plane: ControlPlane, items: list[dict[str, Any]]) -> None:
+    content = {"apiVersion": "v1", "kind": "List", "items": items}
+    control_plane.kubectl("apply", "-f", "-", stdin=json.dumps(content))
+
+
+_restricted: set[Path] = set()
+"""Control planes that have the admission policies."""
+
+
+def _restrict(control_plane: ControlPlane) -> None:
+    """The policies are installed once, for the accounts of all namespaces: each test has its own."""
+    if control_plane.kubeconfig in _restricted:
+        return
+    written = json.dumps(daemon_policies(AdmissionPolicies(), "any"))
+    for account in (DAEMON, WEBHOOK):
+        one = f"== '{user_name(account, 'any')}'"
+        every = f".matches('^{user_name(account, '[^:]+')}$')"
+        written = written.replace(f" {one}", every)
+    _apply(control_plane, json.loads(written))
+    _restricted.add(control_plane.kubeconfig)
 
 
 def unused(account: str, grants: Iterable[Grant], used: set[Request]) -> list[str]:

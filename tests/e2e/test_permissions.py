@@ -26,6 +26,10 @@ def test_no_request_of_our_programs_was_forbidden(seen: Seen) -> None:
     assert seen.never_allowed == []
 
 
+def test_no_request_of_our_programs_was_denied_by_a_policy(seen: Seen) -> None:
+    assert sorted(seen.denied) == []
+
+
 NOT_AUDITED = {
     # An apply that creates an object is audited as the patch that it is; the server asks for both rights.
     f"{WEBHOOK}: create admissionregistration.k8s.io mutatingwebhookconfigurations (its registration)",

