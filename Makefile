@@ -74,6 +74,7 @@ check: $(READY) ## format, lint, strict types, import contracts, generated files
 	@$(BIN)/python -m rescheduler.model.plan_schema --check docs/plan.schema.json
 	@$(BIN)/python -m rescheduler.migrations.diagram --check docs/migrations.md
 	@$(BIN)/python -m rescheduler.install.chart --check deploy/helm
+	@$(BIN)/python -m rescheduler.install.permissions_reference --check docs/security.md
 
 .PHONY: fix
 fix: $(READY) ## format and mend what the linter can mend
@@ -90,6 +91,7 @@ generate: $(READY) ## write generated files anew: wire schema, references, confo
 	@$(BIN)/python -m rescheduler.model.plan_schema --write docs/plan.schema.json
 	@$(BIN)/python -m rescheduler.migrations.diagram --write docs/migrations.md
 	@$(BIN)/python -m rescheduler.install.chart --write deploy/helm
+	@$(BIN)/python -m rescheduler.install.permissions_reference --write docs/security.md
 	@$(BIN)/python scripts/demo_picture.py docs/images/demo.svg
 
 .PHONY: bench
@@ -106,12 +108,21 @@ bench: $(READY) ## benchmarks, as ratios against a baseline of the same run
 lock: $(READY) ## resolve the dependencies anew into requirements/*.txt
 	@scripts/lock.sh $(BIN)/uv
 
+.PHONY: sbom
+sbom: ## write sbom.json: what is in the image, as CycloneDX
+	@scripts/audit.sh "$(PYTHON)" sbom sbom.json
+	@echo "sbom.json: $$(grep -c '"purl"' sbom.json) packages"
+
+.PHONY: audit
+audit: ## look up known vulnerabilities of what is in the image (needs pypi.org)
+	@scripts/audit.sh "$(PYTHON)" vulnerabilities
+
 .PHONY: setup
 setup: $(READY) ## only make .venv ready
 
 .PHONY: clean
 clean: ## remove .venv and every cache
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-audit sbom.json .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamp is written last, so an interrupted set-up is done again from the start.

@@ -8,5 +8,7 @@ compile() {
     --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" "$@"
 }
 echo uv | compile - -o requirements/bootstrap.txt
+echo hatchling | compile - -o requirements/build.txt
+printf 'cyclonedx-bom\npip-audit\n' | compile - -o requirements/audit.txt
 compile pyproject.toml -o requirements/runtime.txt
 compile pyproject.toml --group dev -o requirements/dev.txt

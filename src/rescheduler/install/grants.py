@@ -38,25 +38,30 @@ _RECORDED_ON: Final = (
 
 DAEMON_EVERYWHERE: Final = (
     *(
-        Grant(each.resource.group, each.resource.plural, _FOLLOW, "deciding looks at it")
+        Grant(each.resource.group, each.resource.plural, _FOLLOW, "plans are made from it")
         for each in CLUSTER_KINDS
         if each.decides
     ),
-    Grant("metrics.k8s.io", "nodes", ("list",), "what nodes really use"),
-    Grant("metrics.k8s.io", "pods", ("list",), "what pods really use"),
-    Grant("", "pods", ("get",), "read live before anything that can't be undone"),
-    Grant("", "pods", ("create",), "the copy that is ready before the pod goes"),
+    Grant("metrics.k8s.io", "nodes", ("list",), "usage of nodes"),
+    Grant("metrics.k8s.io", "pods", ("list",), "usage of pods"),
+    Grant("", "pods", ("get",), "a live read before each irreversible action"),
+    Grant("", "pods", ("create",), "the copy, which is ready before its source is evicted"),
     Grant("", "pods", ("patch",), "marks on the pods that are moved"),
     Grant("", "pods", ("delete",), "the copy when a move is rolled back; pods of lost nodes where allowed"),
-    Grant("", "pods/status", ("patch",), "the node that a copy is meant for (nominatedNodeName)"),
-    Grant("", "pods/eviction", ("create",), "pods leave by eviction only, so that budgets hold"),
+    Grant("", "pods/status", ("patch",), "the target node of a copy (nominatedNodeName)"),
+    Grant("", "pods/eviction", ("create",), "sources are evicted, so that budgets hold"),
     Grant(_APPS, "replicasets", ("get",), "the template of the copy, read live"),
     Grant("", "nodes", ("get", "patch"), "cordon and uncordon"),
-    Grant("", "nodes/status", ("patch",), "the condition that says whether a node in maintenance is empty"),
-    Grant("", "events", ("create", "patch"), "tell people what happens and why"),
-    Grant("policy", "poddisruptionbudgets", ("create", "delete"), "a temporary budget where there is none"),
+    Grant("", "nodes/status", ("patch",), "the condition rescheduler.dev/Empty of nodes in maintenance"),
+    Grant("", "events", ("create", "patch"), "reports what happened, and why"),
+    Grant(
+        "policy",
+        "poddisruptionbudgets",
+        ("create", "delete"),
+        "the temporary budget of a workload without one",
+    ),
     Grant(GROUP, "podmigrations", ("get", "create", "patch", "delete"), "the record of each move"),
-    Grant(GROUP, "podmigrations/status", ("update",), "how far it is"),
+    Grant(GROUP, "podmigrations/status", ("update",), "the progress of each move"),
     Grant(
         "admissionregistration.k8s.io",
         "mutatingwebhookconfigurations",
@@ -64,16 +69,22 @@ DAEMON_EVERYWHERE: Final = (
         "whether replacements are steered",
     ),
     *(
-        Grant(group, resource, ("patch",), "the record of failed tries, on the workload")
+        Grant(group, resource, ("patch",), "the record of failed attempts")
         for group, resource in _RECORDED_ON
     ),
 )
 
 DAEMON_AT_HOME: Final = (
-    Grant("coordination.k8s.io", "leases", ("create",), "who leads"),
-    Grant("coordination.k8s.io", "leases", ("get", "update"), "who leads", ("rescheduler",)),
+    Grant("coordination.k8s.io", "leases", ("create",), "leader election"),
+    Grant("coordination.k8s.io", "leases", ("get", "update"), "leader election", ("rescheduler",)),
     Grant("", "configmaps", ("create",), "status, and whether it is paused"),
-    Grant("", "configmaps", ("list", "watch", "patch"), "the same", ("rescheduler-state",)),
+    Grant(
+        "",
+        "configmaps",
+        ("list", "watch", "patch"),
+        "status, and whether it is paused",
+        ("rescheduler-state",),
+    ),
 )
 
 WEBHOOK_EVERYWHERE: Final = (

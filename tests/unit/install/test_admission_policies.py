@@ -1,0 +1,91 @@
+"""What is installed of the admission policies. What they refuse is tested on a real API server."""
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from rescheduler.cli import main
+from rescheduler.install.account_policies import DAEMON_POLICIES, WEBHOOK_POLICIES
+from rescheduler.install.grants import DAEMON_AT_HOME, DAEMON_EVERYWHERE
+from rescheduler.install.objects import installed
+from rescheduler.install.options import AdmissionPolicies, Options, Webhook
+
+OPERATIONS = {"create": "CREATE", "patch": "UPDATE", "update": "UPDATE", "delete": "DELETE"}
+UNRESTRICTED = {
+    ("podmigrations", "CREATE"),
+    ("podmigrations", "UPDATE"),
+    ("podmigrations", "DELETE"),
+    ("podmigrations/status", "UPDATE"),
+}
+"""Its own kind."""
+
+
+def policies(options=None):
+    return [item for item in installed(options or Options()) if item["kind"] == "ValidatingAdmissionPolicy"]
+
+
+def test_every_verb_that_changes_objects_of_others_is_restricted():
+    restricted = {
+        (resource, operation)
+        for policy in DAEMON_POLICIES
+        for resource in policy.resources
+        for operation in policy.operations
+    }
+    granted = {
+        (grant.resource, OPERATIONS[verb])
+        for grant in (*DAEMON_EVERYWHERE, *DAEMON_AT_HOME)
+        for verb in grant.verbs
+        if verb in OPERATIONS and not grant.names
+    }
+    assert granted - UNRESTRICTED == restricted
+
+
+def test_only_our_own_accounts_are_restricted_and_what_cannot_be_evaluated_is_refused():
+    for item in installed(namespace="elsewhere"):
+        if item["kind"] == "ValidatingAdmissionPolicy":
+            ((condition),) = item["spec"]["matchConditions"]
+            assert condition["expression"] in {
+                "request.userInfo.username == 'system:serviceaccount:elsewhere:rescheduler'",
+                "request.userInfo.username == 'system:serviceaccount:elsewhere:rescheduler-webhook'",
+            }
+            assert item["spec"]["failurePolicy"] == "Fail"
+            assert {each["reason"] for each in item["spec"]["validations"]} == {"Forbidden"}
+
+
+def test_every_policy_is_bound_and_denies():
+    bound = [item for item in installed() if item["kind"] == "ValidatingAdmissionPolicyBinding"]
+    assert [item["spec"] for item in bound] == [
+        {"policyName": item["metadata"]["name"], "validationActions": ["Deny"]} for item in policies()
+    ]
+    assert len(bound) == len(DAEMON_POLICIES) + len(WEBHOOK_POLICIES)
+
+
+def test_they_can_be_left_out():
+    assert policies(Options(admission_policies=AdmissionPolicies(enabled=False))) == []
+    printed = CliRunner().invoke(main, ["manifests", "--without-policies"])
+    assert printed.exit_code == 0
+    assert not [
+        item
+        for item in yaml.safe_load_all(printed.stdout)
+        if item["kind"].startswith("ValidatingAdmissionPolicy")
+    ]
+
+
+def test_without_the_webhook_only_the_daemon_is_restricted():
+    found = policies(Options(webhook=Webhook(enabled=False)))
+    assert len(found) == len(DAEMON_POLICIES)
+
+
+@pytest.mark.parametrize(("allowed", "written"), [(True, "true || "), (False, "false || ")])
+def test_pods_in_system_namespaces_are_allowed_only_where_that_was_chosen(allowed, written):
+    options = Options(admission_policies=AdmissionPolicies(system_namespaces=allowed))
+    (found,) = [item for item in policies(options) if item["metadata"]["name"] == "rescheduler-create-pods"]
+    (rule,) = [each for each in found["spec"]["validations"] if "kube-system" in each["expression"]]
+    assert rule["expression"].startswith(written)
+
+
+def test_the_expressions_stay_within_what_the_server_accepts():
+    for item in policies():
+        parts = [*item["spec"]["validations"], *item["spec"].get("variables", ())]
+        assert all(len(each["expression"]) < 16_384 for each in parts)
+        assert all(len(each["message"]) < 1024 for each in item["spec"]["validations"])
