@@ -62,7 +62,7 @@ class Seen:
             request = Request(account, about.get("apiGroup", ""), resource, event["verb"])
             self.used.add(request)
             said = (event.get("responseStatus") or {}).get("message", "")
-            if "ValidatingAdmissionPolicy" in said:
+            if f"ValidatingAdmissionPolicy '{DAEMON}-" in said:
                 self.denied.add((request, said))
             decision = (event.get("annotations") or {}).get("authorization.k8s.io/decision")
             (self.refused if decision == "forbid" else self.allowed).add(
