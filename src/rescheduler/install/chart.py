@@ -69,18 +69,16 @@ def _network_policies(options: Options) -> str:
 
 
 def _policies(options: Options) -> str:
-    """Where the server has them: Kubernetes 1.30 or newer, unless it was told to turn them off."""
-    condition = f'and .Values.admissionPolicies.enabled (.Capabilities.APIVersions.Has "{_POLICY_KIND}")'
+    """`.Capabilities` is not asked: every server that the chart allows has the kind, and `helm template`,
+    which knows no server, would leave the policies out without a word."""
     chosen = options.admission_policies
     daemon = _template(daemon_policies(chosen, _NAMESPACE))
     webhook = _template(webhook_policies(chosen, _NAMESPACE))
     return (
-        f"{{{{- if {condition} }}}}\n{daemon}"
+        f"{{{{- if .Values.admissionPolicies.enabled }}}}\n{daemon}"
         f"{{{{- if .Values.webhook.enabled }}}}\n---\n{webhook}{{{{- end }}}}\n{{{{- end }}}}\n"
     )
 
-
-_POLICY_KIND: Final = "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"
 
 _NOTES: Final = """\
 rescheduler {{ .Chart.AppVersion }} is installed in {{ .Release.Namespace }}.

@@ -32,6 +32,8 @@ CHOSEN: dict[str, dict[str, Any]] = {
         "priorityClassName": "system-cluster-critical",
     },
     "without the webhook": {"webhook": {"enabled": False}},
+    "without admission policies": {"admissionPolicies": {"enabled": False}},
+    "with moves in system namespaces": {"admissionPolicies": {"systemNamespaces": True}},
 }
 
 
