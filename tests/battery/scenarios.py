@@ -263,11 +263,20 @@ def excluded_pods() -> ClusterBuilder:
         "shop/host-path": {"volumes": [{"name": "data", "hostPath": {"path": "/data"}}]},
         "shop/scratch": {"volumes": [{"name": "data", "emptyDir": {}}]},
         "shop/once": {"pod_spec": {"restartPolicy": "Never"}},
-        "shop/moving": {"labels": {f"{prefix}migration-status": "in-progress"}},
+        "shop/moving": {"uid": "moving"},
         "shop/no-claim": {"claims": ["missing"]},
     }
     for key, part in parts.items():
         made.pod(key, on="n9", cpu="1", memory="1Gi", **part)
+    made.apply(
+        {
+            "apiVersion": "rescheduler.dev/v1alpha1",
+            "kind": "PodMigration",
+            "metadata": {"name": "m", "namespace": "shop", "uid": "m", "creationTimestamp": LONG_AGO},
+            "spec": {"pod": {"name": "moving", "uid": "moving"}, "sourceNode": "n9"},
+            "status": {"phase": "InProgress"},
+        }
+    )
     made.daemon_set("shop/agent", on=["n9"], cpu="1").job("shop/job", on=["n9"], cpu="1")
     made.deployment("shop/covered", replicas=1, on=["n9"], labels={"part": "x"})
     return made.budget("shop/one", selector={"app": "covered"}).budget("shop/two", selector={"part": "x"})
