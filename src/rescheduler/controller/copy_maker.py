@@ -15,9 +15,9 @@ from rescheduler.migrations.scene import Happened, Scene, Wait
 from rescheduler.migrations.steps import Event
 from rescheduler.model.plan import Handover
 
-__all__ = ["CopyMaker"]
+__all__ = ["REFUSED", "CopyMaker"]
 
-_REFUSED: Final = (errors.Forbidden, errors.Invalid, errors.BadRequest)
+REFUSED: Final = (errors.Forbidden, errors.Invalid, errors.BadRequest)
 """Quota, LimitRange, PodSecurity, policies and webhooks: to ask again the same way would be in vain."""
 
 _NEEDED: Final = "Adopt and Copy need Kubernetes 1.30 or newer"
@@ -55,7 +55,7 @@ class CopyMaker:
             if there is None or is_copy_of(there, migration):
                 return None
             return _refused("CopyRefused", f"another pod is called {name}")
-        except _REFUSED as refusal:
+        except REFUSED as refusal:
             return _refused("CopyRefused", f"the copy was refused: {refusal.why}")
         record = self._seen.learn_pod(made)
         if GATE not in record.shape.scheduling_gates:

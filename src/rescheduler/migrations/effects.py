@@ -4,8 +4,8 @@ Every effect may be performed twice without harm, and each names what must still
 `version`): if it is not, nothing happens, and the migration looks again.
 """
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
 
 from rescheduler.model.migrations import OwnerReference, PodReference
 
@@ -36,6 +36,12 @@ __all__ = [
 class Effect:
     irreversible: ClassVar[bool] = False
     """Preceded by a live read of all that it rests on."""
+
+    @property
+    def without_version(self) -> tuple[Any, ...]:
+        """What it does and to which object, however often that object has changed since."""
+        named = (each.name for each in fields(self) if each.name != "version")
+        return (type(self), *(getattr(self, name) for name in named))
 
 
 @dataclass(frozen=True, slots=True)
