@@ -8,8 +8,9 @@ from rescheduler.controller.followed import Followed
 from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.kube.resources import PODS, REPLICA_SETS, Object
+from rescheduler.migrations.admitted_copy import admission_differences
 from rescheduler.migrations.copies import GATE
-from rescheduler.migrations.copying import admission_differences, adoptable_copy, bare_copy
+from rescheduler.migrations.copying import adoptable_copy, bare_copy
 from rescheduler.migrations.marks import is_copy_of
 from rescheduler.migrations.scene import Happened, Scene, Wait
 from rescheduler.migrations.steps import Event
@@ -42,6 +43,9 @@ class CopyMaker:
         if not isinstance(live, tuple):
             return live
         source, replica_set = live
+        if replica_set is not None and replica_set["spec"]["template"]["spec"].get("nodeName"):
+            why = f"ReplicaSet {replica_set['metadata']['name']} sets nodeName in its template: its pods run there"
+            return _refused("NodeNameInTemplate", why)
         if replica_set is None:
             wanted = bare_copy(source, migration, name, scene.now)
         else:
