@@ -19,6 +19,7 @@ from rescheduler.controller.patching import (
     offered,
     released,
     returned,
+    sync_requested,
     unmarked,
 )
 from rescheduler.controller.temporary_budget import temporary_budget
@@ -69,6 +70,7 @@ class Performer:
             effects.Nominate: self._nominate,
             effects.OpenGate: self._open_gate,
             effects.EvictSource: self._evict,
+            effects.RequestBudgetSync: self._request_budget_sync,
             effects.OfferCopy: self._offer,
             effects.ReleaseTarget: self._release,
             effects.ReturnCopy: self._return,
@@ -169,6 +171,9 @@ class Performer:
 
     async def _open_gate(self, scene: Scene, effect: effects.OpenGate) -> Outcome:
         return await self._patch(scene, effect.pod, gate_opened(effect.pod.uid))
+
+    async def _request_budget_sync(self, scene: Scene, effect: effects.RequestBudgetSync) -> Outcome:
+        return await self._patch(scene, effect.pod, sync_requested(effect.pod.uid, effect.value))
 
     async def _offer(self, scene: Scene, effect: effects.OfferCopy) -> Outcome:
         return await self._patch(scene, effect.pod, offered(scene.migration, effect.pod.uid))

@@ -26,6 +26,7 @@ __all__ = [
     "OfferCopy",
     "OpenGate",
     "ReleaseTarget",
+    "RequestBudgetSync",
     "ReturnCopy",
     "UnmarkSource",
     "WithdrawSteering",
@@ -107,6 +108,14 @@ class EvictSource(Effect):
     irreversible: ClassVar[bool] = True
     pod: PodReference
     version: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestBudgetSync(Effect):
+    """Changes an annotation of the copy, so that the disruption controller looks at its budgets again."""
+
+    pod: PodReference
+    value: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ migration leave this step backwards.
 
 from datetime import timedelta
 
+from rescheduler.migrations.budget_sync import sync_request
 from rescheduler.migrations.copies import copy_gone
 from rescheduler.migrations.effects import EvictSource, UnmarkSource
 from rescheduler.migrations.interference import deadline, interrupted
@@ -35,7 +36,11 @@ def evicting_beside_copy(scene: Scene) -> Sight:
         if ended is not None:
             return _called_off(scene, ended)
         return Wait(scene.now + deadline(scene), f"waits for copy {scene.target.name} to be ready again")
-    return evicting(scene)
+    sight = evicting(scene)
+    if isinstance(sight, Wait) or (isinstance(sight, Do) and isinstance(sight.effect, EvictSource)):
+        assert scene.source is not None
+        return (sync_request(scene) if scene.source.is_ready else None) or sight
+    return sight
 
 
 def _copy_ended(scene: Scene) -> Happened | None:

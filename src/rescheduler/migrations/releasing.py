@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Final
 
+from rescheduler.migrations.budget_sync import sync_request
 from rescheduler.migrations.copies import keep_copy
 from rescheduler.migrations.effects import DeleteBudget, DeleteCopy, ReleaseTarget, UnmarkSource
 from rescheduler.migrations.interference import SOURCE_GONE, is_unwanted
@@ -108,7 +109,11 @@ def remains(scene: Scene) -> Do | Wait | None:
     if copy is not None and copy.is_terminating and not scene.node_is_lost(copy.node) and not _overdue(scene):
         return Wait(_overdue_at(scene), f"waits for copy {copy.name} to end")
     if copy is not None and not copy.is_terminating:
-        return Do(DeleteCopy(scene.target_reference, within_budget=_is_counted_on(scene, copy)))
+        within_budget = _is_counted_on(scene, copy)
+        request = sync_request(scene) if within_budget else None
+        if isinstance(request, Do):
+            return request
+        return Do(DeleteCopy(scene.target_reference, within_budget))
     budget = temporary_budget(scene)
     if budget is not None:
         return Do(DeleteBudget(budget.name, budget.uid))
@@ -120,10 +125,7 @@ def remains(scene: Scene) -> Do | Wait | None:
 def _is_counted_on(scene: Scene, copy: PodRecord) -> bool:
     """Whether others may have been evicted because this copy serves: then its own budget decides, too."""
     return (
-        copy.is_ready
-        and not scene.node_is_lost(copy.node)
-        and not is_unwanted(scene)
-        and not _overdue(scene)
+        copy.is_ready and not scene.node_is_lost(copy.node) and not is_unwanted(scene) and not _overdue(scene)
     )
 
 

@@ -12,9 +12,7 @@ async def test_a_pod_whose_annotations_leave_no_room_for_marks_stays_where_it_is
 ) -> None:
     moves: Moves = await set_moves(nodes=2)
     note = {"note": "x" * (MOST_ANNOTATION_BYTES - 60)}
-    source = await moves.stage.until_pod_ready(
-        await moves.stage.pod("web", metadata={"annotations": note})
-    )
+    source = await moves.stage.until_pod_ready(await moves.stage.pod("web", metadata={"annotations": note}))
     migration = await moves.move(source, await moves.stage.free_node())
     assert migration.status.phase is Phase.FAILED, migration.status
     assert migration.status.failure == "MarkRefused"

@@ -51,7 +51,10 @@ POD: Object = {
     "volumes": [
         {"name": "cache", "emptyDir": {"sizeLimit": "1Gi"}},
         {"name": "settings", "configMap": {"name": "settings", "optional": True}},
-        {"name": "info", "downwardAPI": {"items": [{"path": "l", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
+        {
+            "name": "info",
+            "downwardAPI": {"items": [{"path": "l", "fieldRef": {"fieldPath": "metadata.labels"}}]},
+        },
     ],
 }
 

@@ -35,7 +35,10 @@ class Refusing:
             return await self._server.handle("GET", path, headers, b"")
         answer = await self._server.handle("GET", path + "-that-is-not-there", headers, b"")
         status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": self._code}
-        status |= {"message": "not today", "reason": {409: "Conflict", 403: "Forbidden"}.get(self._code, "Invalid")}
+        status |= {
+            "message": "not today",
+            "reason": {409: "Conflict", 403: "Forbidden"}.get(self._code, "Invalid"),
+        }
         return answer._replace(status=self._code, chunks=_one(json.dumps(status).encode()))
 
 
