@@ -62,6 +62,8 @@ class WorkloadRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     unavailable: int = 0
     """How many fewer an update may leave available, in pods, by Kubernetes' rounding."""
     min_ready_s: int = 0
+    template_node: str = ""
+    """The node that its pod template names (`nodeName`): then no scheduler places its pods."""
     paused: bool = False
     """Of a Deployment; of a Job or CronJob: suspended."""
     has_rolled_out: bool = False
@@ -144,12 +146,21 @@ class _Ordinals(msgspec.Struct, frozen=True, gc=False):
     start: int = 0
 
 
+class _PodSpec(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    node_name: str = ""
+
+
+class _Template(msgspec.Struct, frozen=True, gc=False):
+    spec: _PodSpec = _PodSpec()
+
+
 class _Spec(msgspec.Struct, rename="camel", frozen=True, gc=False):
     replicas: int = 1
     selector: LabelSelector | None = None
     strategy: _Strategy = _Strategy()
     update_strategy: _Strategy = _Strategy()
     min_ready_seconds: int = 0
+    template: _Template = _Template()
     paused: bool = False
     suspend: bool = False
     pod_management_policy: str = "OrderedReady"
@@ -214,6 +225,7 @@ def workload_of(item: Object, kind: str = "") -> WorkloadRecord:
         deleted_s=meta.deleted_s,
         generation=meta.generation,
         observed_generation=_observed(found.status, meta),
+        template_node=found.spec.template.spec.node_name,
         **own,
     )
 

@@ -27,14 +27,28 @@ class ReplicaSet(_message.Message):
     def __init__(self, metadata: _Optional[_Union[_meta_pb2.ObjectMeta, _Mapping]] = ..., spec: _Optional[_Union[ReplicaSetSpec, _Mapping]] = ..., status: _Optional[_Union[ReplicaSetStatus, _Mapping]] = ...) -> None: ...
 
 class ReplicaSetSpec(_message.Message):
-    __slots__ = ("replicas", "selector", "minReadySeconds")
+    __slots__ = ("replicas", "selector", "template", "minReadySeconds")
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     SELECTOR_FIELD_NUMBER: _ClassVar[int]
+    TEMPLATE_FIELD_NUMBER: _ClassVar[int]
     MINREADYSECONDS_FIELD_NUMBER: _ClassVar[int]
     replicas: int
     selector: _meta_pb2.LabelSelector
+    template: PodTemplateSpec
     minReadySeconds: int
-    def __init__(self, replicas: _Optional[int] = ..., selector: _Optional[_Union[_meta_pb2.LabelSelector, _Mapping]] = ..., minReadySeconds: _Optional[int] = ...) -> None: ...
+    def __init__(self, replicas: _Optional[int] = ..., selector: _Optional[_Union[_meta_pb2.LabelSelector, _Mapping]] = ..., template: _Optional[_Union[PodTemplateSpec, _Mapping]] = ..., minReadySeconds: _Optional[int] = ...) -> None: ...
+
+class PodTemplateSpec(_message.Message):
+    __slots__ = ("spec",)
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    spec: TemplatePodSpec
+    def __init__(self, spec: _Optional[_Union[TemplatePodSpec, _Mapping]] = ...) -> None: ...
+
+class TemplatePodSpec(_message.Message):
+    __slots__ = ("nodeName",)
+    NODENAME_FIELD_NUMBER: _ClassVar[int]
+    nodeName: str
+    def __init__(self, nodeName: _Optional[str] = ...) -> None: ...
 
 class ReplicaSetStatus(_message.Message):
     __slots__ = ("replicas", "observedGeneration", "readyReplicas", "availableReplicas")

@@ -15,6 +15,7 @@ __all__ = [
     "gated",
     "job_pod",
     "local_storage",
+    "node_name_in_template",
     "moves_system_pods",
     "opted_out",
     "other_scheduler",
@@ -114,6 +115,13 @@ def scheduling_group(case: Case) -> Because | None:
 def other_scheduler(case: Case) -> Because | None:
     name = case.pod.shape.scheduler_name or _DEFAULT_SCHEDULER
     return None if name in case.policy.known_schedulers else Because(f"its schedulerName is {name}")
+
+
+def node_name_in_template(case: Case) -> Because | None:
+    record = case.around.record(case.row)
+    if record is None or not record.template_node:
+        return None
+    return Because(f"the template of {record.kind} {record.name} sets nodeName: {record.template_node}")
 
 
 def local_storage(case: Case) -> Because | None:
