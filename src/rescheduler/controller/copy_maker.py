@@ -44,7 +44,7 @@ class CopyMaker:
             return live
         source, replica_set = live
         if replica_set is not None and replica_set["spec"]["template"]["spec"].get("nodeName"):
-            why = f"ReplicaSet {replica_set['metadata']['name']} sets nodeName in its template: its pods run there"
+            why = f"the template of ReplicaSet {replica_set['metadata']['name']} sets nodeName"
             return _refused("NodeNameInTemplate", why)
         if replica_set is None:
             wanted = bare_copy(source, migration, name, scene.now)

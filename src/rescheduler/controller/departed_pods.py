@@ -1,6 +1,6 @@
 """The last state of pods that were being moved when they went: it says whether they were deleted or evicted.
 
-A hint only, which this process has if it saw the pod go. A pod whose end nobody has seen may have been evicted.
+A hint only: this process has it if it saw the pod go. A pod whose end was not seen may have been evicted.
 """
 
 from typing import Final

@@ -50,8 +50,8 @@ _FAILURES: Final[Mapping[type[Effect], str]] = {
     effects.OpenGate: "PlacementRefused",
     effects.CreateBudget: "BudgetRefused",
 }
-"""How an attempt ends whose request the server refuses for good. Other effects undo or finish something: there
-is nothing else to do, so they are tried again, with a pause that doubles."""
+"""How an attempt ends whose request the server refuses for good. Other effects undo or finish something:
+there is nothing else to do, so they are tried again, with a pause that doubles."""
 
 
 class Performer:

@@ -1,8 +1,8 @@
 """Budgets that the disruption controller could not compute, because it does not know PodMigration yet.
 
-It discovers a new kind about every half a minute. A budget whose sync fails before that allows nothing, and is
-not synced again until one of its pods changes. So the copy is changed: an annotation says how often that was
-done and when, so that whoever goes on with the migration keeps to the same pauses.
+It discovers a new kind about every half a minute. A budget whose sync fails before that allows nothing, and
+is not synced again until one of its pods changes. So the copy is changed: an annotation says how often that
+was done and when, so that another process that goes on with the migration keeps to the same pauses.
 """
 
 from datetime import UTC, datetime, timedelta

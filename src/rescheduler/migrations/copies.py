@@ -173,10 +173,8 @@ def _takes_its_place(scene: Scene) -> bool:
 
 def _source_lost(scene: Scene) -> Happened:
     assert scene.target is not None
-    return Happened(
-        Event.SOURCE_LOST,
-        f"pod {scene.migration.spec.pod.name} is {scene.source_end}: copy {scene.target.name} takes its place",
-    )
+    end = f"pod {scene.migration.spec.pod.name} is {scene.source_end}"
+    return Happened(Event.SOURCE_LOST, f"{end}: copy {scene.target.name} takes its place")
 
 
 def keep_copy(scene: Scene) -> Sight:

@@ -166,7 +166,7 @@ REMEDIES: Final[dict[Reason, tuple[str, str]]] = {
         "Name it in `knownSchedulers`, if it follows the rules of the default scheduler.",
     ),
     Reason.NODE_NAME_IN_TEMPLATE: (
-        "Its workload's pod template sets `nodeName`: no scheduler places its pods, and all of them run there.",
+        "Its workload's pod template sets `nodeName`: no scheduler places its pods, and all run there.",
         "Remove `nodeName` from the template, or use a node selector or node affinity instead.",
     ),
     Reason.LOCAL_STORAGE: (

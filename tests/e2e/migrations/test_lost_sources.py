@@ -1,4 +1,4 @@
-"""A source that is lost while its copy is there: the copy takes its place, unless somebody deleted the source."""
+"""A source that is lost while its copy is there: the copy takes its place, unless the source was deleted."""
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta

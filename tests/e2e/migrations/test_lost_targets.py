@@ -1,4 +1,4 @@
-"""A source is never evicted beside a copy whose node is lost, although that copy still says that it is ready."""
+"""A source is never evicted beside a copy whose node is lost, although that copy still says it is ready."""
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta

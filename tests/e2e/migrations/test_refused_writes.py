@@ -1,4 +1,4 @@
-"""What the API server refuses for good ends the attempt with its reason, and nothing is repeated in a loop."""
+"""What the API server refuses for good ends the attempt with its reason; nothing is repeated in a loop."""
 
 from rescheduler.kube.resources import PODS
 from rescheduler.model.migrations import Phase

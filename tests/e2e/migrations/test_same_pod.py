@@ -1,4 +1,4 @@
-"""Ordinary pods, with all that pods usually have, move: what admission adds to a copy it added to the source."""
+"""Ordinary pods, with all that pods usually have, move: admission treats copy and source alike."""
 
 from typing import Any
 

@@ -1,5 +1,6 @@
 """A budget whose sync failed: the copy is changed, so that it is synced again; not in a loop."""
 
+import itertools
 from dataclasses import replace
 from datetime import timedelta
 
@@ -62,7 +63,7 @@ def test_the_copy_is_changed_at_once_and_then_after_pauses_that_double():
                 (ConditionType.BUDGET_ALLOWS, "SyncFailed")
             ]
             at_s = (sight.until - NOW).total_seconds()
-    pauses = [later - earlier for earlier, later in zip(moments, moments[1:], strict=False)]
+    pauses = [later - earlier for earlier, later in itertools.pairwise(moments)]
     assert moments[0] == 0
     assert pauses == sorted(pauses)
     assert pauses[:3] == [5, 9, 17]
