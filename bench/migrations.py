@@ -34,7 +34,7 @@ from rescheduler.simulator.virtual_time import run_virtual
 
 MOST_WRITES = 12
 MOST_READS = 5
-"""Of single objects: source and ReplicaSet before the copy is made; source, copy, node before the eviction."""
+"""Of single objects: source and ReplicaSet before the copy is made; source, copy and node before eviction."""
 ASK_AGAIN_S = 5.0
 """After a budget has refused."""
 

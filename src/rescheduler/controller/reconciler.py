@@ -127,7 +127,7 @@ class Reconciler:
             sight = look(scene)
         if not isinstance(sight, Do):
             return sight
-        same = step_of(scene.migration), sight.effect.without_version
+        same = scene.migration.status.step, sight.effect.without_version
         if same in performed:
             raise TryAgain(f"{type(sight.effect).__name__} changed nothing at {same[0]}")
         performed.add(same)

@@ -1,5 +1,6 @@
 # mypy: ignore-errors
 from rescheduler.kube.wire import meta_pb2 as _meta_pb2
+from rescheduler.kube.wire import views_pb2 as _views_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -41,14 +42,8 @@ class ReplicaSetSpec(_message.Message):
 class PodTemplateSpec(_message.Message):
     __slots__ = ("spec",)
     SPEC_FIELD_NUMBER: _ClassVar[int]
-    spec: TemplatePodSpec
-    def __init__(self, spec: _Optional[_Union[TemplatePodSpec, _Mapping]] = ...) -> None: ...
-
-class TemplatePodSpec(_message.Message):
-    __slots__ = ("nodeName",)
-    NODENAME_FIELD_NUMBER: _ClassVar[int]
-    nodeName: str
-    def __init__(self, nodeName: _Optional[str] = ...) -> None: ...
+    spec: _views_pb2.TemplatePodSpec
+    def __init__(self, spec: _Optional[_Union[_views_pb2.TemplatePodSpec, _Mapping]] = ...) -> None: ...
 
 class ReplicaSetStatus(_message.Message):
     __slots__ = ("replicas", "observedGeneration", "readyReplicas", "availableReplicas")
