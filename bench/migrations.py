@@ -32,9 +32,9 @@ from rescheduler.model.migrations import FINALIZER, Migration, OwnerReference, P
 from rescheduler.model.plan import Handover
 from rescheduler.simulator.virtual_time import run_virtual
 
-MOST_WRITES = 13
-MOST_READS = 4
-"""Of single objects: source and ReplicaSet before the copy is made, source and copy before the eviction."""
+MOST_WRITES = 12
+MOST_READS = 5
+"""Of single objects: source and ReplicaSet before the copy is made; source, copy and node before eviction."""
 ASK_AGAIN_S = 5.0
 """After a budget has refused."""
 

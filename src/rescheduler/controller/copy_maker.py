@@ -8,16 +8,17 @@ from rescheduler.controller.followed import Followed
 from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.kube.resources import PODS, REPLICA_SETS, Object
+from rescheduler.migrations.admitted_copy import admission_differences
 from rescheduler.migrations.copies import GATE
-from rescheduler.migrations.copying import admission_differences, adoptable_copy, bare_copy
+from rescheduler.migrations.copying import adoptable_copy, bare_copy
 from rescheduler.migrations.identity import may_be_copy
 from rescheduler.migrations.scene import Happened, Scene, Wait
 from rescheduler.migrations.steps import Event
 from rescheduler.model.plan import Handover
 
-__all__ = ["CopyMaker"]
+__all__ = ["REFUSED", "CopyMaker"]
 
-_REFUSED: Final = (errors.Forbidden, errors.Invalid, errors.BadRequest)
+REFUSED: Final = (errors.Forbidden, errors.Invalid, errors.BadRequest)
 """Quota, LimitRange, PodSecurity, policies and webhooks: to ask again the same way would be in vain."""
 
 _NEEDED: Final = "Adopt and Copy need Kubernetes 1.30 or newer"
@@ -42,6 +43,9 @@ class CopyMaker:
         if not isinstance(live, tuple):
             return live
         source, replica_set = live
+        if replica_set is not None and replica_set["spec"]["template"]["spec"].get("nodeName"):
+            why = f"the template of ReplicaSet {replica_set['metadata']['name']} sets nodeName"
+            return _refused("NodeNameInTemplate", why)
         if replica_set is None:
             wanted = bare_copy(source, migration, name, scene.now)
         else:
@@ -55,7 +59,7 @@ class CopyMaker:
             if there is None or may_be_copy(there, migration):
                 return None
             return _refused("CopyNameTaken", f"another pod is called {name}, which is to be the copy's name")
-        except _REFUSED as refusal:
+        except REFUSED as refusal:
             return _refused("CopyRefused", f"the copy was refused: {refusal.why}")
         record = self._seen.learn_pod(made)
         if GATE not in record.shape.scheduling_gates:

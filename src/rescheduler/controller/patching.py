@@ -6,13 +6,24 @@ import msgspec
 
 from rescheduler.kube.patches import Patch, merge_patch, strategic_patch
 from rescheduler.migrations import marks
+from rescheduler.migrations.budget_sync import SYNC_REQUESTED
 from rescheduler.migrations.copies import GATE
 from rescheduler.migrations.marks import MarkStatus
 from rescheduler.migrations.scene import Scene
 from rescheduler.model.migrations import Migration, OwnerReference
 from rescheduler.model.pods import PodRecord
 
-__all__ = ["completed", "gate_opened", "marked", "nominated", "offered", "released", "returned", "unmarked"]
+__all__ = [
+    "completed",
+    "gate_opened",
+    "marked",
+    "nominated",
+    "offered",
+    "released",
+    "returned",
+    "sync_requested",
+    "unmarked",
+]
 
 _DELETE: Final = {"$patch": "delete"}
 
@@ -61,6 +72,10 @@ def gate_opened(uid: str) -> Patch:
     return strategic_patch({"metadata": {"uid": uid}, "spec": {"schedulingGates": gates}})
 
 
+def sync_requested(uid: str, value: str) -> Patch:
+    return merge_patch({"metadata": {"uid": uid, "annotations": {SYNC_REQUESTED: value}}})
+
+
 def offered(migration: Migration, uid: str) -> Patch:
     """Without a version: nothing that others write in this moment may delay it."""
     owners = [{"uid": migration.uid, "controller": False}]
@@ -81,6 +96,8 @@ def released(scene: Scene, target: PodRecord) -> Patch:
         "labels": marks.labels(scene.migration, MarkStatus.COMPLETED),
         "annotations": marks.annotations(scene.migration, original, scene.now),
     }
+    if SYNC_REQUESTED in target.marks:
+        metadata["annotations"][SYNC_REQUESTED] = None
     if any(owner.uid == scene.migration.uid for owner in target.owners):
         metadata["ownerReferences"] = [_DELETE | {"uid": scene.migration.uid}]
     return strategic_patch({"metadata": metadata})

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
-from rescheduler.controller.copy_maker import CopyMaker
+from rescheduler.controller.copy_maker import REFUSED, CopyMaker
 from rescheduler.controller.followed import POD_MIGRATIONS, Followed
 from rescheduler.controller.observing import covering, scene_of
 from rescheduler.controller.patching import (
@@ -19,6 +19,7 @@ from rescheduler.controller.patching import (
     offered,
     released,
     returned,
+    sync_requested,
     unmarked,
 )
 from rescheduler.controller.temporary_budget import temporary_budget
@@ -42,6 +43,16 @@ Outcome = Happened | Wait | None
 _ASK_AGAIN: Final = timedelta(seconds=30)
 """After a refusal whose end nobody would tell us of."""
 
+_FAILURES: Final[Mapping[type[Effect], str]] = {
+    effects.HoldMigration: "FinalizerRefused",
+    effects.MarkSource: "MarkRefused",
+    effects.Nominate: "PlacementRefused",
+    effects.OpenGate: "PlacementRefused",
+    effects.CreateBudget: "BudgetRefused",
+}
+"""How an attempt ends whose request the server refuses for good. Other effects undo or finish something:
+there is nothing else to do, so they are tried again, with a pause that doubles."""
+
 
 class Performer:
     def __init__(self, client: Client, seen: Followed) -> None:
@@ -59,6 +70,7 @@ class Performer:
             effects.Nominate: self._nominate,
             effects.OpenGate: self._open_gate,
             effects.EvictSource: self._evict,
+            effects.RequestBudgetSync: self._request_budget_sync,
             effects.OfferCopy: self._offer,
             effects.ReleaseTarget: self._release,
             effects.ReturnCopy: self._return,
@@ -69,7 +81,14 @@ class Performer:
         }
 
     async def perform(self, scene: Scene, effect: Effect) -> Outcome:
-        return await self._handlers[type(effect)](scene, effect)
+        """Raises `KubeError` for what may help later, and for what is refused where no step leads back."""
+        try:
+            return await self._handlers[type(effect)](scene, effect)
+        except REFUSED as refusal:
+            failure = _FAILURES.get(type(effect))
+            if failure is None:
+                raise
+            return Happened(Event.WRITE_REFUSED, str(refusal), failure, final=True)
 
     # -- the migration itself
 
@@ -135,11 +154,11 @@ class Performer:
             await self._client.evict(key, uid=effect.pod.uid, version=effect.version, grace_s=grace_s)
         except errors.BudgetPending as pending:
             return refused(scene, pending.why, timedelta(seconds=pending.delay_s))
-        except (errors.BudgetRefused, errors.SeveralBudgets, errors.Forbidden) as refusal:
-            return refused(scene, refusal.why, _ASK_AGAIN)
         except (errors.NotFound, errors.Conflict):
             await self._seen.read_pod(key, effect.pod.uid)
             return None
+        except (errors.BudgetRefused, errors.SeveralBudgets, *REFUSED) as refusal:
+            return refused(scene, refusal.why, _ASK_AGAIN)
         report = Report(ConditionType.BUDGET_ALLOWS, holds=True, reason="Evicted")
         return Happened(Event.SOURCE_LEFT, "the source is evicted", reports=(report,))
 
@@ -157,6 +176,9 @@ class Performer:
 
     async def _open_gate(self, scene: Scene, effect: effects.OpenGate) -> Outcome:
         return await self._patch(scene, effect.pod, gate_opened(effect.pod.uid))
+
+    async def _request_budget_sync(self, scene: Scene, effect: effects.RequestBudgetSync) -> Outcome:
+        return await self._patch(scene, effect.pod, sync_requested(effect.pod.uid, effect.value))
 
     async def _offer(self, scene: Scene, effect: effects.OfferCopy) -> Outcome:
         return await self._patch(scene, effect.pod, offered(scene.migration, effect.pod.uid))
@@ -231,12 +253,18 @@ class Performer:
     async def _patch(
         self, scene: Scene, pod: PodReference, patch: Patch, resource: Resource[PodRecord] = PODS
     ) -> Outcome:
-        """Whoever was faster: what they made of the pod is looked at next."""
+        """If another client was faster, what that made of the pod is looked at next."""
         key = _key(scene, pod)
+        before = self._seen.pods.get(key)
         try:
             self._seen.pods.learn(await self._client.patch(resource, key, patch))
-        except (errors.NotFound, errors.Conflict, errors.Invalid):
+        except (errors.NotFound, errors.Conflict):
             await self._seen.read_pod(key, pod.uid)
+        except errors.Invalid:
+            # So is a patch of another pod of the same name, and some of a pod that has changed since.
+            await self._seen.read_pod(key, pod.uid)
+            if self._seen.pods.get(key) == before:
+                raise
         return None
 
 

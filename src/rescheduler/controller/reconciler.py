@@ -1,14 +1,14 @@
 """One key: look, and go as far as that leads. Level-triggered: whatever came before, the cluster tells.
 
     look ─▶ Happened ─▶ the next step; on record first, where it is a checkpoint ─▶ look
-         ─▶ Do       ─▶ perform it; before what can't be undone, read live and look again ─▶ look
+         ─▶ Do       ─▶ perform it, once; before what can't be undone, read live and look again ─▶ look
          ─▶ Wait     ─▶ until something changes, or until a time
 
 From the accepted eviction to the offer there is no queue in between: it is the next turn of this loop.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -16,19 +16,24 @@ from typing import Final
 import msgspec
 
 from rescheduler.config.policy import Policy
+from rescheduler.controller.departed_pods import DepartedPods
 from rescheduler.controller.followed import POD_MIGRATIONS, Followed
 from rescheduler.controller.forced_removal import ForcedRemovals
 from rescheduler.controller.limits import Turns
 from rescheduler.controller.observing import migration_at, scene_of, unfinished, workload_key
 from rescheduler.controller.performing import Outcome, Performer
 from rescheduler.controller.story import Story
+from rescheduler.controller.workers import TryAgain
 from rescheduler.kube import errors
 from rescheduler.kube.client import Client
+from rescheduler.kube.resources import NODES
 from rescheduler.migrations.advance import advanced, is_checkpoint, look, senseless, shown, step_of
 from rescheduler.migrations.effects import WithdrawSteering
 from rescheduler.migrations.scene import Answer, Do, Happened, Report, Scene, Sight, Verdict, Wait
 from rescheduler.migrations.steps import Event, Step
 from rescheduler.model.migrations import FAILED_PODS, MANUAL, ConditionType, Migration, migration_of
+from rescheduler.model.nodes import NodeRecord
+from rescheduler.model.plan import Handover
 
 __all__ = ["Judge", "Reconciler"]
 
@@ -68,11 +73,13 @@ class Reconciler:
         self._is_steered = is_steered
         self._performer = Performer(client, seen)
         self.forced_removals = ForcedRemovals(client, seen, story, now)
+        self._departed = DepartedPods(seen)
         self._beginning: dict[str, Migration] = {}
         """Whose turn has come in this very moment: on their way to the record, and counted already."""
 
     async def reconcile(self, key: str) -> datetime | None:
-        """When to look again, if nothing changes before. Raises `KubeError`: then try again."""
+        """When to look again, if nothing changes before. Raises `KubeError` or `TryAgain`: then after a
+        pause, which is the queue's."""
         try:
             return await self._reconcile(key)
         finally:
@@ -82,11 +89,12 @@ class Reconciler:
         recorded = current = migration_at(key, self._seen)
         if recorded is None:
             return await self.forced_removals.handle(key)
+        performed: set[Hashable] = set()
         for _ in range(_MOST_LOOKS):
             if recorded is None or current is None:
                 return None
             scene = self._scene(current)
-            sight = await self._acted(scene, look(scene))
+            sight = await self._acted(scene, look(scene), performed)
             match sight:
                 case None:
                     recorded, current = self._newest(recorded, current)
@@ -98,6 +106,8 @@ class Reconciler:
 
     def _scene(self, migration: Migration) -> Scene:
         scene = scene_of(migration, self._seen, self.policy, self._now())
+        if scene.source is None:
+            scene = replace(scene, last_seen_source=self._departed.get(migration.spec.pod.uid))
         if senseless(migration):
             return scene
         step = step_of(migration)
@@ -109,25 +119,44 @@ class Reconciler:
 
     # -- performing
 
-    async def _acted(self, scene: Scene, sight: Sight) -> Outcome:
+    async def _acted(self, scene: Scene, sight: Sight, performed: set[Hashable]) -> Outcome:
+        """`performed` are the effects of this reconciliation: what did not help is not repeated at once."""
         if _can_not_be_undone(scene, sight):
-            await self._read_live(scene)
-            scene = self._scene(scene.migration)
+            nodes = await self._read_live(scene)
+            scene = replace(self._scene(scene.migration), nodes=nodes)
             sight = look(scene)
         if not isinstance(sight, Do):
             return sight
+        same = scene.migration.status.step, sight.effect.without_version
+        if same in performed:
+            raise TryAgain(f"{type(sight.effect).__name__} changed nothing at {same[0]}")
+        performed.add(same)
         if isinstance(sight.effect, WithdrawSteering):
             return await self._withdraw(scene)
         return await self._performer.perform(scene, sight.effect)
 
-    async def _read_live(self, scene: Scene) -> None:
+    async def _read_live(self, scene: Scene) -> Mapping[str, NodeRecord]:
+        """Both pods; and the nodes of the scene, with the copy's as it is now: a pod on a node that is gone
+        still says that it is ready."""
         migration = scene.migration
         reads = [self._seen.read_pod(migration.pod_key, migration.spec.pod.uid)]
         # As it is on record, if the cache does not know it: that may be a long way behind.
         copy = migration.status.target_pod if scene.target is None else scene.target_reference
         if copy is not None:
             reads.append(self._seen.read_pod(f"{migration.namespace}/{copy.name}", copy.uid))
-        await asyncio.gather(*reads)
+        if scene.target is None or migration.status.handover is Handover.EVICT:
+            await asyncio.gather(*reads)
+            return scene.nodes
+        name = scene.target.node
+        node, *_ = await asyncio.gather(self._live_node(name), *reads)
+        others = {each: known for each, known in scene.nodes.items() if each != name}
+        return others if node is None else others | {name: node}
+
+    async def _live_node(self, name: str) -> NodeRecord | None:
+        try:
+            return await self._client.get(NODES, name)
+        except errors.NotFound:
+            return None
 
     async def _withdraw(self, scene: Scene) -> Outcome:
         report = Report(ConditionType.STEERED, holds=False, reason="Withdrawn")

@@ -14,12 +14,17 @@ from datetime import datetime
 from rescheduler.controller.queue import Closed, WorkQueue
 from rescheduler.kube import errors
 
-__all__ = ["Look", "Workers"]
+__all__ = ["Look", "TryAgain", "Workers"]
 
 log = logging.getLogger(__name__)
 
 Look = Callable[[str], Awaitable[datetime | None]]
-"""When to look again at that key, if nothing changes before. Raises `KubeError`: then try again."""
+"""When to look again at that key, if nothing changes before. Raises `KubeError` or `TryAgain`: then the
+queue decides when, with a pause that doubles."""
+
+
+class TryAgain(Exception):  # noqa: N818 - reads as what is to be done
+    """Something was done and is not seen to help: to do it again at once would be a loop."""
 
 
 class Workers:
@@ -72,6 +77,9 @@ class Workers:
             delay_s = self._queue.retry(key, at_least_s=getattr(error, "delay_s", 0.0))
             level = logging.INFO if error.retriable else logging.ERROR
             log.log(level, "%s %s: %s Tried again in %.1f s.", self._task, key, error, delay_s)
+        except TryAgain as why:
+            delay_s = self._queue.retry(key)
+            log.info("%s %s: %s. Tried again in %.1f s.", self._task, key, why, delay_s)
         except Exception:
             log.exception("%s %s: a fault of the program; tried again later", self._task, key)
             self._queue.retry(key)

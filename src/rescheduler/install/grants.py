@@ -51,7 +51,8 @@ DAEMON_EVERYWHERE: Final = (
     Grant("", "pods/status", ("patch",), "the target node of a copy (nominatedNodeName)"),
     Grant("", "pods/eviction", ("create",), "sources are evicted, so that budgets hold"),
     Grant(_APPS, "replicasets", ("get",), "the template of the copy, read live"),
-    Grant("", "nodes", ("get", "patch"), "cordon and uncordon"),
+    Grant("", "nodes", ("get",), "cordons, and the node of a copy, read live"),
+    Grant("", "nodes", ("patch",), "cordon and uncordon"),
     Grant("", "nodes/status", ("patch",), "the condition rescheduler.dev/Empty of nodes in maintenance"),
     Grant("", "events", ("create", "patch"), "reports what happened, and why"),
     Grant(

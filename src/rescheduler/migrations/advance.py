@@ -16,7 +16,7 @@ import msgspec
 from rescheduler.migrations import adopt, copy, evict
 from rescheduler.migrations.beginning import checking, queued
 from rescheduler.migrations.effects import DeleteBudget, DeleteMigration, LetGoMigration
-from rescheduler.migrations.releasing import remains, rolling_back, temporary_budget
+from rescheduler.migrations.releasing import SOURCE_LOST, remains, rolling_back, temporary_budget
 from rescheduler.migrations.replacement import worth_recording
 from rescheduler.migrations.scene import Do, Happened, Report, Scene, Sight, Wait
 from rescheduler.migrations.steps import Event, Step, next_step, phase_of
@@ -88,7 +88,10 @@ def _left_alone(scene: Scene, why: str) -> Sight:
 
 def _finished(scene: Scene) -> Sight:
     """History for a while, and the memory behind podCooldown."""
-    if scene.migration.status.phase is Phase.FAILED and handover_of(scene.migration) is not Handover.AUTO:
+    status = scene.migration.status
+    # Once the source is handed over the copy is one of the pods that serve, whatever became of the move.
+    is_undone = status.phase is Phase.FAILED and status.handed_over_at is None
+    if is_undone and handover_of(scene.migration) is not Handover.AUTO:
         # A request of a process that has long ended may have arrived only now.
         left = remains(scene)
         if isinstance(left, Do):
@@ -133,6 +136,7 @@ _TELLS: Final[Mapping[Event, Report]] = {
     Event.COPY_READY: Report(ConditionType.COPY_READY, holds=True, reason="Ready"),
     Event.COPY_UNREADY: Report(ConditionType.COPY_READY, holds=False, reason="NotReady"),
     Event.SOURCE_LEFT: Report(ConditionType.HANDED_OVER, holds=True, reason="SourceEvicted"),
+    Event.SOURCE_LOST: Report(ConditionType.HANDED_OVER, holds=True, reason=SOURCE_LOST),
     Event.RETRY: Report(ConditionType.ROLLED_BACK, holds=True, reason="Undone"),
     Event.GIVE_UP: Report(ConditionType.ROLLED_BACK, holds=True, reason="Undone"),
 }
@@ -157,9 +161,15 @@ def advanced(scene: Scene, happened: Happened) -> Migration:
     if phase_of(step).is_final:
         changes["finished_at"] = now
     status = msgspec.structs.replace(before, **changes)
-    told = _TELLS.get(happened.event)
+    told = None if _is_said(before, happened.event) else _TELLS.get(happened.event)
     reports = happened.reports if told is None else (*happened.reports, told)
     return msgspec.structs.replace(migration, status=with_reports(status, reports, message, now))
+
+
+def _is_said(before: MigrationStatus, event: Event) -> bool:
+    """A source that was lost has not been evicted by us, too."""
+    handed_over = before.condition(ConditionType.HANDED_OVER)
+    return event is Event.SOURCE_LEFT and handed_over is not None and handed_over.status == "True"
 
 
 def shown(scene: Scene, wait: Wait) -> Migration:
@@ -186,13 +196,15 @@ def _shortened(message: str) -> str:
 def is_checkpoint(before: Migration, after: Migration) -> bool:
     """What must be on record before anything more is done; other steps are recognised from the cluster.
 
-    Before anything is touched: how, where to, and which attempt. Before the copy may be scheduled: which pod
-    it is. Before the eviction: that it may be under way. Before anything is undone: that there is no going
-    on. And that somebody waits for the others of his group, or they for him again.
+    Before anything is touched: how, where to, and which attempt. Before a bare pod's copy may be scheduled:
+    which pod it is, because no owner reference says so. Before the eviction: that it may be under way. Before
+    anything is undone: that there is no going on. And that a member waits for the others of its group, or
+    they for it again.
     """
     step = step_of(after)
     return (
-        step in {Step.MARKING, Step.PLACING, Step.EVICTING, Step.REPLACING, Step.ROLLING_BACK}
+        step in {Step.MARKING, Step.EVICTING, Step.REPLACING, Step.ROLLING_BACK}
+        or (step is Step.PLACING and handover_of(after) is Handover.COPY)
         or phase_of(step).is_final
         or (step is Step.QUEUED and step_of(before) is not Step.QUEUED)
         or (bool(after.spec.group) and Step.SETTLING in {step, step_of(before)})
@@ -230,6 +242,8 @@ def _of_the_event(scene: Scene, happened: Happened) -> dict[str, object]:
             return {"handed_over_at": _left_at(scene), "siblings": worth_recording(scene.siblings)}
         case Event.SOURCE_LEFT:
             return {"handed_over_at": _left_at(scene)}
+        case Event.RELEASED:
+            return {"failure": "", "failure_is_final": False}
         case Event.POSTPONED:
             return {"retry_at": scene.now + _spread(scene, (scene.now - scene.migration.created) / 4)}
         case Event.RETRY:

@@ -14,10 +14,21 @@ from rescheduler.migrations.interference import deadline, interrupted, workload_
 from rescheduler.migrations.naming import copy_name
 from rescheduler.migrations.scene import Do, Happened, Report, Scene, Sight, Wait
 from rescheduler.migrations.steps import Event
+from rescheduler.migrations.target_node import target_loss, target_lost
 from rescheduler.model.migrations import COPY_FAILING, FAILED_PODS, ConditionType, PodReference
 from rescheduler.model.pods import ContainerStatus, PodRecord, Terminated, Waiting
 
-__all__ = ["FAILS_LIKE_SOURCE", "GATE", "creating", "marking", "placing", "settling", "starting"]
+__all__ = [
+    "FAILS_LIKE_SOURCE",
+    "GATE",
+    "copy_gone",
+    "creating",
+    "keep_copy",
+    "marking",
+    "placing",
+    "settling",
+    "starting",
+]
 
 GATE: Final = "rescheduler.dev/nominate"
 """The scheduling gate that holds a copy until its target is nominated."""
@@ -70,7 +81,7 @@ def placing(scene: Scene) -> Sight:
     copy, target = scene.target, scene.migration.target_node
     if copy is not None and copy.node == target:
         return Happened(Event.COPY_BOUND, f"copy {copy.name} bound to {target}")
-    ended = _ended(scene) or _copy_gone(scene)
+    ended = _ended(scene) or copy_gone(scene)
     if ended is not None:
         return ended
     assert copy is not None
@@ -80,8 +91,8 @@ def placing(scene: Scene) -> Sight:
             f"the scheduler put the copy on {copy.node}: {target} did not fit after all",
             "TargetDidNotFit",
         )
-    if scene.node_is_lost(target):
-        return Happened(Event.COPY_MISPLACED, f"the target {target} is gone or not ready", "TargetLost")
+    if (lost := target_lost(scene)) is not None:
+        return lost
     if GATE in copy.shape.scheduling_gates:
         nominated = copy.nominated_node == target
         return Do(OpenGate(scene.target_reference) if nominated else Nominate(scene.target_reference, target))
@@ -103,9 +114,9 @@ def _until_bound(scene: Scene, copy: PodRecord) -> Sight:
 
 def starting(scene: Scene) -> Sight:
     copy = scene.target
-    if copy is not None and copy.is_ready and not copy.is_terminating:
+    if copy is not None and _serves(scene):
         return Happened(Event.COPY_READY, f"copy {copy.name} is ready")
-    ended = _ended(scene) or _copy_gone(scene)
+    ended = _ended(scene) or copy_gone(scene) or target_lost(scene)
     if ended is not None:
         is_late = ended.event is Event.TIMED_OUT
         return replace(ended, reports=(_unready(scene, "NotReady"),)) if is_late else ended
@@ -123,8 +134,8 @@ def starting(scene: Scene) -> Sight:
 
 def settling(scene: Scene) -> Sight:
     if _takes_its_place(scene):
-        return Happened(Event.SETTLED, "the source went by itself, and the copy takes its place")
-    ended = _ended(scene) or _copy_gone(scene)
+        return _source_lost(scene)
+    ended = _ended(scene) or copy_gone(scene) or target_lost(scene)
     if ended is not None:
         return ended
     assert scene.target is not None
@@ -142,17 +153,35 @@ def settling(scene: Scene) -> Sight:
     return Happened(Event.SETTLED, f"copy {scene.target.name} is ready since {settled_at:%H:%M:%S}")
 
 
+def _serves(scene: Scene) -> bool:
+    """Whether the copy is ready, on a node that can keep it."""
+    copy = scene.target
+    return copy is not None and copy.is_ready and not copy.is_terminating and not target_loss(scene)
+
+
 def _takes_its_place(scene: Scene) -> bool:
-    """A source that was taken away while its copy serves already: perhaps only because the copy is there did
-    the budget allow it. Its controller wants a pod in its place; a bare pod's owner wants none."""
-    return (
-        not scene.source_stands
-        and scene.target is not None
-        and scene.target.is_ready
-        and not scene.target.is_terminating
-        and scene.migration.status.owner is not None
-        and workload_changed(scene) is None
-    )
+    """The source is lost while its copy serves already: perhaps the budget allowed that only because of the
+    copy. Its controller wants a pod in its place. Of a pod without a controller, only a plain delete means
+    that it is not wanted any more."""
+    if scene.source_stands or not _serves(scene):
+        return False
+    if scene.migration.status.owner is None:
+        return scene.copy_is_all_that_is_left
+    return workload_changed(scene) is None
+
+
+def _source_lost(scene: Scene) -> Happened:
+    assert scene.target is not None
+    end = f"pod {scene.migration.spec.pod.name} is {scene.source_end}"
+    return Happened(Event.SOURCE_LOST, f"{end}: copy {scene.target.name} takes its place")
+
+
+def keep_copy(scene: Scene) -> Sight:
+    """On the way back of a pod of which only the copy is left: it stays, wherever it is."""
+    assert scene.target is not None
+    if GATE in scene.target.shape.scheduling_gates:
+        return Do(OpenGate(scene.target_reference))
+    return _source_lost(scene)
 
 
 def _settled_at(scene: Scene) -> datetime:
@@ -175,9 +204,9 @@ def _ended(scene: Scene) -> Happened | None:
     return interrupted(scene) or partner_failed(scene)
 
 
-def _copy_gone(scene: Scene) -> Happened | None:
+def copy_gone(scene: Scene) -> Happened | None:
     if not scene.target_stands:
-        return Happened(Event.COPY_GONE, "somebody removed the copy", "CopyGone")
+        return Happened(Event.COPY_GONE, "the copy was removed by another client", "CopyGone")
     return None
 
 
@@ -185,8 +214,6 @@ def _trouble(scene: Scene, copy: PodRecord) -> str:
     """Why it will hardly become ready here; empty while it may. Merely slow is no trouble."""
     if copy.is_finished:
         return f"{copy.phase} ({copy.reason or 'its containers ended'})"
-    if scene.node_is_lost(copy.node):
-        return f"its node {copy.node} is gone or not ready"
     for status in (*copy.init_container_statuses, *copy.container_statuses):
         if (
             isinstance(status.state, Waiting)

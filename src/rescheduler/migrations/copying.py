@@ -3,20 +3,19 @@
 Whole objects here, as JSON has them: a copy must lose nothing, also of what no record keeps.
 """
 
-from collections.abc import Mapping, Sequence
+import copy
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 from rescheduler.migrations import marks
+from rescheduler.migrations.admitted_copy import TOKENS
 from rescheduler.migrations.copies import GATE
 from rescheduler.model.migrations import API_VERSION, KIND, Migration
 
-__all__ = ["admission_differences", "adoptable_copy", "bare_copy", "migration_reference"]
+__all__ = ["adoptable_copy", "bare_copy", "migration_reference"]
 
 Object = dict[str, Any]
-
-_TOKENS: Final = "kube-api-access-"
-"""Volumes that admission adds with a name of its own for every pod."""
 
 _OF_THE_PLACE: Final = frozenset({"nodeName", "schedulingGates", "ephemeralContainers"})
 """Of a live pod's spec: what belongs to where it ran and what was done to it there."""
@@ -55,7 +54,7 @@ def bare_copy(source: Object, migration: Migration, name: str, now: datetime) ->
         key: value for key, value in metadata["labels"].items() if not key.startswith(marks.TOPOLOGY)
     }
     spec = {key: value for key, value in source["spec"].items() if key not in _OF_THE_PLACE}
-    return _gated(metadata, _without_tokens(spec))
+    return _gated(metadata, _without_merged_keys(_without_tokens(spec)))
 
 
 def _marked(like: Object, source: Object, migration: Migration, now: datetime) -> Object:
@@ -121,71 +120,13 @@ def _resized(containers: Sequence[Object], live: Sequence[Object]) -> list[Objec
     ]
 
 
-# -- what admission made of it
-
-
-def admission_differences(source: Object, copy: Object) -> list[str]:
-    """In which ways the admitted copy is another pod than its source, in words; none if it is the same.
-
-    A webhook that looks at the controller may treat the copy differently: leave out a sidecar, say.
-    """
-    found = []
-    for part, word in (("initContainers", "init container"), ("containers", "container")):
-        found += _container_differences(
-            word, _by_name(source["spec"].get(part)), _by_name(copy["spec"].get(part))
-        )
-    found += _set_differences("volume", _volume_names(source["spec"]), _volume_names(copy["spec"]))
-    for field, word in (("serviceAccountName", "service account"), ("runtimeClassName", "runtime class")):
-        before, after = source["spec"].get(field, ""), copy["spec"].get(field, "")
-        if before != after:
-            found.append(f"{word} is {after or 'none'}, not {before or 'none'}")
-    return found
-
-
-def _container_differences(word: str, before: Mapping[str, Object], after: Mapping[str, Object]) -> list[str]:
-    found = _set_differences(word, set(before), set(after))
-    for name in sorted(before.keys() & after.keys()):
-        found += [
-            f"{word} {name} has another {field}"
-            for field, part in (
-                ("image", "image"),
-                ("resources", "resources"),
-                ("set of mounts", "volumeMounts"),
-            )
-            if _comparable(before[name], part) != _comparable(after[name], part)
-        ]
-    return found
-
-
-def _comparable(container: Object, part: str) -> Any:
-    value = container.get(part) or None
-    if part != "volumeMounts" or value is None:
-        return value
-    mounts = [(each["mountPath"], each["name"]) for each in value if not each["name"].startswith(_TOKENS)]
-    return sorted(mounts) or None
-
-
-def _set_differences(word: str, before: set[str], after: set[str]) -> list[str]:
-    return [f"{word} {name} is missing" for name in sorted(before - after)] + [
-        f"{word} {name} was added" for name in sorted(after - before)
-    ]
-
-
-def _by_name(containers: Sequence[Object] | None) -> dict[str, Object]:
-    return {each["name"]: each for each in containers or ()}
-
-
-def _volume_names(spec: Object) -> set[str]:
-    return {each["name"] for each in spec.get("volumes") or () if not each["name"].startswith(_TOKENS)}
-
-
 # -- what is left out of a bare pod
 
 
 def _without_tokens(spec: Object) -> Object:
     """Admission mounts a token again, under another name."""
     cleaned = spec | {
-        "volumes": [each for each in spec.get("volumes") or () if not each["name"].startswith(_TOKENS)]
+        "volumes": [each for each in spec.get("volumes") or () if not each["name"].startswith(TOKENS)]
     }
     for part in ("containers", "initContainers"):
         if part in spec:
@@ -195,9 +136,38 @@ def _without_tokens(spec: Object) -> Object:
                     "volumeMounts": [
                         mount
                         for mount in each.get("volumeMounts") or ()
-                        if not mount["name"].startswith(_TOKENS)
+                        if not mount["name"].startswith(TOKENS)
                     ]
                 }
                 for each in spec[part]
             ]
     return cleaned
+
+
+_AFFINITIES: Final = ("podAffinity", "podAntiAffinity")
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def _without_merged_keys(spec: Object) -> Object:
+    """The server writes what `matchLabelKeys` mean into the selector beside them, and refuses a new pod whose
+    selector names one of these keys already. So whatever names one was written by the server."""
+    cleaned = copy.deepcopy(spec)
+    for term in _terms(cleaned):
+        merged = {(key, "In") for key in term.get("matchLabelKeys") or ()}
+        merged |= {(key, "NotIn") for key in term.get("mismatchLabelKeys") or ()}
+        expressions = (term.get("labelSelector") or {}).get("matchExpressions")
+        if merged and expressions:
+            term["labelSelector"]["matchExpressions"] = [
+                each for each in expressions if (each["key"], each["operator"]) not in merged
+            ]
+    return cleaned
+
+
+def _terms(spec: Object) -> Iterator[Object]:
+    """Whatever of a pod's spec may have `matchLabelKeys`."""
+    yield from spec.get("topologySpreadConstraints") or ()
+    for name in _AFFINITIES:
+        affinity = (spec.get("affinity") or {}).get(name) or {}
+        yield from affinity.get(_REQUIRED) or ()
+        yield from (each["podAffinityTerm"] for each in affinity.get(_PREFERRED) or ())

@@ -4,8 +4,8 @@ Every effect may be performed twice without harm, and each names what must still
 `version`): if it is not, nothing happens, and the migration looks again.
 """
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
 
 from rescheduler.model.migrations import OwnerReference, PodReference
 
@@ -26,6 +26,7 @@ __all__ = [
     "OfferCopy",
     "OpenGate",
     "ReleaseTarget",
+    "RequestBudgetSync",
     "ReturnCopy",
     "UnmarkSource",
     "WithdrawSteering",
@@ -36,6 +37,12 @@ __all__ = [
 class Effect:
     irreversible: ClassVar[bool] = False
     """Preceded by a live read of all that it rests on."""
+
+    @property
+    def without_version(self) -> tuple[Any, ...]:
+        """What it does and to which object, however often that object has changed since."""
+        named = (each.name for each in fields(self) if each.name != "version")
+        return (type(self), *(getattr(self, name) for name in named))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +108,14 @@ class EvictSource(Effect):
     irreversible: ClassVar[bool] = True
     pod: PodReference
     version: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestBudgetSync(Effect):
+    """Changes an annotation of the copy, so that the disruption controller looks at its budgets again."""
+
+    pod: PodReference
+    value: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,14 @@ migration leave this step backwards.
 
 from datetime import timedelta
 
+from rescheduler.migrations.budget_sync import sync_request
+from rescheduler.migrations.copies import copy_gone
 from rescheduler.migrations.effects import EvictSource, UnmarkSource
 from rescheduler.migrations.interference import deadline, interrupted
 from rescheduler.migrations.releasing import temporary_budget
 from rescheduler.migrations.scene import Do, Happened, Report, Scene, Sight, Wait
 from rescheduler.migrations.steps import Event
+from rescheduler.migrations.target_node import target_lost
 from rescheduler.model.budgets import BudgetRecord
 from rescheduler.model.migrations import ConditionType, PodReference
 from rescheduler.model.plan import Handover
@@ -23,21 +26,34 @@ __all__ = ["evicting", "evicting_beside_copy", "refused"]
 def evicting_beside_copy(scene: Scene) -> Sight:
     """Adopt and Copy: only as long as the copy serves."""
     if not scene.source_stands:
-        return _left()
-    if not scene.target_stands:
-        return _called_off(scene, Happened(Event.COPY_GONE, "somebody removed the copy", "CopyGone"))
+        return _left(scene)
+    lost = copy_gone(scene) or _copy_ended(scene) or target_lost(scene)
+    if lost is not None:
+        return _called_off(scene, lost)
     assert scene.target is not None
     if not scene.target.is_ready:
         ended = interrupted(scene)
         if ended is not None:
             return _called_off(scene, ended)
         return Wait(scene.now + deadline(scene), f"waits for copy {scene.target.name} to be ready again")
-    return evicting(scene)
+    sight = evicting(scene)
+    if isinstance(sight, Wait) or (isinstance(sight, Do) and isinstance(sight.effect, EvictSource)):
+        assert scene.source is not None
+        return (sync_request(scene) if scene.source.is_ready else None) or sight
+    return sight
+
+
+def _copy_ended(scene: Scene) -> Happened | None:
+    copy = scene.target
+    if copy is None or not copy.is_finished:
+        return None
+    why = f"copy {copy.name} is {copy.phase} ({copy.reason or 'its containers ended'})"
+    return Happened(Event.COPY_GONE, why, "CopyGone")
 
 
 def evicting(scene: Scene) -> Sight:
     if not scene.source_stands:
-        return _left()
+        return _left(scene)
     ended = interrupted(scene) or _impossible(scene) or _unsteered(scene)
     if ended is None and not scene.source_is_ours:
         # Another process has begun to call it off, and ended before it could say why.
@@ -88,9 +104,9 @@ def _unsteered(scene: Scene) -> Happened | None:
     return Happened(Event.WORKLOAD_CHANGED, "nothing steers its replacement any more", "Unsteered")
 
 
-def _left() -> Happened:
+def _left(scene: Scene) -> Happened:
     report = Report(ConditionType.BUDGET_ALLOWS, holds=True, reason="Evicted")
-    return Happened(Event.SOURCE_LEFT, "the source is evicted", reports=(report,))
+    return Happened(Event.SOURCE_LEFT, f"the source is {scene.source_end}", reports=(report,))
 
 
 def _called_off(scene: Scene, why: Happened) -> Sight:

@@ -1,8 +1,9 @@
 """Which objects are a migration's: by what its PodMigration records, and never by marks.
 
-A copy is recorded with name and uid before its scheduling gate is opened, so nothing that ran is ever found
-in another way. Before it is recorded, its name tells: that follows from the uid of the PodMigration. Somebody
-else may have taken that name; such a pod is left alone.
+A bare pod's copy is recorded with name and uid before its scheduling gate is opened. A copy that is to be
+adopted is recorded before its source is evicted; until then its owner reference has the PodMigration's uid.
+Before a copy is recorded its name tells, which follows from the uid of the PodMigration. If another pod has
+taken that name, that pod is left alone.
 """
 
 from collections.abc import Callable

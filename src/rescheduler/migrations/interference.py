@@ -10,7 +10,9 @@ from rescheduler.model.migrations import FAILED_PODS
 from rescheduler.model.plan import Handover
 from rescheduler.model.workloads import WorkloadRecord, is_rolling_out
 
-__all__ = ["deadline", "interrupted", "is_superseded", "workload_changed"]
+__all__ = ["SOURCE_GONE", "deadline", "interrupted", "is_superseded", "is_unwanted", "workload_changed"]
+
+SOURCE_GONE = "SourceGone"
 
 _TEMPLATE_HASH = "pod-template-hash"
 
@@ -19,10 +21,11 @@ def interrupted(scene: Scene) -> Happened | None:
     """Why the attempt must end, at any step between the mark and the eviction; None if it may go on."""
     if scene.migration.is_cancelled:
         return Happened(Event.CANCELLED, "cancelled: the PodMigration was deleted", "Cancelled", final=True)
+    if scene.copy_is_all_that_is_left:
+        return _late(scene)
     if not scene.source_stands:
-        return Happened(
-            Event.SOURCE_GONE, f"pod {scene.migration.spec.pod.name} went by itself", "SourceGone", final=True
-        )
+        why = f"pod {scene.migration.spec.pod.name} is {scene.source_end}"
+        return Happened(Event.SOURCE_GONE, why, SOURCE_GONE, final=True)
     assert scene.source is not None
     if scene.source.node != scene.migration.spec.source_node:
         where = f"the pod is on {scene.source.node or 'no node'}, not on {scene.migration.spec.source_node}"
@@ -51,6 +54,13 @@ def workload_changed(scene: Scene) -> Happened | None:
     if _is_exchanging(scene.owner) and not _is_recovered_by_eviction(scene):
         return _changed(f"{name} is rolling out", "RollingOut")
     return _deployment_changed(scene)
+
+
+def is_unwanted(scene: Scene) -> bool:
+    """Whether the workload wants no pod any more, so that no budget is a reason to keep one of them."""
+    if scene.owner_is_gone:
+        return not scene.pods_are_orphaned
+    return scene.owner is not None and scene.owner.replicas == 0
 
 
 def _deployment_changed(scene: Scene) -> Happened | None:

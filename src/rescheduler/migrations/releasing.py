@@ -1,19 +1,27 @@
 """The two ends of every migration: what was temporary goes, and what stays says what happened to it."""
 
 from datetime import datetime
+from typing import Final
 
+from rescheduler.migrations.budget_sync import sync_request
+from rescheduler.migrations.copies import keep_copy
 from rescheduler.migrations.effects import DeleteBudget, DeleteCopy, ReleaseTarget, UnmarkSource
 from rescheduler.migrations.identity import is_temporary_budget
+from rescheduler.migrations.interference import SOURCE_GONE, is_unwanted
 from rescheduler.migrations.marks import STATUS, MarkStatus
 from rescheduler.migrations.replacement import is_scaled_away
 from rescheduler.migrations.scene import Do, Happened, Scene, Sight, Wait
 from rescheduler.migrations.steps import Event
+from rescheduler.migrations.target_node import TARGET_LOST, target_loss
 from rescheduler.model.budgets import BudgetRecord
-from rescheduler.model.migrations import FAILED_PODS, PodReference
+from rescheduler.model.migrations import FAILED_PODS, ConditionType, PodReference
 from rescheduler.model.plan import Handover
 from rescheduler.model.pods import PodRecord
 
-__all__ = ["releasing", "remains", "rolling_back", "serves", "temporary_budget"]
+__all__ = ["SOURCE_LOST", "releasing", "remains", "rolling_back", "serves", "temporary_budget"]
+
+SOURCE_LOST: Final = "SourceLost"
+"""Reason of the condition HandedOver, where the source was gone before it was evicted."""
 
 
 def releasing(scene: Scene) -> Sight:
@@ -37,7 +45,28 @@ def releasing(scene: Scene) -> Sight:
         )
     if scene.migration.status.handover is Handover.COPY and not scene.target_stands:
         return Happened(Event.MISSED, "both the pod and its copy are gone", "CopyGone", final=True)
-    return Happened(Event.RELEASED, "moved" if target is not None else "")
+    if target is None:
+        return Happened(Event.RELEASED)
+    return _not_serving(scene, target) or Happened(Event.RELEASED, f"moved{_because(scene)}")
+
+
+def _not_serving(scene: Scene, copy: PodRecord) -> Happened | None:
+    """What became of a copy after the source was gone: there was no way back, and it is not a success."""
+    if scene.target_stands and (loss := target_loss(scene)):
+        return Happened(
+            Event.MISSED, f"{copy.name} took the pod's place, but {loss}", TARGET_LOST, final=True
+        )
+    failure = scene.migration.status.failure
+    if failure and not copy.is_ready:
+        why = f"the pod was lost before its copy was ready; {copy.name} stays, and is not ready"
+        return Happened(Event.MISSED, f"{why}{_because(scene)}", failure, final=True)
+    return None
+
+
+def _because(scene: Scene) -> str:
+    handed_over = scene.migration.status.condition(ConditionType.HANDED_OVER)
+    is_lost = handed_over is not None and handed_over.reason == SOURCE_LOST
+    return f": {handed_over.message}" if is_lost and handed_over is not None else ""
 
 
 def _where_it_ended(scene: Scene) -> Happened:
@@ -62,6 +91,8 @@ def serves(replacement: PodRecord) -> bool:
 
 def rolling_back(scene: Scene) -> Sight:
     """Before the watershed: exactly as before."""
+    if scene.copy_is_all_that_is_left and scene.migration.status.failure != SOURCE_GONE:
+        return keep_copy(scene)
     left = remains(scene)
     if left is not None:
         return left
@@ -86,13 +117,24 @@ def remains(scene: Scene) -> Do | Wait | None:
     if copy is not None and copy.is_terminating and not scene.node_is_lost(copy.node) and not _overdue(scene):
         return Wait(_overdue_at(scene), f"waits for copy {copy.name} to end")
     if copy is not None and not copy.is_terminating:
-        return Do(DeleteCopy(scene.target_reference, within_budget=copy.is_ready and not _overdue(scene)))
+        within_budget = _is_counted_on(scene, copy)
+        request = sync_request(scene) if within_budget else None
+        if isinstance(request, Do):
+            return request
+        return Do(DeleteCopy(scene.target_reference, within_budget))
     budget = temporary_budget(scene)
     if budget is not None:
         return Do(DeleteBudget(budget.name, budget.uid))
     if scene.source is not None and not scene.source.is_terminating and scene.source_is_marked:
         return Do(_unmark(scene.source))
     return None
+
+
+def _is_counted_on(scene: Scene, copy: PodRecord) -> bool:
+    """Whether others may have been evicted because this copy serves: then its own budget decides, too."""
+    return (
+        copy.is_ready and not scene.node_is_lost(copy.node) and not is_unwanted(scene) and not _overdue(scene)
+    )
 
 
 def _overdue(scene: Scene) -> bool:

@@ -47,6 +47,8 @@ class Scene:
     policy: Policy
     source: PodRecord | None
     """The pod to move; None once it is gone. Never another pod of the same name."""
+    last_seen_source: PodRecord | None = None
+    """The last state of a source that is gone; None if that was not seen."""
     target: PodRecord | None = None
     """Our copy, or the controller's replacement of an evicted pod."""
     siblings: tuple[PodRecord, ...] = ()
@@ -86,6 +88,41 @@ class Scene:
         return self.source is not None and not self.source.is_terminating and not self.source.is_finished
 
     @property
+    def source_was_deleted(self) -> bool:
+        """Whether somebody removed the source on purpose (`kubectl delete`), or it has done its work.
+
+        Whatever else ends a pod (eviction, preemption, a taint, the kubelet, the pod garbage collector) says
+        so in its condition DisruptionTarget, or marks the pod as Failed. False if its end was not seen.
+        """
+        source = self.source or self.last_seen_source
+        if source is None or _is_disrupted(source):
+            return False
+        return source.is_terminating or source.phase == "Succeeded"
+
+    @property
+    def source_end(self) -> str:
+        """How the source ended, in words."""
+        source = self.source or self.last_seen_source
+        if source is None:
+            return "gone, and how it ended was not seen"
+        if _is_disrupted(source):
+            disruption = source.condition("DisruptionTarget")
+            return f"disrupted ({disruption.reason if disruption is not None else ''})"
+        if source.is_finished:
+            return f"{source.phase} ({source.reason or 'its containers ended'})"
+        return "deleted" if source.is_terminating else "gone, and how it ended was not seen"
+
+    @property
+    def copy_is_all_that_is_left(self) -> bool:
+        """Of a pod without a controller that was lost, not deleted: nobody else would make it anew."""
+        return (
+            self.migration.status.handover is Handover.COPY
+            and not self.source_stands
+            and not self.source_was_deleted
+            and self.target_stands
+        )
+
+    @property
     def source_is_ours(self) -> bool:
         return self.source is not None and lock_of(self.source) == label_value(self.migration.name)
 
@@ -112,6 +149,11 @@ class Scene:
 
     def node_is_lost(self, name: str) -> bool:
         return name not in self.nodes or not self.nodes[name].is_ready
+
+
+def _is_disrupted(pod: PodRecord) -> bool:
+    condition = pod.condition("DisruptionTarget")
+    return condition is not None and condition.status == "True"
 
 
 @dataclass(frozen=True, slots=True)

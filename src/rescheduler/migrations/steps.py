@@ -68,10 +68,13 @@ class Event(StrEnum):
     COPY_UNREADY = "copy not ready any more"
     COPY_FAILING = "copy can't run"
     COPY_GONE = "copy gone"
+    TARGET_LOST = "target node lost"
+    WRITE_REFUSED = "request refused by the API server"
     SETTLED = "copy settled"
     PROTECTED = "protected and steered"
     # What others do meanwhile, and what takes too long.
     SOURCE_GONE = "source gone by itself"
+    SOURCE_LOST = "source lost, and its copy takes its place"
     WORKLOAD_CHANGED = "workload changed"
     PARTNER_FAILED = "another of its group failed"
     TIMED_OUT = "took too long"
@@ -113,6 +116,8 @@ _BEGIN: Final[Transitions] = {
     (Step.CHECKING, Event.REFUSED): Step.FAILED,
     (Step.CHECKING, Event.SOURCE_GONE): Step.FAILED,
     (Step.CHECKING, Event.CANCELLED): Step.FAILED,
+    (Step.CHECKING, Event.WRITE_REFUSED): Step.FAILED,
+    (Step.MARKING, Event.WRITE_REFUSED): Step.ROLLING_BACK,
     (Step.MARKING, Event.LOCKED): Step.FAILED,
 }
 
@@ -127,13 +132,19 @@ _COPY: Final[Transitions] = {
     (Step.PLACING, Event.COPY_MISPLACED): Step.ROLLING_BACK,
     (Step.PLACING, Event.COPY_REFUSED): Step.ROLLING_BACK,
     (Step.PLACING, Event.COPY_GONE): Step.ROLLING_BACK,
+    (Step.PLACING, Event.TARGET_LOST): Step.ROLLING_BACK,
+    (Step.PLACING, Event.WRITE_REFUSED): Step.ROLLING_BACK,
     (Step.STARTING, Event.COPY_READY): Step.SETTLING,
     (Step.STARTING, Event.COPY_FAILING): Step.ROLLING_BACK,
     (Step.STARTING, Event.COPY_GONE): Step.ROLLING_BACK,
+    (Step.STARTING, Event.TARGET_LOST): Step.ROLLING_BACK,
     (Step.SETTLING, Event.SETTLED): Step.EVICTING,
     (Step.SETTLING, Event.COPY_UNREADY): Step.STARTING,
     (Step.SETTLING, Event.COPY_GONE): Step.ROLLING_BACK,
+    (Step.SETTLING, Event.TARGET_LOST): Step.ROLLING_BACK,
+    (Step.SETTLING, Event.SOURCE_LOST): Step.EVICTING,
     (Step.EVICTING, Event.COPY_GONE): Step.ROLLING_BACK,
+    (Step.EVICTING, Event.TARGET_LOST): Step.ROLLING_BACK,
     **{(step, Event.PARTNER_FAILED): Step.ROLLING_BACK for step in _BESIDE},
     **_undone_at(Step.MARKING, *_BESIDE),
 }
@@ -171,12 +182,15 @@ NEXT: Final[Mapping[Handover, Transitions]] = {
         **_COPY,
         **_EVICTING,
         (Step.EVICTING, Event.SOURCE_LEFT): Step.RELEASING,
+        # The copy is all that is left of a pod without a controller: it is not removed.
+        (Step.ROLLING_BACK, Event.SOURCE_LOST): Step.EVICTING,
         **_END,
     },
     Handover.EVICT: {
         **_BEGIN,
         (Step.MARKING, Event.MARKED): Step.PROTECTING,
         (Step.PROTECTING, Event.PROTECTED): Step.EVICTING,
+        (Step.PROTECTING, Event.WRITE_REFUSED): Step.ROLLING_BACK,
         **_undone_at(Step.MARKING, Step.PROTECTING),
         **_EVICTING,
         (Step.EVICTING, Event.SOURCE_LEFT): Step.REPLACING,

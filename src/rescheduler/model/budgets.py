@@ -34,6 +34,9 @@ class BudgetRecord(msgspec.Struct, frozen=True, gc=False):
     disrupted_s: Mapping[str, int] = {}
     """When an eviction was granted to pods that are still expected to go, by the pod's name."""
     deleted_s: int | None = None
+    sync_failure: str = ""
+    """Why the disruption controller could not compute it: then it allows nothing until one of its pods
+    changes. Empty if it could."""
 
     @property
     def name(self) -> str:
@@ -52,6 +55,12 @@ class _Spec(msgspec.Struct, rename="camel", frozen=True, gc=False):
     unhealthy_pod_eviction_policy: str = ""
 
 
+class _Condition(msgspec.Struct, frozen=True, gc=False):
+    type: str = ""
+    reason: str = ""
+    message: str = ""
+
+
 class _Status(msgspec.Struct, rename="camel", frozen=True, gc=False):
     disruptions_allowed: int = 0
     current_healthy: int = 0
@@ -59,6 +68,7 @@ class _Status(msgspec.Struct, rename="camel", frozen=True, gc=False):
     expected_pods: int = 0
     observed_generation: int = 0
     disrupted_pods: dict[str, Moment] = {}
+    conditions: tuple[_Condition, ...] = ()
 
 
 class _Budget(Form, frozen=True, gc=False):
@@ -85,4 +95,12 @@ def budget_of(item: Object) -> BudgetRecord:
         always_allows_unhealthy=spec.unhealthy_pod_eviction_policy == "AlwaysAllow",
         disrupted_s={name: seconds_of(moment) for name, moment in sorted(status.disrupted_pods.items())},
         deleted_s=meta.deleted_s,
+        sync_failure=_sync_failure(status.conditions),
     )
+
+
+def _sync_failure(conditions: tuple[_Condition, ...]) -> str:
+    for each in conditions:
+        if each.type == "DisruptionAllowed" and each.reason == "SyncFailed":
+            return each.message or each.reason
+    return ""

@@ -72,6 +72,8 @@ class WorkloadRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     unavailable: int = 0
     """How many fewer an update may leave available, in pods, by Kubernetes' rounding."""
     min_ready_s: int = 0
+    template_node: str = ""
+    """The node that its pod template names (`nodeName`): then no scheduler places its pods."""
     paused: bool = False
     """Of a Deployment; of a Job or CronJob: suspended."""
     has_rolled_out: bool = False
@@ -173,8 +175,13 @@ class _TemplateMeta(msgspec.Struct, frozen=True, gc=False):
     labels: dict[str, str] = {}
 
 
+class _PodSpec(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    node_name: str = ""
+
+
 class _Template(msgspec.Struct, frozen=True, gc=False):
     metadata: _TemplateMeta = _TemplateMeta()
+    spec: _PodSpec = _PodSpec()
 
 
 class _Spec(msgspec.Struct, rename="camel", frozen=True, gc=False):
@@ -249,6 +256,7 @@ def workload_of(item: Object, kind: str = "") -> WorkloadRecord:
         deleted_s=meta.deleted_s,
         generation=meta.generation,
         observed_generation=_observed(found.status, meta),
+        template_node=found.spec.template.spec.node_name,
         **own,
     )
 

@@ -52,6 +52,7 @@ _OF_ITS_TEMPLATE: Questions = (
     (Reason.RESOURCE_CLAIMS, kind.resource_claims),
     (Reason.SCHEDULING_GROUP, kind.scheduling_group),
     (Reason.OTHER_SCHEDULER, kind.other_scheduler),
+    (Reason.NODE_NAME_IN_TEMPLATE, kind.node_name_in_template),
     (Reason.LOCAL_STORAGE, kind.local_storage),
     (Reason.VOLUME_UNKNOWN, kind.volume_unknown),
     (Reason.CLAIM_SHARED, kind.claim_shared),

@@ -41,6 +41,7 @@ class Reason(StrEnum):
     RESOURCE_CLAIMS = "ResourceClaims"
     SCHEDULING_GROUP = "SchedulingGroup"
     OTHER_SCHEDULER = "OtherScheduler"
+    NODE_NAME_IN_TEMPLATE = "NodeNameInTemplate"
     LOCAL_STORAGE = "LocalStorage"
     VOLUME_UNKNOWN = "VolumeUnknown"
     CLAIM_SHARED = "ClaimShared"
@@ -164,6 +165,10 @@ REMEDIES: Final[dict[Reason, tuple[str, str]]] = {
     Reason.OTHER_SCHEDULER: (
         "A scheduler places it whose rules we don't know.",
         "Name it in `knownSchedulers`, if it follows the rules of the default scheduler.",
+    ),
+    Reason.NODE_NAME_IN_TEMPLATE: (
+        "Its workload's pod template sets `nodeName`: no scheduler places its pods, and all run there.",
+        "Remove `nodeName` from the template, or use a node selector or node affinity instead.",
     ),
     Reason.LOCAL_STORAGE: (
         "It has data on its node, which a move would lose.",

@@ -198,7 +198,8 @@ WORDS: Final = frozenset(
         "TopologySpread", "Auto", "Adopt", "Copy", "Evict", "Queued", "Checking", "Marking", "Creating",
         "Placing", "Starting", "Settling", "Protecting", "Evicting", "Adopting", "Replacing", "Releasing",
         "RollingBack", "CalledOff", "Cancelled", "CopyFailing", "CopyGone", "Locked", "NotReplaced",
-        "PartnerFailed", "SeveralBudgets", "SourceGone", "TargetLost",
+        "PartnerFailed", "SeveralBudgets", "SourceGone", "SourceLost", "TargetLost", "MarkRefused",
+        "PlacementRefused", "BudgetRefused", "FinalizerRefused", "NodeNameInTemplate",
     }
 )  # fmt: skip
 """Where a field has one of a few words."""

@@ -11,7 +11,7 @@ from rescheduler.config.policy import Policy
 from rescheduler.controller.controller import Controller
 from rescheduler.controller.followed import POD_MIGRATIONS, Followed
 from rescheduler.kube.client import Client
-from rescheduler.kube.patches import strategic_patch
+from rescheduler.kube.patches import merge_patch, strategic_patch
 from rescheduler.kube.resources import NODES, POD_DISRUPTION_BUDGETS, PODS, Object
 from rescheduler.migrations import marks
 from rescheduler.migrations.scene import Answer, Verdict
@@ -175,6 +175,12 @@ class Moves:
         self.stage.kubelet.behave(rules)
         patch = strategic_patch({"status": {"conditions": [ready]}})
         await self.client.patch(NODES.as_json.status, name, patch)
+
+    async def allow_all(self, budget: str) -> None:
+        """From now on, that budget allows every eviction."""
+        await self.client.patch(
+            POD_DISRUPTION_BUDGETS, budget, merge_patch({"spec": {"minAvailable": 0, "maxUnavailable": None}})
+        )
 
     # -- what is left
 

@@ -137,5 +137,5 @@ async def test_a_target_that_is_lost_while_the_copy_starts(set_moves: SetMoves) 
             await moves.lose_node(target)
             migration = await moves.until_finished(key)
     assert migration.status.phase is Phase.FAILED
-    assert migration.status.failure == "CopyFailing"
+    assert migration.status.failure == "TargetLost"
     assert min(seen.ready) == 1

@@ -174,7 +174,7 @@ async def test_a_copy_that_a_webhook_makes_another_pod_than_its_source(
         migration = await rolled_back(moves)
     assert migration.status.failure == "AdmissionDiffers"
     assert migration.status.failure_is_final
-    assert "container proxy was added" in migration.status.message
+    assert "spec.containers[proxy] was added" in migration.status.message
     assert len(seen.created) == 1
     assert not seen.was_ready & set(seen.created), "the copy never ran"
 

@@ -5,8 +5,9 @@ import copy as copies
 import pytest
 
 from rescheduler.migrations import marks
+from rescheduler.migrations.admitted_copy import admission_differences
 from rescheduler.migrations.copies import GATE
-from rescheduler.migrations.copying import admission_differences, adoptable_copy, bare_copy
+from rescheduler.migrations.copying import adoptable_copy, bare_copy
 from tests.unit.migrations.scenes import NOW, migration
 
 TOKEN = {"name": "kube-api-access-abc", "projected": {}}
@@ -117,15 +118,94 @@ def test_the_same_pod_with_another_token_is_no_difference():
 @pytest.mark.parametrize(
     ("parts", "difference"),
     [
-        ({"containers": [MAIN, {"name": "proxy"}]}, "container proxy was added"),
-        ({"containers": []}, "container main is missing"),
-        ({"containers": [MAIN | {"image": "web:2"}]}, "container main has another image"),
-        ({"containers": [MAIN | {"resources": {}}]}, "container main has another resources"),
-        ({"initContainers": [{"name": "init"}]}, "init container init was added"),
-        ({"volumes": [TOKEN]}, "volume data is missing"),
-        ({"serviceAccountName": "default"}, "service account is default, not web"),
+        ({"containers": [MAIN, {"name": "proxy"}]}, "spec.containers[proxy] was added"),
+        ({"containers": []}, "spec.containers is missing"),
+        ({"containers": [MAIN | {"image": "web:2"}]}, "spec.containers[main].image differs"),
+        ({"containers": [MAIN | {"resources": {}}]}, "spec.containers[main].resources is missing"),
+        (
+            {"containers": [MAIN | {"securityContext": {"privileged": True}}]},
+            "spec.containers[main].securityContext was added",
+        ),
+        (
+            {"containers": [MAIN | {"env": [{"name": "PASSWORD", "value": "secret"}]}]},
+            "spec.containers[main].env was added",
+        ),
+        ({"containers": [MAIN | {"command": ["sh"]}]}, "spec.containers[main].command was added"),
+        ({"containers": [MAIN | {"volumeMounts": []}]}, "spec.containers[main].volumeMounts is missing"),
+        ({"initContainers": [{"name": "init"}]}, "spec.initContainers was added"),
+        ({"volumes": [TOKEN]}, "spec.volumes[data] is missing"),
+        (
+            {"volumes": [TOKEN, {"name": "data", "hostPath": {"path": "/"}}]},
+            "spec.volumes[data].hostPath was added",
+        ),
+        ({"volumes": [{"name": "data", "emptyDir": {}}]}, "spec.volumes[kube-api-access-] is missing"),
+        ({"serviceAccountName": "default"}, "spec.serviceAccountName differs"),
+        ({"hostNetwork": True}, "spec.hostNetwork was added"),
+        ({"hostPID": True}, "spec.hostPID was added"),
+        ({"securityContext": {"runAsUser": 0}}, "spec.securityContext was added"),
+        ({"priority": 1000}, "spec.priority was added"),
+        ({"fieldOfTheFuture": "on"}, "spec.fieldOfTheFuture was added"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_admission_changed_is_named(parts, difference):
     assert difference in admission_differences(SOURCE, changed(**parts))
+
+
+def test_values_of_fields_that_differ_are_not_told():
+    """They may be secrets."""
+    other = changed(containers=[MAIN | {"env": [{"name": "PASSWORD", "value": "secret"}]}])
+    again = changed(containers=[MAIN | {"env": [{"name": "PASSWORD", "value": "other"}]}])
+    assert admission_differences(other, again) == ["spec.containers[main].env[PASSWORD].value differs"]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"nodeName": "new"},
+        {"schedulingGates": [{"name": GATE}]},
+        {"tolerations": [{"key": "node.kubernetes.io/not-ready", "tolerationSeconds": 300}]},
+        {"affinity": {"nodeAffinity": {}}},
+        {"imagePullSecrets": [{"name": "registry"}]},
+        {"securityContext": {}},
+        {"containers": [MAIN | {"volumeMounts": list(reversed(MAIN["volumeMounts"]))}]},
+    ],
+    ids=lambda parts: next(iter(parts)),
+)
+def test_where_it_runs_and_the_order_of_entries_is_no_difference(parts):
+    assert admission_differences(SOURCE, changed(**parts)) == []
+
+
+def test_a_bare_copy_leaves_out_what_the_server_made_of_match_label_keys():
+    """The server refuses a pod that has both."""
+
+    def term(*expressions):
+        selector = {"matchExpressions": [{"key": "tier", "operator": "Exists"}, *expressions]}
+        return {
+            "labelSelector": selector,
+            "matchLabelKeys": ["version"],
+            "mismatchLabelKeys": ["tenant"],
+            "topologyKey": "zone",
+        }
+
+    merged = term(
+        {"key": "version", "operator": "In", "values": ["1"]},
+        {"key": "tenant", "operator": "NotIn", "values": ["a"]},
+    )
+    spread = {key: value for key, value in merged.items() if key != "mismatchLabelKeys"}
+    preferred = [{"weight": 1, "podAffinityTerm": merged}]
+    terms = {
+        "requiredDuringSchedulingIgnoredDuringExecution": [merged],
+        "preferredDuringSchedulingIgnoredDuringExecution": preferred,
+    }
+    source = changed(
+        affinity={"podAffinity": terms, "podAntiAffinity": terms}, topologySpreadConstraints=[spread]
+    )
+    made = bare_copy(source, migration(), "c", NOW)["spec"]
+    found = made["affinity"]["podAntiAffinity"]
+    assert found["requiredDuringSchedulingIgnoredDuringExecution"] == [term()]
+    assert found["preferredDuringSchedulingIgnoredDuringExecution"][0]["podAffinityTerm"] == term()
+    assert made["affinity"]["podAffinity"] == found
+    assert {"key": "version", "operator": "In", "values": ["1"]} not in made["topologySpreadConstraints"][0][
+        "labelSelector"
+    ]["matchExpressions"]

@@ -48,6 +48,13 @@ def web(**parts) -> ClusterBuilder:
     return two_nodes().deployment("shop/web", replicas=2, on=["a", "b"], **parts)
 
 
+def of_template(spec) -> ClusterBuilder:
+    built = two_nodes()
+    return built.deployment(
+        "shop/web", replicas=2, on=["a", "b"], strategy=None, spec={"template": {"spec": spec}}
+    )
+
+
 def one_pod(**parts) -> ClusterBuilder:
     return two_nodes().pod(POD, **{"on": "a", **parts})
 
@@ -75,6 +82,7 @@ PROTECTED: list[tuple[Reason, Callable[[], ClusterBuilder]]] = [
     (Reason.RESOURCE_CLAIMS, lambda: one_pod(spec={"resourceClaims": [{"name": "gpu"}]})),
     (Reason.SCHEDULING_GROUP, lambda: one_pod(spec={"schedulingGroup": {"podGroupName": "gang"}})),
     (Reason.OTHER_SCHEDULER, lambda: one_pod(spec={"schedulerName": "volcano"})),
+    (Reason.NODE_NAME_IN_TEMPLATE, lambda: of_template({"nodeName": "a"})),
     (Reason.SYSTEM_POD, lambda: one_pod(spec={"priorityClassName": "system-node-critical"})),
     (Reason.SYSTEM_POD, lambda: one_pod(spec={"priorityClassName": "system-cluster-critical"})),
     (Reason.SYSTEM_POD, lambda: one_pod(priority=2_000_000_500)),

@@ -1,4 +1,4 @@
-"""ReplicaSets from protobuf, as the plain objects that JSON would give, without their templates.
+"""ReplicaSets from protobuf, as the plain objects that JSON would give; of their templates only nodeName.
 
 There are thousands of them, because each Deployment keeps its old ones. In JSON each is three times as long,
 nearly all of it template, and takes the server five times as long to write.

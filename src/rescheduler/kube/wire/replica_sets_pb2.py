@@ -23,21 +23,24 @@ _sym_db = _symbol_database.Default()
 
 
 from rescheduler.kube.wire import meta_pb2 as rescheduler_dot_kube_dot_wire_dot_meta__pb2
+from rescheduler.kube.wire import views_pb2 as rescheduler_dot_kube_dot_wire_dot_views__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(rescheduler/kube/wire/replica_sets.proto\x12\x15rescheduler.kube.wire\x1a rescheduler/kube/wire/meta.proto\"\x87\x01\n\x0eReplicaSetList\x12\x36\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.rescheduler.kube.wire.ListMetaH\x00\x88\x01\x01\x12\x30\n\x05items\x18\x02 \x03(\x0b\x32!.rescheduler.kube.wire.ReplicaSetB\x0b\n\t_metadata\"\xdf\x01\n\nReplicaSet\x12\x38\n\x08metadata\x18\x01 \x01(\x0b\x32!.rescheduler.kube.wire.ObjectMetaH\x00\x88\x01\x01\x12\x38\n\x04spec\x18\x02 \x01(\x0b\x32%.rescheduler.kube.wire.ReplicaSetSpecH\x01\x88\x01\x01\x12<\n\x06status\x18\x03 \x01(\x0b\x32\'.rescheduler.kube.wire.ReplicaSetStatusH\x02\x88\x01\x01\x42\x0b\n\t_metadataB\x07\n\x05_specB\t\n\x07_status\"\xb0\x01\n\x0eReplicaSetSpec\x12\x15\n\x08replicas\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12;\n\x08selector\x18\x02 \x01(\x0b\x32$.rescheduler.kube.wire.LabelSelectorH\x01\x88\x01\x01\x12\x1c\n\x0fminReadySeconds\x18\x04 \x01(\x05H\x02\x88\x01\x01\x42\x0b\n\t_replicasB\x0b\n\t_selectorB\x12\n\x10_minReadySeconds\"\xd2\x01\n\x10ReplicaSetStatus\x12\x15\n\x08replicas\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x1f\n\x12observedGeneration\x18\x03 \x01(\x03H\x01\x88\x01\x01\x12\x1a\n\rreadyReplicas\x18\x04 \x01(\x05H\x02\x88\x01\x01\x12\x1e\n\x11\x61vailableReplicas\x18\x05 \x01(\x05H\x03\x88\x01\x01\x42\x0b\n\t_replicasB\x15\n\x13_observedGenerationB\x10\n\x0e_readyReplicasB\x14\n\x12_availableReplicasb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(rescheduler/kube/wire/replica_sets.proto\x12\x15rescheduler.kube.wire\x1a rescheduler/kube/wire/meta.proto\x1a!rescheduler/kube/wire/views.proto\"\x87\x01\n\x0eReplicaSetList\x12\x36\n\x08metadata\x18\x01 \x01(\x0b\x32\x1f.rescheduler.kube.wire.ListMetaH\x00\x88\x01\x01\x12\x30\n\x05items\x18\x02 \x03(\x0b\x32!.rescheduler.kube.wire.ReplicaSetB\x0b\n\t_metadata\"\xdf\x01\n\nReplicaSet\x12\x38\n\x08metadata\x18\x01 \x01(\x0b\x32!.rescheduler.kube.wire.ObjectMetaH\x00\x88\x01\x01\x12\x38\n\x04spec\x18\x02 \x01(\x0b\x32%.rescheduler.kube.wire.ReplicaSetSpecH\x01\x88\x01\x01\x12<\n\x06status\x18\x03 \x01(\x0b\x32\'.rescheduler.kube.wire.ReplicaSetStatusH\x02\x88\x01\x01\x42\x0b\n\t_metadataB\x07\n\x05_specB\t\n\x07_status\"\xfc\x01\n\x0eReplicaSetSpec\x12\x15\n\x08replicas\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12;\n\x08selector\x18\x02 \x01(\x0b\x32$.rescheduler.kube.wire.LabelSelectorH\x01\x88\x01\x01\x12=\n\x08template\x18\x03 \x01(\x0b\x32&.rescheduler.kube.wire.PodTemplateSpecH\x02\x88\x01\x01\x12\x1c\n\x0fminReadySeconds\x18\x04 \x01(\x05H\x03\x88\x01\x01\x42\x0b\n\t_replicasB\x0b\n\t_selectorB\x0b\n\t_templateB\x12\n\x10_minReadySeconds\"U\n\x0fPodTemplateSpec\x12\x39\n\x04spec\x18\x02 \x01(\x0b\x32&.rescheduler.kube.wire.TemplatePodSpecH\x00\x88\x01\x01\x42\x07\n\x05_spec\"\xd2\x01\n\x10ReplicaSetStatus\x12\x15\n\x08replicas\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x1f\n\x12observedGeneration\x18\x03 \x01(\x03H\x01\x88\x01\x01\x12\x1a\n\rreadyReplicas\x18\x04 \x01(\x05H\x02\x88\x01\x01\x12\x1e\n\x11\x61vailableReplicas\x18\x05 \x01(\x05H\x03\x88\x01\x01\x42\x0b\n\t_replicasB\x15\n\x13_observedGenerationB\x10\n\x0e_readyReplicasB\x14\n\x12_availableReplicasb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'rescheduler.kube.wire.replica_sets_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_REPLICASETLIST']._serialized_start=102
-  _globals['_REPLICASETLIST']._serialized_end=237
-  _globals['_REPLICASET']._serialized_start=240
-  _globals['_REPLICASET']._serialized_end=463
-  _globals['_REPLICASETSPEC']._serialized_start=466
-  _globals['_REPLICASETSPEC']._serialized_end=642
-  _globals['_REPLICASETSTATUS']._serialized_start=645
-  _globals['_REPLICASETSTATUS']._serialized_end=855
+  _globals['_REPLICASETLIST']._serialized_start=137
+  _globals['_REPLICASETLIST']._serialized_end=272
+  _globals['_REPLICASET']._serialized_start=275
+  _globals['_REPLICASET']._serialized_end=498
+  _globals['_REPLICASETSPEC']._serialized_start=501
+  _globals['_REPLICASETSPEC']._serialized_end=753
+  _globals['_PODTEMPLATESPEC']._serialized_start=755
+  _globals['_PODTEMPLATESPEC']._serialized_end=840
+  _globals['_REPLICASETSTATUS']._serialized_start=843
+  _globals['_REPLICASETSTATUS']._serialized_end=1053
 # @@protoc_insertion_point(module_scope)

@@ -1,5 +1,6 @@
 # mypy: ignore-errors
 from rescheduler.kube.wire import meta_pb2 as _meta_pb2
+from rescheduler.kube.wire import views_pb2 as _views_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -27,14 +28,22 @@ class ReplicaSet(_message.Message):
     def __init__(self, metadata: _Optional[_Union[_meta_pb2.ObjectMeta, _Mapping]] = ..., spec: _Optional[_Union[ReplicaSetSpec, _Mapping]] = ..., status: _Optional[_Union[ReplicaSetStatus, _Mapping]] = ...) -> None: ...
 
 class ReplicaSetSpec(_message.Message):
-    __slots__ = ("replicas", "selector", "minReadySeconds")
+    __slots__ = ("replicas", "selector", "template", "minReadySeconds")
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     SELECTOR_FIELD_NUMBER: _ClassVar[int]
+    TEMPLATE_FIELD_NUMBER: _ClassVar[int]
     MINREADYSECONDS_FIELD_NUMBER: _ClassVar[int]
     replicas: int
     selector: _meta_pb2.LabelSelector
+    template: PodTemplateSpec
     minReadySeconds: int
-    def __init__(self, replicas: _Optional[int] = ..., selector: _Optional[_Union[_meta_pb2.LabelSelector, _Mapping]] = ..., minReadySeconds: _Optional[int] = ...) -> None: ...
+    def __init__(self, replicas: _Optional[int] = ..., selector: _Optional[_Union[_meta_pb2.LabelSelector, _Mapping]] = ..., template: _Optional[_Union[PodTemplateSpec, _Mapping]] = ..., minReadySeconds: _Optional[int] = ...) -> None: ...
+
+class PodTemplateSpec(_message.Message):
+    __slots__ = ("spec",)
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    spec: _views_pb2.TemplatePodSpec
+    def __init__(self, spec: _Optional[_Union[_views_pb2.TemplatePodSpec, _Mapping]] = ...) -> None: ...
 
 class ReplicaSetStatus(_message.Message):
     __slots__ = ("replicas", "observedGeneration", "readyReplicas", "availableReplicas")

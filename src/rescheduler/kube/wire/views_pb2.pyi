@@ -281,3 +281,9 @@ class OwnTerminatedTimes(_message.Message):
     startedAt: _meta_pb2.Time
     finishedAt: _meta_pb2.Time
     def __init__(self, startedAt: _Optional[_Union[_meta_pb2.Time, _Mapping]] = ..., finishedAt: _Optional[_Union[_meta_pb2.Time, _Mapping]] = ...) -> None: ...
+
+class TemplatePodSpec(_message.Message):
+    __slots__ = ("nodeName",)
+    NODENAME_FIELD_NUMBER: _ClassVar[int]
+    nodeName: str
+    def __init__(self, nodeName: _Optional[str] = ...) -> None: ...

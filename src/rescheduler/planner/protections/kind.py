@@ -18,6 +18,7 @@ __all__ = [
     "local_storage",
     "marks_in_template",
     "moves_system_pods",
+    "node_name_in_template",
     "opted_out",
     "other_scheduler",
     "own_pod",
@@ -116,6 +117,13 @@ def scheduling_group(case: Case) -> Because | None:
 def other_scheduler(case: Case) -> Because | None:
     name = case.pod.shape.scheduler_name or _DEFAULT_SCHEDULER
     return None if name in case.policy.known_schedulers else Because(f"its schedulerName is {name}")
+
+
+def node_name_in_template(case: Case) -> Because | None:
+    record = case.around.record(case.row)
+    if record is None or not record.template_node:
+        return None
+    return Because(f"the template of {record.kind} {record.name} sets nodeName: {record.template_node}")
 
 
 def local_storage(case: Case) -> Because | None:

@@ -1,0 +1,73 @@
+"""Requests that are refused, on the simulator; and how often they are repeated."""
+
+import asyncio
+import json
+from datetime import timedelta
+
+import pytest
+
+from rescheduler.controller.followed import POD_MIGRATIONS
+from rescheduler.model.migrations import Phase, migration_of
+from tests.e2e.facts.stage import node_of
+from tests.e2e.migrations.test_refused_writes import *  # noqa: F403
+
+HOUR_S = 3600
+
+
+class Refusing:
+    """A way to the server on which one kind of write is refused, or accepted and without effect."""
+
+    def __init__(self, server, method, ending, code):
+        self._server = server
+        self._refused = method, ending
+        self._code = code
+        self.requests = 0
+        self.refused = 0
+
+    async def __call__(self, method, target, headers, body):
+        path = target.partition("?")[0]
+        self.requests += method != "GET"
+        wanted, ending = self._refused
+        if method != wanted or not path.endswith(ending) or b"migration-id" not in (body or b""):
+            return await self._server.handle(method, target, headers, body)
+        self.refused += 1
+        if self._code == 200:
+            return await self._server.handle("GET", path, headers, b"")
+        answer = await self._server.handle("GET", path + "-that-is-not-there", headers, b"")
+        status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": self._code}
+        status |= {
+            "message": "not today",
+            "reason": {409: "Conflict", 403: "Forbidden"}.get(self._code, "Invalid"),
+        }
+        return answer._replace(status=self._code, chunks=_one(json.dumps(status).encode()))
+
+
+async def _one(chunk):
+    yield chunk
+
+
+@pytest.mark.parametrize(
+    ("code", "failure"),
+    [
+        pytest.param(422, "MarkRefused", id="422 ends the migration"),
+        pytest.param(403, "MarkRefused", id="403 ends the migration"),
+        pytest.param(409, "", id="409 forever is retried with a growing pause"),
+        pytest.param(200, "", id="a mark that is accepted and dropped is retried with a growing pause"),
+    ],
+)
+async def test_a_mark_that_is_answered_with(set_moves, connect, server, code, failure):
+    moves = await set_moves(nodes=2, migration_timeout=timedelta(hours=2), max_retries=0)
+    source = await moves.stage.until_pod_ready(await moves.stage.pod("web"))
+    way = Refusing(server, "PATCH", "/pods/web", code)
+    key = await moves.wish(source, await moves.stage.free_node())
+    async with moves.executing(connect(way)):
+        await asyncio.sleep(HOUR_S)
+        migration = migration_of(await moves.client.get(POD_MIGRATIONS, key))
+    assert migration.status.failure == failure
+    if failure:
+        assert migration.status.phase is Phase.FAILED
+        assert way.refused == 1
+    # A pause that doubles up to two minutes: some ten tries, then one every one or two minutes (jitter).
+    assert way.refused <= 10 + HOUR_S / 60
+    assert way.requests <= way.refused + 20
+    assert node_of(source) in {node_of(pod) for pod in await moves.stage.pods()}
