@@ -15,6 +15,8 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final
 
+import msgspec
+
 from rescheduler.controller.event_limits import EventLimits
 from rescheduler.controller.followed import Followed, is_followed
 from rescheduler.controller.observing import source_of
@@ -26,7 +28,7 @@ from rescheduler.kube.patches import Patch
 from rescheduler.kube.resources import PODS, Object
 from rescheduler.migrations.identity import copy_of
 from rescheduler.migrations.marks import STATUS, MarkStatus, label_value, lock_of
-from rescheduler.model.migrations import KIND, Migration, Phase
+from rescheduler.model.migrations import KIND, Migration, Phase, PodReference
 from rescheduler.model.plan import Handover
 from rescheduler.model.pods import PodRecord
 
@@ -116,7 +118,10 @@ class ForcedRemovals:
         if copy is None or copy.is_terminating or migration.status.handover is Handover.EVICT:
             return None
         if copy.owner is not None and copy.owner.kind == KIND:
-            # The garbage collector and the ReplicaSet see to it. Then its marks are to say that it is over.
+            # The garbage collector and the ReplicaSet see to it. Then its marks are to say that it is over,
+            # and no owner reference will tell any more which pod it is.
+            known = msgspec.structs.replace(migration.status, target_pod=PodReference(copy.name, copy.uid))
+            _keep(self._removed, migration.key, msgspec.structs.replace(migration, status=known))
             return self._now() + _ASK_AGAIN
         if migration.status.owner is not None or not _is_spare(copy, source):
             await self._patch(migration, copy, completed(copy), "kept as it is")
