@@ -71,7 +71,7 @@ COMMANDS = {
         "Takes nodes back into service: no longer in maintenance, and uncordoned if we had cordoned them.",
     ),
     "uninstall": _Command(
-        "rescheduler.cli.uninstall:uninstall", "Takes everything of rescheduler out of the cluster."
+        "rescheduler.cli.uninstall:uninstall", "Removes everything of rescheduler from the cluster."
     ),
     "status": _Command(
         "rescheduler.cli.status:status",

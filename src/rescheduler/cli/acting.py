@@ -69,13 +69,16 @@ class Acting:
 
         return self.ask(prepared)
 
-    def run(self, use: Callable[["Rescheduler"], Awaitable[T]], *, steered: bool) -> T:
-        """What `use` returns, with the cluster followed. Ends the program if that can't be."""
+    def run(self, use: Callable[["Rescheduler"], Awaitable[T]], *, steered: bool, namespace: str = "") -> T:
+        """What `use` returns, with the cluster followed. Ends the program if that can't be.
+
+        `namespace` is that of the Lease; by default it is looked for.
+        """
 
         async def used(client: "Client") -> T:
             from rescheduler.daemon import Rescheduler, lease_key, own_namespace  # noqa: PLC0415
 
-            at = await lease_key(client, self.configuration, own_namespace(client))
+            at = await lease_key(client, self.configuration, namespace or own_namespace(client))
             rescheduler = Rescheduler(client, self.configuration, lease_at=at, steered=steered)
             async with rescheduler.looking():
                 return await use(rescheduler)

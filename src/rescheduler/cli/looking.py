@@ -263,12 +263,13 @@ def _without_garbage_collection() -> Iterator[None]:
 @contextlib.contextmanager
 def _told() -> Iterator[None]:
     """What goes wrong with a cluster is told in a sentence."""
+    from rescheduler.install.installations import AmbiguousInstallation  # noqa: PLC0415
     from rescheduler.kube import BadClusterConfig, KubeError  # noqa: PLC0415
     from rescheduler.sources.live import EmptyCluster  # noqa: PLC0415
 
     try:
         yield
-    except (BadClusterConfig, KubeError, EmptyCluster) as error:
+    except (BadClusterConfig, KubeError, EmptyCluster, AmbiguousInstallation) as error:
         give_up(str(error), DATA_ERROR)
 
 

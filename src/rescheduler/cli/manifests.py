@@ -43,6 +43,11 @@ def _namespace(_ctx: click.Context, _option: click.Parameter, value: str) -> str
     callback=_namespace,
     help="Where to.",
 )
+@click.option(
+    "--create-namespace",
+    is_flag=True,
+    help="With the namespace itself, for a cluster that does not have it yet.",
+)
 @click.option("--image", metavar="IMAGE:TAG", help="The image to run.  [default: rescheduler:VERSION]")
 @click.option("--config", metavar="FILE", help="The configuration file to install; by default all defaults.")
 @click.option("--without-webhook", is_flag=True, help="Without what steers replacements of evicted pods.")
@@ -52,10 +57,12 @@ def _namespace(_ctx: click.Context, _option: click.Parameter, value: str) -> str
     help="Without the ValidatingAdmissionPolicies that restrict our service accounts.",
 )
 @click.option("--values", metavar="FILE", help="Everything else that the Helm chart lets one choose.")
-def manifests(  # noqa: PLR0913, PLR0917 - one per option
+def manifests(  # noqa: PLR0913 - one per option
+    *,
     crd: bool,
     extender: str | None,
     namespace: str,
+    create_namespace: bool,
     image: str | None,
     config: str | None,
     without_webhook: bool,
@@ -64,7 +71,7 @@ def manifests(  # noqa: PLR0913, PLR0917 - one per option
 ) -> None:
     """Prints all that is to be installed, for kubectl.
 
-    rescheduler manifests | kubectl apply -f -
+    rescheduler manifests --create-namespace | kubectl apply -f -
     """
     if crd and extender is not None:
         raise click.UsageError("--crd and --extender exclude each other: each prints one thing only")
@@ -89,7 +96,7 @@ def manifests(  # noqa: PLR0913, PLR0917 - one per option
             text = _checked(*file_bytes(config))
         else:
             text = _checked(configuration_text(chosen).encode(), f"args in {values}")
-        _print(installed(chosen, namespace=namespace, configuration=text))
+        _print(installed(chosen, namespace=namespace, configuration=text, create_namespace=create_namespace))
 
 
 def _options(values: str | None, image: str | None) -> "Options":

@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rescheduler.cli.looking import Looking, live_options
+from rescheduler.cli.looking import Looking, complain, live_options
 from rescheduler.cli.safe_output import echo
 
 if TYPE_CHECKING:
+    from rescheduler.config.policy import Configuration
     from rescheduler.kube.client import Client
     from rescheduler.model.status import Pause
 
-__all__ = ["pause", "resume"]
+__all__ = ["chosen_home", "namespace_option", "pause", "resume"]
 
 namespace_option = click.option(
-    "--namespace", "-n", metavar="NAME", help="Where the daemon runs; by default where its Lease is."
+    "--namespace", "-n", metavar="NAME", help="Where the daemon runs; by default where it is installed."
 )
 
 
@@ -51,15 +52,29 @@ def resume(looking: Looking, namespace: str | None) -> None:
     echo(f"Resumed ({at}): the next check may move pods.")
 
 
+async def chosen_home(client: "Client", configuration: "Configuration", namespace: str | None) -> str:
+    """Return the namespace of our Lease and state: the one that is named, or where we are installed."""
+    from rescheduler.daemon.whereabouts import UNINSTALLED_NAMESPACE, home_of  # noqa: PLC0415
+
+    if namespace:
+        return namespace
+    home = await home_of(client, configuration)
+    if home == UNINSTALLED_NAMESPACE:
+        complain(
+            f"rescheduler is not installed in this cluster, so namespace {home} is used, as by a daemon that "
+            "runs outside of it; -n names another"
+        )
+    return home
+
+
 def _switch(looking: Looking, namespace: str | None, wanted: "Pause") -> str:
     """Says where."""
     configuration = looking.configuration()
 
     async def switch(client: "Client") -> str:
         from rescheduler.controller.state import NAME, write_pause  # noqa: PLC0415
-        from rescheduler.daemon.whereabouts import home_of  # noqa: PLC0415
 
-        home = namespace or await home_of(client, configuration)
+        home = await chosen_home(client, configuration, namespace)
         await write_pause(client, home, wanted)
         return f"ConfigMap {home}/{NAME}"
 

@@ -20,7 +20,12 @@ __all__ = ["run"]
 
 @click.command()
 @live_options
-@click.option("--namespace", "-n", metavar="NAME", help="Of our Lease and state; by default our own.")
+@click.option(
+    "--namespace",
+    "-n",
+    metavar="NAME",
+    help="Of our Lease and state; by default our own, or where we are installed.",
+)
 @click.option("--dry-run", is_flag=True, help="Plan and tell, but write nothing at all.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="For metrics.")
 @click.option("--host", metavar="ADDRESS", help="Address of that port; all of them if not given.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rescheduler.cli.looking import DATA_ERROR, Looking, give_up, live_options
-from rescheduler.cli.pause import namespace_option
+from rescheduler.cli.pause import chosen_home, namespace_option
 from rescheduler.cli.printing import output_option, print_document
 from rescheduler.cli.safe_output import echo_lines
 
@@ -57,12 +57,11 @@ async def _found(client: "Client", namespace: str | None, configuration: Any) ->
     from rescheduler.controller.followed import POD_MIGRATIONS  # noqa: PLC0415
     from rescheduler.controller.leadership import record_of  # noqa: PLC0415
     from rescheduler.controller.state import read_state  # noqa: PLC0415
-    from rescheduler.daemon.whereabouts import home_of  # noqa: PLC0415
     from rescheduler.kube import errors  # noqa: PLC0415
     from rescheduler.kube.resources import LEASES, NODES  # noqa: PLC0415
     from rescheduler.model.node_marks import in_maintenance  # noqa: PLC0415
 
-    home = namespace or await home_of(client, configuration)
+    home = await chosen_home(client, configuration, namespace)
     pause, written = await read_state(client, home)
     try:
         lease = await client.get(LEASES, f"{home}/{configuration.leader_election.resource_name}")

@@ -34,6 +34,7 @@ from rescheduler.controller.leadership import (
 from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.kube.resources import LEASES, Object
+from rescheduler.model.installation import install_labels
 from rescheduler.model.saying import say
 
 __all__ = ["Lease"]
@@ -230,10 +231,12 @@ class Lease:
         """With the version that was seen, as precondition, and whatever others have written into it."""
         namespace, _, name = self.key.rpartition("/")
         known = self._item if self._seen is not None else {}
+        metadata = known.get("metadata") or {"namespace": namespace, "name": name}
+        labels = {**(metadata.get("labels") or {}), **install_labels(namespace)}
         return {
             "apiVersion": LEASES.api_version,
             "kind": LEASES.kind,
-            "metadata": known.get("metadata") or {"namespace": namespace, "name": name},
+            "metadata": {**metadata, "labels": labels},
             "spec": {**(known.get("spec") or {}), **spec_of(record)},
         }
 

@@ -12,12 +12,12 @@ from rescheduler.kube.client import Client
 from rescheduler.kube.informer import Informer, Selection
 from rescheduler.kube.patches import merge_patch
 from rescheduler.kube.resources import CONFIG_MAPS, Object
+from rescheduler.model.installation import install_labels
 from rescheduler.model.status import Pause, Status, UnreadableState, pause_of, status_of, written
 
 __all__ = ["NAME", "StateFollowed", "read_state", "write_pause", "write_status"]
 
 NAME: Final = "rescheduler-state"
-_LABELS: Final = {"app.kubernetes.io/name": "rescheduler", "app.kubernetes.io/managed-by": "rescheduler"}
 
 
 class StateFollowed:
@@ -75,12 +75,14 @@ async def write_status(client: Client, namespace: str, status: Status) -> None:
 
 
 async def _write(client: Client, namespace: str, data: dict[str, str]) -> None:
+    labels = {**install_labels(namespace), "app.kubernetes.io/managed-by": "rescheduler"}
+    change = merge_patch({"metadata": {"labels": labels}, "data": data})
     try:
-        await client.patch(CONFIG_MAPS, f"{namespace}/{NAME}", merge_patch({"data": data}))
+        await client.patch(CONFIG_MAPS, f"{namespace}/{NAME}", change)
     except errors.NotFound:
-        metadata = {"namespace": namespace, "name": NAME, "labels": _LABELS}
+        metadata = {"namespace": namespace, "name": NAME, "labels": labels}
         item = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
         try:
             await client.create(CONFIG_MAPS, item)
         except errors.AlreadyExists:
-            await client.patch(CONFIG_MAPS, f"{namespace}/{NAME}", merge_patch({"data": data}))
+            await client.patch(CONFIG_MAPS, f"{namespace}/{NAME}", change)

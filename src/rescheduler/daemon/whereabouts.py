@@ -6,15 +6,18 @@ import socket
 from typing import Final
 
 from rescheduler.config.policy import Configuration
-from rescheduler.kube import errors
+from rescheduler.install.installations import find_installation
 from rescheduler.kube.access.in_cluster import is_in_cluster
 from rescheduler.kube.client import Client
 from rescheduler.kube.network import Network
-from rescheduler.kube.resources import LEASES
 
-__all__ = ["home_of", "lease_key", "own_namespace", "who_we_are"]
+__all__ = ["UNINSTALLED_NAMESPACE", "home_of", "lease_key", "own_namespace", "who_we_are"]
 
-_NAMESPACE_OF_LAST_RESORT: Final = "default"
+UNINSTALLED_NAMESPACE: Final = "kube-system"
+"""Where the Lease and the state are while rescheduler is not installed in the cluster.
+
+As for kube-scheduler's Lease. Tenants can't write here: a Lease of ours in `default` could be anybody's.
+"""
 
 
 def who_we_are() -> str:
@@ -30,23 +33,17 @@ def own_namespace(client: Client) -> str:
 
 
 async def lease_key(client: Client, configuration: Configuration, own_namespace: str = "") -> str:
-    """Where the Lease is: as configured, in our own namespace inside a cluster, else where there is one.
+    """Where the Lease is: as configured, in our own namespace inside a cluster, else where we are installed.
 
-    Whoever runs a command does not know in which namespace the daemon was installed. There may be several
-    of that name: then the one that somebody holds.
+    Raises `AmbiguousInstallation` and `KubeError`.
     """
     terms = configuration.leader_election
     namespace = terms.resource_namespace or own_namespace
     if not namespace:
-        try:
-            found = (await client.list(LEASES, fields=f"metadata.name={terms.resource_name}")).items
-        except errors.Forbidden:
-            found = []
-        found.sort(key=lambda item: (not item["spec"].get("holderIdentity"), item["metadata"]["namespace"]))
-        namespace = found[0]["metadata"]["namespace"] if found else _NAMESPACE_OF_LAST_RESORT
+        namespace = await find_installation(client, terms.resource_name) or UNINSTALLED_NAMESPACE
     return f"{namespace}/{terms.resource_name}"
 
 
 async def home_of(client: Client, configuration: Configuration) -> str:
-    """The namespace of our Lease and state, as far as that can be found out."""
+    """The namespace of our Lease and state."""
     return (await lease_key(client, configuration, own_namespace(client))).partition("/")[0]

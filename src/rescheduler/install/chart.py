@@ -16,6 +16,7 @@ import msgspec
 from rescheduler.install.account_policies import daemon_policies, webhook_policies
 from rescheduler.install.chart_values import described, values, values_schema
 from rescheduler.install.daemon import configuration_text, daemon_objects
+from rescheduler.install.names import identified
 from rescheduler.install.network_policies import daemon_network_policy, webhook_network_policy
 from rescheduler.install.options import Options
 from rescheduler.install.printing import as_yaml
@@ -43,6 +44,7 @@ def chart() -> dict[str, str]:
     options = _with_placeholders(Options, "")
     crd = definition()
     crd["metadata"]["annotations"] = _KEEP
+    daemon = _template(daemon_objects(options, _NAMESPACE, configuration_text(options)))
     webhook = _template(webhook_objects(options, _NAMESPACE))
     return {
         "Chart.yaml": _GENERATED + as_yaml(_about()),
@@ -50,8 +52,7 @@ def chart() -> dict[str, str]:
         "values.schema.json": values_schema(),
         "templates/definition.yaml": _GENERATED + as_yaml(crd),
         "templates/admission-policies.yaml": _GENERATED + _policies(options),
-        "templates/daemon.yaml": _GENERATED
-        + _template(daemon_objects(options, _NAMESPACE, configuration_text(options))),
+        "templates/daemon.yaml": _GENERATED + daemon,
         "templates/webhook.yaml": _GENERATED
         + f"{{{{- if .Values.webhook.enabled }}}}\n{webhook}{{{{- end }}}}\n",
         "templates/network-policies.yaml": _GENERATED + _network_policies(options),
@@ -119,7 +120,7 @@ def _with_placeholders(kind: type[T], path: str) -> T:
 
 
 def _template(items: list[Object]) -> str:
-    return "---\n".join(_referring(as_yaml(item)) for item in items)
+    return "---\n".join(_referring(as_yaml(identified(item, _NAMESPACE))) for item in items)
 
 
 def _referring(text: str) -> str:
@@ -127,6 +128,8 @@ def _referring(text: str) -> str:
 
 
 def _line(line: str) -> str:
+    if line.endswith(f": {_NAMESPACE}"):  # a namespace may be called 123, which YAML reads as a number
+        return line.removesuffix(_NAMESPACE) + "{{ .Release.Namespace | quote }}"
     if line.strip() == f"- {EXTENDER_ONLY}":
         # Said or not said: there is no value to refer to.
         return f"{{{{- if .Values.webhook.extenderOnly }}}}\n{line}\n{{{{- end }}}}"

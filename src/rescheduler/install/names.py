@@ -3,6 +3,7 @@
 from typing import Final
 
 from rescheduler.kube.resources import Object
+from rescheduler.model.installation import INSTALL_ID, cluster_scoped_name, install_id
 
 __all__ = [
     "DAEMON",
@@ -12,6 +13,7 @@ __all__ = [
     "PRODUCT",
     "WEBHOOK",
     "WEBHOOK_PORT",
+    "identified",
     "labels",
     "metadata",
 ]
@@ -26,6 +28,10 @@ HEALTH_PORT: Final = 8080
 WEBHOOK_PORT: Final = 9443
 EXTENDER_PORT: Final = 9444
 
+_ONE_PER_CLUSTER: Final = ("Namespace", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+"""Kinds of cluster-scoped objects that keep their names: a cluster asks one webhook, that of the installation
+that registered it last."""
+
 
 def labels(component: str = "") -> dict[str, str]:
     """By the name our own pods are recognised, in every namespace."""
@@ -36,3 +42,30 @@ def labels(component: str = "") -> dict[str, str]:
 def metadata(name: str, namespace: str = "", component: str = "") -> Object:
     where = {"namespace": namespace} if namespace else {}
     return {"name": name, **where, "labels": labels(component)}
+
+
+def identified(item: Object, namespace: str) -> Object:
+    """Return the object as one of the installation in this namespace.
+
+    It carries the install id, and so do its pods, if it has any. The name of a cluster-scoped object says the
+    namespace, too, also where others refer to it. Done here for all objects, so that none can be forgotten.
+    """
+    about = item["metadata"]
+    changed = {**item, "metadata": {**about, "labels": _with_id(about, namespace)}}
+    if "namespace" not in about and item["kind"] not in _ONE_PER_CLUSTER:
+        changed["metadata"]["name"] = cluster_scoped_name(about["name"], namespace)
+    if item["kind"] == "Deployment":
+        template = item["spec"]["template"]
+        pod = {**template["metadata"], "labels": _with_id(template["metadata"], namespace)}
+        changed["spec"] = {**item["spec"], "template": {**template, "metadata": pod}}
+    if item.get("roleRef", {}).get("kind") == "ClusterRole":
+        role = item["roleRef"]
+        changed["roleRef"] = {**role, "name": cluster_scoped_name(role["name"], namespace)}
+    if "policyName" in item.get("spec", {}):
+        policy = cluster_scoped_name(item["spec"]["policyName"], namespace)
+        changed["spec"] = {**item["spec"], "policyName": policy}
+    return changed
+
+
+def _with_id(about: Object, namespace: str) -> dict[str, str]:
+    return {**about["labels"], INSTALL_ID: install_id(namespace)}

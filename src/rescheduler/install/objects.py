@@ -2,7 +2,7 @@
 
 from rescheduler.install.account_policies import daemon_policies, webhook_policies
 from rescheduler.install.daemon import configuration_text, daemon_objects
-from rescheduler.install.names import NAMESPACE, metadata
+from rescheduler.install.names import NAMESPACE, identified, metadata
 from rescheduler.install.network_policies import daemon_network_policy, webhook_network_policy
 from rescheduler.install.options import Options
 from rescheduler.install.webhook import webhook_objects
@@ -17,18 +17,21 @@ def installed(
     *,
     namespace: str = NAMESPACE,
     configuration: str | None = None,
+    create_namespace: bool = False,
 ) -> list[Object]:
     """`configuration` is the content of a configuration file, in place of what `options.args` say."""
     text = configuration_text(options) if configuration is None else configuration
     found = [
-        _namespace(namespace),
-        definition(),
         *_policies(options, namespace),
         *daemon_objects(options, namespace, text),
         *(webhook_objects(options, namespace) if options.webhook.enabled else ()),
         *_network_policies(options, namespace),
     ]
-    return [_without_empty(each) for each in found]
+    return [
+        *((_namespace(namespace),) if create_namespace else ()),
+        definition(),
+        *(_without_empty(identified(each, namespace)) for each in found),
+    ]
 
 
 def _network_policies(options: Options, namespace: str) -> list[Object]:
@@ -50,10 +53,12 @@ def _policies(options: Options, namespace: str) -> list[Object]:
 
 
 def _namespace(name: str) -> Object:
-    """Our pods ask for nothing that the strictest standard forbids."""
-    about = metadata(name)
-    about["labels"] |= {"pod-security.kubernetes.io/enforce": "restricted"}
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": about}
+    """Return the namespace, without anything that would change a namespace that is there already.
+
+    `kubectl apply` can't be told to create only. So a Pod Security Standard is not enforced here: it would
+    apply to every other pod in an existing namespace.
+    """
+    return identified({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata(name)}, name)
 
 
 def _without_empty(item: Object) -> Object:

@@ -13,6 +13,8 @@ _SCRATCH: Final = {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": 
 """Python takes TLS keys from files only; they are written here, in memory, and removed at once."""
 
 _NOBODY: Final = 65532
+_HOSTNAME: Final = "kubernetes.io/hostname"
+_ZONE: Final = "topology.kubernetes.io/zone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +74,7 @@ def _pod(program: Program, options: Options) -> Object:
         "priorityClassName": options.priority_class_name,
         "nodeSelector": options.node_selector,
         "tolerations": options.tolerations,
-        "topologySpreadConstraints": [
-            _spread("kubernetes.io/hostname", program.component),
-            _spread("topology.kubernetes.io/zone", program.component),
-        ],
+        **_spread(program.component),
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": _NOBODY,
@@ -124,10 +123,22 @@ def _probe(program: Program, path: str, *, period_s: int, failures: int) -> Obje
     }
 
 
-def _spread(topology: str, component: str) -> Object:
+def _spread(component: str) -> Object:
+    """Return what keeps replicas on different nodes, and in different zones where nodes have any.
+
+    Both are preferences: on a single node, or where only one has room, all replicas run there, and a rollout
+    never waits for a node. Together they outweigh the resource scores of the default scheduler: where another
+    node has room, it is chosen. Zones are not a topology spread constraint, because a node without the key of
+    one constraint gets no score for any of them: without zone labels, nodes would not count either.
+    """
+    # Pods of the revision before don't count: they are about to be deleted.
+    selector = {"labelSelector": {"matchLabels": labels(component)}, "matchLabelKeys": ["pod-template-hash"]}
+    weights = ((_HOSTNAME, 100), (_ZONE, 50))
+    terms = [
+        {"weight": weight, "podAffinityTerm": {"topologyKey": key, **selector}} for key, weight in weights
+    ]
+    constraint = {"maxSkew": 1, "topologyKey": _HOSTNAME, "whenUnsatisfiable": "ScheduleAnyway", **selector}
     return {
-        "maxSkew": 1,
-        "topologyKey": topology,
-        "whenUnsatisfiable": "ScheduleAnyway",
-        "labelSelector": {"matchLabels": labels(component)},
+        "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}},
+        "topologySpreadConstraints": [constraint],
     }

@@ -9,7 +9,9 @@ _WIDTH = 10_000
 
 
 class Readable(yaml.SafeDumper):
-    pass
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - of all
+        """Say what is said twice twice: readers of manifests should not have to look up anchors."""
+        return True
 
 
 def _text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:

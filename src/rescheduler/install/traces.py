@@ -1,7 +1,8 @@
 """What the product leaves in a cluster, recognised object by object. Pure.
 
-Three sorts: what was installed, what it wrote onto objects of others, and its history. History is finished
-migrations and the marks of pods that were moved: it does nothing, and stays unless it is asked to go.
+Three sorts: what was installed (see `inventory`), what it wrote onto objects of others, and its history.
+History is finished migrations and the marks of pods that were moved: it does nothing, and stays unless it is
+asked to go.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,7 +22,7 @@ from rescheduler.model.node_marks import CORDONED_BY, EMPTY_CONDITION, cordoned_
 from rescheduler.model.steering import AVOIDS, STEERED_BY
 from rescheduler.recovery.ledger import FAILED_ATTEMPTS
 
-__all__ = ["SEARCHED", "Search", "Sort", "Trace"]
+__all__ = ["MARKS", "Search", "Sort", "Trace", "definition_trace", "installed_trace"]
 
 
 class Sort(Enum):
@@ -53,7 +54,6 @@ class Search:
     resource: Resource[Any]
     look: Callable[[Resource[Any], Object], Trace | None]
     labels: str = ""
-    fields: str = ""
 
 
 def _trace(
@@ -134,16 +134,16 @@ def _budget(resource: Resource[Any], item: Object) -> Trace | None:
     return _trace(Sort.MARK, resource, item, "the temporary budget of a migration")
 
 
-def _whole(resource: Resource[Any], item: Object) -> Trace | None:
+def installed_trace(resource: Resource[Any], item: Object) -> list[Trace]:
     """A namespace takes its time to go: what is on its way is not there any more."""
     is_going = "deletionTimestamp" in item["metadata"]
-    return None if is_going else _trace(Sort.INSTALLED, resource, item, "installed")
+    return [] if is_going else [_trace(Sort.INSTALLED, resource, item, "installed")]
 
 
-def _definition(resource: Resource[Any], item: Object) -> Trace | None:
+def definition_trace(resource: Resource[Any], item: Object) -> list[Trace]:
     if "deletionTimestamp" in item["metadata"]:
-        return None
-    return _trace(Sort.HISTORY, resource, item, "the definition, without which no history can be kept")
+        return []
+    return [_trace(Sort.HISTORY, resource, item, "the definition, without which no history can be kept")]
 
 
 def _words(labels: list[str], annotations: list[str], also: str = "") -> str:
@@ -158,9 +158,6 @@ def _words(labels: list[str], annotations: list[str], also: str = "") -> str:
     return "; ".join(parts())
 
 
-_RBAC: Final = "rbac.authorization.k8s.io"
-_OURS: Final = "app.kubernetes.io/name=rescheduler"
-_STATE: Final = "rescheduler-state"
 _WORKLOADS: Final = (
     resources.DEPLOYMENTS,
     resources.REPLICA_SETS,
@@ -171,47 +168,12 @@ _WORKLOADS: Final = (
 )
 
 
-def _rbac(plural: str, kind: str, *, namespaced: bool) -> Resource[Object]:
-    return resources.custom(_RBAC, "v1", plural, kind, namespaced=namespaced)
-
-
-def _admission(plural: str, kind: str) -> Resource[Object]:
-    return resources.custom("admissionregistration.k8s.io", "v1", plural, kind, namespaced=False)
-
-
-SEARCHED: Final = (
+MARKS: Final = (
     Search(resources.custom(GROUP, VERSION, PLURAL, KIND), _migration),
     Search(resources.PODS.as_json, _pod),
     Search(resources.POD_DISRUPTION_BUDGETS, _budget, labels=ID),
     Search(resources.NODES.as_json, _node),
     Search(resources.NODES.as_json, _condition),
     *(Search(each, _workload) for each in _WORKLOADS),
-    # What acts comes first: it would make anew what is removed.
-    Search(resources.DEPLOYMENTS, _whole, labels=_OURS),
-    Search(resources.MUTATING_WEBHOOKS, _whole, labels=_OURS),
-    Search(
-        _admission("validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"),
-        _whole,
-        labels=_OURS,
-    ),
-    Search(_admission("validatingadmissionpolicies", "ValidatingAdmissionPolicy"), _whole, labels=_OURS),
-    Search(resources.POD_DISRUPTION_BUDGETS, _whole, labels=_OURS),
-    Search(
-        resources.custom("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy"), _whole, labels=_OURS
-    ),
-    Search(resources.SERVICES, _whole, labels=_OURS),
-    Search(resources.SECRETS, _whole, labels=_OURS),
-    Search(resources.CONFIG_MAPS, _whole, labels=_OURS),
-    Search(
-        resources.CONFIG_MAPS, _whole, labels=f"!{_OURS.partition('=')[0]}", fields=f"metadata.name={_STATE}"
-    ),
-    Search(resources.LEASES, _whole, fields="metadata.name=rescheduler"),
-    Search(_rbac("rolebindings", "RoleBinding", namespaced=True), _whole, labels=_OURS),
-    Search(_rbac("roles", "Role", namespaced=True), _whole, labels=_OURS),
-    Search(_rbac("clusterrolebindings", "ClusterRoleBinding", namespaced=False), _whole, labels=_OURS),
-    Search(_rbac("clusterroles", "ClusterRole", namespaced=False), _whole, labels=_OURS),
-    Search(resources.custom("", "v1", "serviceaccounts", "ServiceAccount"), _whole, labels=_OURS),
-    Search(resources.NAMESPACES, _whole, labels=_OURS),
-    Search(resources.CUSTOM_RESOURCE_DEFINITIONS, _definition, labels=_OURS),
 )
-"""In the order in which they are removed."""
+"""What is written onto objects of others, and migrations themselves, which come first."""

@@ -90,8 +90,12 @@ class Client:
 
     async def server_version(self) -> Object:
         """As `/version` tells it: `gitVersion`, `major`, `minor` and more."""
-        call = Call("get", "/version")
-        request = self._caller.request("GET", "/version", (), JSON)
+        return await self.document("/version")
+
+    async def document(self, path: str, *, accept: str = JSON) -> Object:
+        """Return what the server says at a path that belongs to no resource, such as discovery."""
+        call = Call("get", path)
+        request = self._caller.request("GET", path, (), accept)
         content_type, body = await patiently(lambda: self._caller.exchange(call, request))
         return decoded(call, content_type, body, _json_object)
 

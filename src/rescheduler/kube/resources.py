@@ -18,6 +18,7 @@ from rescheduler.model.nodes import NodeRecord
 from rescheduler.model.pods import PodRecord
 
 __all__ = [
+    "CLUSTER_ROLE_BINDINGS",
     "CONFIG_MAPS",
     "CRON_JOBS",
     "CUSTOM_RESOURCE_DEFINITIONS",
@@ -45,6 +46,7 @@ __all__ = [
     "custom",
     "identity_of_object",
     "key_of",
+    "resource_of_object",
     "split_key",
 ]
 
@@ -154,6 +156,16 @@ def custom(group: str, version: str, plural: str, kind: str, *, namespaced: bool
     return Resource(group, version, plural, kind, namespaced, OBJECTS, identity_of_object)
 
 
+def resource_of_object(item: Object) -> Resource[Object]:
+    """Return where an object of a built-in kind, as in a manifest, is served.
+
+    Built-in kinds have regular plurals (as in `meta.UnsafeGuessKindToResource` of apimachinery).
+    """
+    kind = item["kind"].lower()
+    plural = kind + "es" if kind.endswith("s") else kind[:-1] + "ies" if kind.endswith("y") else kind + "s"
+    return _plain(item["apiVersion"], plural, item["kind"], namespaced="namespace" in item["metadata"])
+
+
 def _plain(api_version: str, plural: str, kind: str, *, namespaced: bool = True) -> Resource[Object]:
     group, _, version = api_version.rpartition("/")
     return custom(group, version, plural, kind, namespaced=namespaced)
@@ -179,6 +191,9 @@ POD_DISRUPTION_BUDGETS = _plain("policy/v1", "poddisruptionbudgets", "PodDisrupt
 LEASES = _plain("coordination.k8s.io/v1", "leases", "Lease")
 PRIORITY_CLASSES = _plain("scheduling.k8s.io/v1", "priorityclasses", "PriorityClass", namespaced=False)
 STORAGE_CLASSES = _plain("storage.k8s.io/v1", "storageclasses", "StorageClass", namespaced=False)
+CLUSTER_ROLE_BINDINGS = _plain(
+    "rbac.authorization.k8s.io/v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
+)
 MUTATING_WEBHOOKS = _plain(
     "admissionregistration.k8s.io/v1",
     "mutatingwebhookconfigurations",

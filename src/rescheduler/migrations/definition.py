@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import msgspec
 
+from rescheduler.model.installation import INSTALL_ID, SHARED
 from rescheduler.model.migrations import GROUP, KIND, VERSION, MigrationSpec, MigrationStatus, Phase
 
 __all__ = ["NAME", "PLURAL", "definition"]
@@ -68,7 +69,10 @@ def definition() -> dict[str, Any]:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": NAME, "labels": {"app.kubernetes.io/name": "rescheduler"}},
+        "metadata": {
+            "name": NAME,
+            "labels": {"app.kubernetes.io/name": "rescheduler", INSTALL_ID: SHARED},
+        },
         "spec": {
             "group": GROUP,
             "scope": "Namespaced",

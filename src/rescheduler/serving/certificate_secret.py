@@ -18,6 +18,7 @@ from typing import Any, Final
 from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.kube.resources import SECRETS, Object, key_of
+from rescheduler.model.installation import install_labels
 from rescheduler.model.saying import say
 from rescheduler.serving.certificates import Credentials, Lifetimes, next_change, renewed
 from rescheduler.tls.issuing import Issued, UnusableCredentials, certificate_in, issued
@@ -119,7 +120,7 @@ def secret_of(credentials: Credentials, namespace: str) -> Object:
         "metadata": {
             "namespace": namespace,
             "name": SECRET,
-            "labels": {"app.kubernetes.io/name": "rescheduler"},
+            "labels": install_labels(namespace),
         },
         "type": _TYPE,
         "data": {name: b64encode(content).decode() for name, content in data.items()},

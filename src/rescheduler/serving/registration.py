@@ -15,6 +15,7 @@ from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import apply_patch
 from rescheduler.kube.resources import MUTATING_WEBHOOKS, Object
+from rescheduler.model.installation import install_labels
 from rescheduler.model.saying import say
 
 __all__ = ["CONFIGURATION", "FIELD_MANAGER", "PATH", "Address", "AtUrl", "InService", "Registration"]
@@ -74,13 +75,15 @@ Address = InService | AtUrl
 
 
 class Registration:
-    def __init__(self, client: Client, address: Address) -> None:
+    def __init__(self, client: Client, address: Address, namespace: str) -> None:
+        """`namespace` is that of the installation to which the webhook belongs."""
         self._client = client
         self._address = address
+        self._namespace = namespace
 
     async def keep(self, trusted: bytes) -> bool:
         """Makes it so, unless it is; whether it had to. Raises `KubeError`."""
-        wanted = configuration(self._address, trusted)
+        wanted = configuration(self._address, trusted, self._namespace)
         found = await self._found()
         if found is not None and _holds(wanted["webhooks"], found.get("webhooks")):
             return False
@@ -98,11 +101,11 @@ class Registration:
             return None
 
 
-def configuration(address: Address, trusted: bytes) -> Object:
+def configuration(address: Address, trusted: bytes, namespace: str = "rescheduler") -> Object:
     return {
         "apiVersion": MUTATING_WEBHOOKS.api_version,
         "kind": MUTATING_WEBHOOKS.kind,
-        "metadata": {"name": CONFIGURATION, "labels": {"app.kubernetes.io/name": "rescheduler"}},
+        "metadata": {"name": CONFIGURATION, "labels": install_labels(namespace)},
         "webhooks": [
             {
                 "name": "steering.rescheduler.dev",

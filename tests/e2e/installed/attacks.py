@@ -234,7 +234,7 @@ BOTH: Final = (
     _create("bind itself to cluster-admin", f"{_RBAC_API}/clusterrolebindings", _ADMIN_BINDING),
     _patch(
         "extend its own ClusterRole",
-        f"{_RBAC_API}/clusterroles/{DAEMON}",
+        f"{_RBAC_API}/clusterroles/{DAEMON}.{HOME}",
         {"rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]},
     ),
     _create(
@@ -264,7 +264,9 @@ BOTH: Final = (
     ),
     *(
         Request(
-            f"delete the {what} that restricts it", "DELETE", f"{_ADMISSION}/{plural}/rescheduler-create-pods"
+            f"delete the {what} that restricts it",
+            "DELETE",
+            f"{_ADMISSION}/{plural}/rescheduler-create-pods.{HOME}",
         )
         for what, plural in (
             ("policy", "validatingadmissionpolicies"),
@@ -273,7 +275,7 @@ BOTH: Final = (
     ),
     _patch(
         "turn off the binding that restricts it",
-        f"{_ADMISSION}/validatingadmissionpolicybindings/rescheduler-create-pods",
+        f"{_ADMISSION}/validatingadmissionpolicybindings/rescheduler-create-pods.{HOME}",
         {"spec": {"validationActions": ["Audit"]}},
     ),
     _patch(

@@ -30,7 +30,8 @@ Eventually = Callable[..., Awaitable[Any]]
 @pytest.fixture(scope="module")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     rescheduler = Path(sys.executable).with_name("rescheduler")
-    manifests = subprocess.run([rescheduler, "manifests"], capture_output=True, text=True, check=True).stdout
+    command = [rescheduler, "manifests", "--create-namespace"]
+    manifests = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     with ControlPlane(tmp_path_factory.mktemp("attacked"), STILL) as started:
         started.kubectl("apply", "--server-side", "-f", "-", stdin="---\n".join(manifests.split("---\n")[:2]))
         started.kubectl("wait", "--for=condition=Established", f"customresourcedefinition/{NAME}")

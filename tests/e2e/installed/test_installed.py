@@ -57,7 +57,10 @@ def manifests(tmp_path_factory: pytest.TempPathFactory) -> str:
     import subprocess  # noqa: PLC0415
 
     done = subprocess.run(
-        command("manifests", "--values", str(values)), capture_output=True, text=True, check=True
+        command("manifests", "--create-namespace", "--values", str(values)),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return done.stdout
 

@@ -97,7 +97,7 @@ def test_a_configuration_that_says_dry_run_moves_nothing(run, cluster, tmp_path)
 
 def test_while_a_daemon_holds_the_lease_it_only_asks_and_follows(rescheduler, cluster, tmp_path):
     config = write_config(tmp_path / "config.json")
-    at = "shop/rescheduler"
+    at = "kube-system/rescheduler"
     with executing_elsewhere(cluster, config, me="the-daemon", lease_at=at):
         done = rescheduler("apply", "--yes")
     assert done.exit_code == 0, done.output

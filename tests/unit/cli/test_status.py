@@ -124,10 +124,10 @@ def rescheduler(run, kubeconfig):
 
 
 def test_pausing_and_resuming_is_kept_in_the_cluster(rescheduler):
-    assert "none in namespace default" in rescheduler("status").stdout
+    assert "none in namespace kube-system" in rescheduler("status").stdout
     paused = rescheduler("pause", "--why", "the fair")
     assert paused.exit_code == 0, paused.output
-    assert "ConfigMap default/rescheduler-state" in paused.stdout
+    assert "ConfigMap kube-system/rescheduler-state" in paused.stdout
     pause = json.loads(rescheduler("status", "-o", "json").stdout)["pause"]
     assert (pause["paused"], pause["why"]) == (True, "the fair")
     assert rescheduler("resume").exit_code == 0
@@ -137,7 +137,7 @@ def test_pausing_and_resuming_is_kept_in_the_cluster(rescheduler):
 
 
 def test_the_namespace_can_be_named(rescheduler):
-    assert "ConfigMap kube-system/rescheduler-state" in rescheduler("pause", "-n", "kube-system").stdout
+    assert "ConfigMap shop/rescheduler-state" in rescheduler("pause", "-n", "shop").stdout
     assert json.loads(rescheduler("status", "-o", "json").stdout)["pause"]["paused"] is False
 
 

@@ -1,5 +1,6 @@
 """`rescheduler uninstall`: whatever we have left in a cluster goes, and nothing that is not ours."""
 
+import asyncio
 import json
 
 import pytest
@@ -7,16 +8,20 @@ from click.testing import CliRunner
 
 from rescheduler.cli import main
 from rescheduler.install.objects import installed
+from rescheduler.kube import Client, Network, cluster_config
+from rescheduler.kube.resources import CONFIG_MAPS, POD_DISRUPTION_BUDGETS, key_of, resource_of_object
 from rescheduler.migrations.definition import definition
 from rescheduler.migrations.marks import ID, STATUS
+from rescheduler.model.installation import INSTALL_ID
 from rescheduler.model.migrations import FINALIZER
 from rescheduler.model.node_marks import CORDONED_BY, EMPTY_CONDITION
 from rescheduler.recovery.ledger import FAILED_ATTEMPTS
+from rescheduler.simulator.kinds import BUILT_IN
 from tests.unit.cli.executing_elsewhere import executing_elsewhere
 from tests.unit.cli.living import living_objects, scenario, write_config
-from tests.unit.cli.served import served
+from tests.unit.cli.served import forbidding, served
 
-KINDS = {"Namespace", "ConfigMap", "Service", "Deployment", "CustomResourceDefinition"}
+NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "rescheduler"}}
 
 
 def cluster(tmp_path, *more):
@@ -152,12 +157,127 @@ def test_history_stays_unless_it_is_asked_to_go(tmp_path):
 
 
 def test_what_was_installed_is_removed(tmp_path):
-    ours = [item for item in installed() if item["kind"] in KINDS]
-    with served([*living_objects(scenario()), *ours], tmp_path / "kubeconfig", alive=True):
+    with served([*living_objects(scenario()), NAMESPACE, *installed()], tmp_path / "kubeconfig", alive=True):
         result = run(tmp_path, "uninstall", "--yes", "--history")
-        after = run(tmp_path, "uninstall", "--check", "--history")
+        after = run(tmp_path, "uninstall", "--check", "--history", "-n", "rescheduler")
     assert result.exit_code == 0, result.output
+    assert "Deployment rescheduler/rescheduler: installed" in result.output
+    assert "ClusterRoleBinding rescheduler.rescheduler: installed" in result.output
     assert after.exit_code == 0, after.output
+
+
+def labelled(kind, name, labels, **more):
+    return {
+        "apiVersion": "v1" if kind in {"Secret", "ConfigMap"} else "rbac.authorization.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"name": name, "labels": labels, **more},
+        **({"rules": []} if kind.endswith("Role") else {}),
+    }
+
+
+GENERIC = {"app.kubernetes.io/name": "rescheduler"}
+OURS = {**GENERIC, INSTALL_ID: "rescheduler"}
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        pytest.param(labelled("ClusterRole", "auditor", GENERIC), id="a ClusterRole with the generic label"),
+        pytest.param(
+            labelled("Secret", "password", GENERIC, namespace="shop"), id="a Secret elsewhere with that label"
+        ),
+        pytest.param(
+            labelled("Secret", "password", OURS, namespace="rescheduler"),
+            id="a Secret in our namespace with our install id and a name of its own",
+        ),
+        pytest.param(
+            labelled("ClusterRole", "rescheduler.shop", GENERIC),
+            id="a ClusterRole with a name of another installation",
+        ),
+        pytest.param(
+            labelled("ConfigMap", "rescheduler", OURS, namespace="shop"),
+            id="a ConfigMap with our name and install id in another namespace",
+        ),
+    ],
+)
+def test_what_others_have_made_stays_whatever_its_labels_say(tmp_path, foreign):
+    objects = [*living_objects(scenario()), NAMESPACE, *installed(), foreign]
+    key = key_of(foreign["metadata"].get("namespace", ""), foreign["metadata"]["name"])
+    with served(objects, tmp_path / "kubeconfig", alive=True):
+        result = run(tmp_path, "uninstall", "--yes", "--history")
+        read(tmp_path, resource_of_object(foreign), key)
+    assert result.exit_code == 0, result.output
+    assert f"{foreign['kind']} {key}:" not in result.output
+
+
+def test_an_object_with_our_name_and_without_our_install_id_stays_and_is_named(tmp_path):
+    ours = installed()
+    (config,) = (item for item in ours if item["kind"] == "ConfigMap")
+    del config["metadata"]["labels"][INSTALL_ID]
+    with served([*living_objects(scenario()), NAMESPACE, *ours], tmp_path / "kubeconfig", alive=True):
+        result = run(tmp_path, "uninstall", "--yes")
+        read(tmp_path, CONFIG_MAPS, "rescheduler/rescheduler")
+    assert result.exit_code == 0, result.output
+    assert "ConfigMap rescheduler/rescheduler stays: it has a name that rescheduler uses" in result.output
+    assert "rescheduler.dev/install-id=rescheduler" in result.output
+
+
+def test_of_two_installations_the_other_keeps_all_that_it_has(tmp_path):
+    home = {**NAMESPACE, "metadata": {"name": "platform"}}
+    objects = living_objects(scenario())
+    node = one(objects, "Node")
+    node["metadata"].setdefault("annotations", {}).update({CORDONED_BY: "NodeMaintenance"})
+    both = [*objects, NAMESPACE, home, *installed(), *installed(namespace="platform")[1:]]
+    with served(both, tmp_path / "kubeconfig", alive=True):
+        unclear = run(tmp_path, "uninstall", "--yes")
+        result = run(tmp_path, "uninstall", "--yes", "--history", "-n", "platform")
+        left = run(tmp_path, "uninstall", "--check", "-n", "rescheduler")
+        gone = run(tmp_path, "uninstall", "--check", "-n", "platform")
+    assert unclear.exit_code == 1
+    assert "installed in several namespaces: platform, rescheduler. Name the namespace" in unclear.output
+    assert result.exit_code == 0, result.output
+    assert "rescheduler is also installed in namespace rescheduler and uses them" in result.output
+    assert gone.exit_code == 0, gone.output
+    assert "cordoned-by" in left.output, "marks are of the installation that is left"
+    served_here = {kind.name for kind in BUILT_IN} - {"CustomResourceDefinition"}
+    kept = sum(item["kind"] in served_here for item in installed())
+    assert left.output.count(": installed") == kept
+
+
+def test_what_a_user_may_not_read_or_delete_is_named_and_the_rest_is_removed(tmp_path):
+    objects = [*living_objects(scenario()), NAMESPACE, *installed()]
+    wrap = forbidding("secrets/rescheduler-webhook-cert", "services/rescheduler-webhook")
+    with served(objects, tmp_path / "kubeconfig", wrap, alive=True):
+        result = run(tmp_path, "uninstall", "--yes")
+        left = run(tmp_path, "uninstall", "--check", "-n", "rescheduler")
+    assert result.exit_code == 1
+    assert "Service rescheduler/rescheduler-webhook can't be read" in result.output
+    assert ": installed" not in left.output
+    assert left.exit_code == 1
+    assert "It can't be told what is left" in left.output
+
+
+def test_a_budget_of_others_stays_although_it_is_labelled_like_a_temporary_one(tmp_path):
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"namespace": "shop", "name": "web-rescheduler-pdb", "labels": {ID: "web-1"}},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}},
+    }
+    with cluster(tmp_path, budget):
+        result = run(tmp_path, "uninstall", "--yes")
+        read(tmp_path, POD_DISRUPTION_BUDGETS, "shop/web-rescheduler-pdb")
+    assert result.exit_code == 0, result.output
+
+
+def read(tmp_path, resource, key):
+    """Raises `NotFound` if it is not there."""
+
+    async def get():
+        async with Network(cluster_config.load(str(tmp_path / "kubeconfig"))) as network:
+            return await Client(network).get(resource, key)
+
+    return asyncio.run(get())
 
 
 def test_while_a_daemon_runs_outside_the_cluster_nothing_is_removed_unless_by_force(tmp_path):
@@ -167,13 +287,15 @@ def test_while_a_daemon_runs_outside_the_cluster_nothing_is_removed_unless_by_fo
     often = {"leaseDuration": "15s", "renewDeadline": "10s", "retryPeriod": "100ms"}
     config.write_text(json.dumps({**json.loads(config.read_text()), "leaderElection": often}))
     with served([*objects, definition()], tmp_path / "kubeconfig", alive=True):
-        with executing_elsewhere(tmp_path / "kubeconfig", config, me="laptop-1", lease_at="shop/rescheduler"):
+        with executing_elsewhere(
+            tmp_path / "kubeconfig", config, me="laptop-1", lease_at="kube-system/rescheduler"
+        ):
             refused = run(tmp_path, "uninstall", "--yes")
             kept = run(tmp_path, "uninstall", "--check")
             forced = run(tmp_path, "uninstall", "--yes", "--force")
         after = run(tmp_path, "uninstall", "--yes")
     assert refused.exit_code == 1
-    assert "laptop-1 still renews the Lease shop/rescheduler" in refused.output
+    assert "laptop-1 still renews the Lease kube-system/rescheduler" in refused.output
     assert "cordoned-by" in kept.output
     assert "still renews" not in forced.output
     assert after.exit_code == 0, "when it has ended, nothing stands in the way"
@@ -181,8 +303,7 @@ def test_while_a_daemon_runs_outside_the_cluster_nothing_is_removed_unless_by_fo
 
 @pytest.mark.parametrize("answer", ["n\n", ""])
 def test_whoever_does_not_agree_changes_nothing(tmp_path, answer):
-    ours = [item for item in installed() if item["kind"] in KINDS]
-    with served([*living_objects(scenario()), *ours], tmp_path / "kubeconfig"):
+    with served([*living_objects(scenario()), NAMESPACE, *installed()], tmp_path / "kubeconfig"):
         refused = CliRunner().invoke(
             main, ["uninstall", "--kubeconfig", str(tmp_path / "kubeconfig")], input=answer
         )

@@ -250,15 +250,8 @@ async def test_whoever_has_the_lease_executes_what_another_asks_for(set_moves, m
         assert command.lease.holder == "daemon"
 
 
-async def test_the_lease_is_looked_for_where_it_is(client, server):
+async def test_the_lease_is_in_our_own_namespace_or_where_it_is_configured_to_be(client, server):
     configuration = Configuration()
-    assert await lease_key(client, configuration) == "default/rescheduler"
-    lease = {
-        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "metadata": {"name": "rescheduler", "namespace": "kube-system"},
-        "spec": {"holderIdentity": "daemon"},
-    }  # fmt: skip
-    await client.create(LEASES, lease)
     assert await lease_key(client, configuration) == "kube-system/rescheduler"
     assert await lease_key(client, configuration, "ours") == "ours/rescheduler"
     named = Configuration(leader_election=LeaderElection(resource_namespace="ops"))

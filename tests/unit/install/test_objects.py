@@ -11,17 +11,12 @@ from rescheduler.cli import main
 from rescheduler.config.loading import load_content
 from rescheduler.config.strategies import known_strategies
 from rescheduler.install import grants
+from rescheduler.install.inventory import inventory
 from rescheduler.install.objects import installed
 from rescheduler.install.options import Daemon, NetworkPolicies, Options, Webhook
-
-CLUSTER_SCOPED = {
-    "ClusterRole",
-    "ClusterRoleBinding",
-    "CustomResourceDefinition",
-    "Namespace",
-    "ValidatingAdmissionPolicy",
-    "ValidatingAdmissionPolicyBinding",
-}
+from rescheduler.kube.resources import key_of
+from rescheduler.model.installation import INSTALL_ID, SHARED
+from rescheduler.simulator.kinds import BUILT_IN
 
 
 def of_kind(kind, items):
@@ -34,7 +29,7 @@ def pods(items):
 
 def test_what_others_need_comes_before_those_who_need_it():
     kinds = [item["kind"] for item in installed()]
-    assert kinds[:2] == ["Namespace", "CustomResourceDefinition"]
+    assert kinds[0] == "CustomResourceDefinition"
     assert kinds.index("ServiceAccount") < kinds.index("Deployment")
     assert kinds.index("ConfigMap") < kinds.index("Deployment")
 
@@ -48,12 +43,69 @@ def test_a_namespace_that_cannot_be_is_refused_with_what_is_allowed(name):
     assert CliRunner().invoke(main, ["manifests", "--namespace", "a" * 63]).exit_code == 0
 
 
-def test_every_object_is_known_by_our_name_and_stands_in_our_namespace():
+def test_every_object_carries_the_install_id_and_stands_in_our_namespace_or_has_it_in_its_name():
+    for item in installed(namespace="elsewhere", create_namespace=True):
+        about = item["metadata"]
+        assert about["labels"]["app.kubernetes.io/name"] == "rescheduler"
+        if item["kind"] == "CustomResourceDefinition":
+            assert about["labels"][INSTALL_ID] == SHARED
+            continue
+        assert about["labels"][INSTALL_ID] == "elsewhere"
+        if item["kind"] != "Namespace" and "namespace" not in about:
+            assert about["name"].endswith(".elsewhere")
+            assert about["name"].startswith("rescheduler")
+    for pod in pods(installed(namespace="elsewhere")).values():
+        assert pod["metadata"]["labels"][INSTALL_ID] == "elsewhere"
+
+
+def test_installations_in_two_namespaces_have_no_object_in_common_but_the_definition():
+    def names(namespace):
+        return {
+            (item["kind"], item["metadata"].get("namespace"), item["metadata"]["name"])
+            for item in installed(namespace=namespace)
+        }
+
+    assert names("one") & names("two") == {
+        ("CustomResourceDefinition", None, "podmigrations.rescheduler.dev")
+    }
+
+
+def test_every_object_is_on_the_list_of_what_is_removed_under_the_name_by_which_it_is_served():
+    removed = {(each.resource.kind, each.key) for each in inventory("elsewhere")}
     for item in installed(namespace="elsewhere"):
-        assert item["metadata"]["labels"]["app.kubernetes.io/name"] == "rescheduler"
-        if item["kind"] not in CLUSTER_SCOPED:
-            assert item["metadata"]["namespace"] == "elsewhere"
-    bindings = [item for item in installed(namespace="elsewhere") if item["kind"].endswith("RoleBinding")]
+        key = key_of(item["metadata"].get("namespace", ""), item["metadata"]["name"])
+        assert (item["kind"], key) in removed or item["kind"] == "CustomResourceDefinition"
+    served = {(kind.api_version, kind.name): kind.plural for kind in BUILT_IN}
+    for each in inventory("elsewhere"):
+        resource = each.resource
+        assert served.get((resource.api_version, resource.kind), resource.plural) == resource.plural
+
+
+def test_what_is_removed_last_is_that_by_which_the_installation_is_found():
+    kinds = [each.resource.kind for each in inventory("elsewhere")]
+    assert kinds[:2] == ["Deployment", "Deployment"]
+    assert inventory("elsewhere")[-1].name == "ClusterRoleBinding rescheduler.elsewhere"
+
+
+def test_the_namespace_is_printed_only_on_request_and_enforces_nothing_on_what_is_in_it():
+    """`kubectl apply` changes a namespace that is there already."""
+    assert of_kind("Namespace", installed()) == []
+    (namespace,) = of_kind("Namespace", installed(create_namespace=True))
+    assert namespace["metadata"]["labels"].keys() == {"app.kubernetes.io/name", INSTALL_ID}
+    assert CliRunner().invoke(main, ["manifests"]).stdout.count("kind: Namespace") == 0
+    assert CliRunner().invoke(main, ["manifests", "--create-namespace"]).stdout.count("kind: Namespace") == 1
+
+
+def test_what_binds_names_what_is_installed():
+    items = installed(namespace="elsewhere")
+    names = {(item["kind"], item["metadata"]["name"]) for item in items}
+    for item in items:
+        if "roleRef" in item:
+            assert (item["roleRef"]["kind"], item["roleRef"]["name"]) in names
+
+
+def test_accounts_are_bound_where_they_are():
+    bindings = [item for item in installed(namespace="elsewhere") if "subjects" in item]
     assert {subject["namespace"] for item in bindings for subject in item["subjects"]} == {"elsewhere"}
 
 
@@ -86,11 +138,19 @@ def test_pods_run_as_nobody_on_a_filesystem_that_they_cannot_write():
 
 
 def test_each_program_has_two_pods_spread_over_nodes_and_zones_with_one_gone_at_a_time():
+    """Zones only as a preferred anti-affinity: see tests/e2e/installed/test_replica_spread.py."""
     items = installed()
     assert [item["spec"]["replicas"] for item in of_kind("Deployment", items)] == [2, 2]
     for pod in pods(items).values():
-        spread = pod["spec"]["topologySpreadConstraints"]
-        assert [each["topologyKey"] for each in spread] == [
+        (spread,) = pod["spec"]["topologySpreadConstraints"]
+        assert (spread["topologyKey"], spread["whenUnsatisfiable"]) == (
+            "kubernetes.io/hostname",
+            "ScheduleAnyway",
+        )
+        anti_affinity = pod["spec"]["affinity"]["podAntiAffinity"]
+        assert anti_affinity.keys() == {"preferredDuringSchedulingIgnoredDuringExecution"}
+        terms = anti_affinity["preferredDuringSchedulingIgnoredDuringExecution"]
+        assert [each["podAffinityTerm"]["topologyKey"] for each in terms] == [
             "kubernetes.io/hostname",
             "topology.kubernetes.io/zone",
         ]

@@ -102,7 +102,7 @@ async def test_a_selector_that_the_cluster_s_owner_has_set_stays(
 
 
 async def test_what_is_as_it_should_be_is_not_written(client: Client):
-    registration = Registration(client, InService("ours", "hook"))
+    registration = Registration(client, InService("ours", "hook"), "ours")
     assert await registration.keep(b"one")
     assert not await registration.keep(b"one")
     assert await registration.keep(b"another")

@@ -1,0 +1,252 @@
+"""`rescheduler uninstall` on a real control plane removes all that was installed, and nothing of others."""
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rescheduler.kube import errors
+from rescheduler.kube.client import Client
+from rescheduler.kube.resources import DEPLOYMENTS, MUTATING_WEBHOOKS, PODS
+from tests.e2e.facts import objects
+from tests.e2e.facts.stage import AT_ONCE
+from tests.e2e.installed.commands import Done, apply_manifests, objects_of_others, rescheduler
+from tests.testbed import ControlPlane
+from tests.testbed.options import QUICK
+
+Eventually = Callable[..., Awaitable[Any]]
+Play = Callable[..., Awaitable[Any]]
+
+GENERIC = "app.kubernetes.io/name=rescheduler"
+
+
+@pytest.fixture(scope="module")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    with ControlPlane(tmp_path_factory.mktemp("removal"), QUICK) as started:
+        yield started
+
+
+@pytest.fixture
+def uninstall(control_plane: ControlPlane) -> Callable[..., Done]:
+    def run(*arguments: str, kubeconfig: Path | None = None) -> Done:
+        return rescheduler(
+            "uninstall", "--yes", *arguments, kubeconfig=kubeconfig or control_plane.kubeconfig
+        )
+
+    return run
+
+
+@pytest.fixture
+async def platform(
+    client: Client, control_plane: ControlPlane, play: Play, eventually: Eventually
+) -> AsyncIterator[str]:
+    """A namespace in use, with unrelated objects that carry the generic label, there and elsewhere."""
+    kubelet = await play({"pods": [AT_ONCE]}, nodes=2)
+    name = f"platform-{kubelet.name}"
+    kubectl = control_plane.kubectl
+    kubectl("create", "namespace", name)
+    kubectl("label", "namespace", name, "team=core")
+    kubectl("create", "secret", "generic", "password", "-n", name, "--from-literal=a=b")
+    kubectl("label", "secret", "password", "-n", name, GENERIC, "rescheduler.dev/install-id=" + name)
+    kubectl("create", "configmap", "password", "-n", "default")
+    kubectl("label", "configmap", "password", "-n", "default", GENERIC)
+    kubectl("create", "clusterrole", "auditor", "--verb=get", "--resource=pods")
+    kubectl("label", "clusterrole", "auditor", GENERIC)
+    spec = objects.pod_spec(kubelet.name, cpu="100m")
+    await client.create(DEPLOYMENTS, objects.deployment(name, "billing", 1, spec))
+
+    async def is_quiet() -> bool:
+        deployment = await client.get(DEPLOYMENTS, f"{name}/billing")
+        seen = objects_of_others(control_plane)
+        await asyncio.sleep(0.5)  # twice the same is what quiet means
+        is_ready = deployment.get("status", {}).get("availableReplicas") == 1
+        return is_ready and seen == objects_of_others(control_plane)
+
+    await eventually(is_quiet)
+    yield name
+    for kind, *where in (("clusterrole", "auditor"), ("configmap", "password", "-n", "default")):
+        kubectl("delete", kind, *where)
+    kubectl("delete", "namespace", name, "--wait=false")
+
+
+def changes(before: dict[str, tuple[str, str]], after: dict[str, tuple[str, str]]) -> dict[str, Any]:
+    names = before.keys() | after.keys()
+    return {
+        name: (before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)
+    }
+
+
+async def test_an_installation_in_a_namespace_in_use_comes_and_goes_without_touching_anything_else(
+    client: Client, control_plane: ControlPlane, platform: str, uninstall: Callable[..., Done]
+) -> None:
+    before = objects_of_others(control_plane)
+    apply_manifests(control_plane, "--namespace", platform)
+    installed = changes(before, objects_of_others(control_plane))
+    assert all(found[0] is None for found in installed.values()), "installing changes nothing that was there"
+    done = await asyncio.to_thread(uninstall, "--history")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert changes(before, objects_of_others(control_plane)) == {}
+
+
+async def test_nor_does_asking_for_a_namespace_that_is_there_already_let_it_be_deleted(
+    client: Client, control_plane: ControlPlane, platform: str, uninstall: Callable[..., Done]
+) -> None:
+    control_plane.kubectl("create", "namespace", "spare")
+    await asyncio.sleep(2)  # the server records whole seconds: later than its creation
+    apply_manifests(control_plane, "--namespace", "spare", "--create-namespace")
+    labels = json.loads(control_plane.kubectl("get", "namespace", "spare", "-o", "json"))["metadata"][
+        "labels"
+    ]
+    assert not any(name.startswith("pod-security") for name in labels)
+    done = await asyncio.to_thread(uninstall, "--history")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Namespace spare stays: it was not created with rescheduler" in done.stderr
+    control_plane.kubectl("delete", "namespace", "spare", "--wait=false")
+
+
+async def test_a_namespace_that_came_with_the_manifests_goes_when_nothing_else_is_in_it(
+    client: Client, control_plane: ControlPlane, eventually: Eventually, uninstall: Callable[..., Done]
+) -> None:
+    apply_manifests(control_plane, "--namespace", "own", "--create-namespace")
+    control_plane.kubectl("create", "configmap", "notes", "-n", "own")
+    kept = await asyncio.to_thread(uninstall)
+    assert kept.returncode == 0, kept.stdout + kept.stderr
+    assert "Namespace own stays: it also holds ConfigMap notes." in kept.stderr
+    control_plane.kubectl("delete", "configmap", "notes", "-n", "own")
+    gone = await asyncio.to_thread(uninstall, "-n", "own", "--history")
+    assert gone.returncode == 0, gone.stdout + gone.stderr
+    assert "Namespace own: installed" in gone.stdout
+
+    async def is_gone() -> bool:
+        return "own" not in control_plane.kubectl("get", "namespaces", "-o", "name")
+
+    await eventually(is_gone)
+
+
+async def test_of_two_installations_one_goes_and_the_other_keeps_working(
+    control_plane: ControlPlane, uninstall: Callable[..., Done]
+) -> None:
+    for name in ("one", "two"):
+        apply_manifests(control_plane, "--namespace", name, "--create-namespace")
+
+    def may(namespace: str) -> str:
+        account = f"system:serviceaccount:{namespace}:rescheduler"
+        with contextlib.suppress(RuntimeError):  # kubectl exits with 1 for "no"
+            return control_plane.kubectl("auth", "can-i", "patch", "nodes", f"--as={account}").strip()
+        return "no"
+
+    assert (may("one"), may("two")) == ("yes", "yes")
+    unclear = await asyncio.to_thread(uninstall)
+    assert unclear.returncode == 1
+    assert "several namespaces: one, two" in unclear.stderr
+    done = await asyncio.to_thread(uninstall, "-n", "two", "--history")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "also installed in namespace one" in done.stderr
+    assert (may("one"), may("two")) == ("yes", "no")
+    listed = control_plane.kubectl("get", "deployments,services,configmaps,roles", "-n", "one", "-o", "name")
+    for name in ("deployment.apps/rescheduler", "service/rescheduler", "configmap/rescheduler"):
+        assert name in listed.split()
+    assert "podmigrations" in control_plane.kubectl("get", "customresourcedefinitions", "-o", "name")
+    last = await asyncio.to_thread(uninstall, "--history")
+    assert last.returncode == 0, last.stdout + last.stderr
+    assert "podmigrations" not in control_plane.kubectl("get", "customresourcedefinitions", "-o", "name")
+
+
+async def test_a_webhook_that_is_still_terminating_can_not_register_again(
+    client: Client,
+    control_plane: ControlPlane,
+    play: Play,
+    eventually: Eventually,
+    uninstall: Callable[..., Done],
+    tmp_path: Path,
+    unused_tcp_port: int,
+) -> None:
+    """The real webhook goes on for some seconds, as in a pod that is told to end."""
+    await play({"pods": [{"startup": "0s", "termination": "20s"}]}, nodes=2)
+    apply_manifests(control_plane, "--namespace", "hooked", "--create-namespace")
+    await ready(client, "hooked/rescheduler-webhook", eventually)
+    arguments = ["--namespace", "hooked", "--host", "127.0.0.1", "--port", str(unused_tcp_port)]
+    process = await asyncio.create_subprocess_exec(
+        str(Path(sys.executable).with_name("rescheduler")), "webhook", *arguments,
+        env={**os.environ, "KUBECONFIG": str(control_plane.kubeconfig)},
+        stderr=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        await eventually(lambda: is_registered(client))
+
+        async def ends_in_its_grace_period() -> None:
+            await eventually(lambda: all_terminating(client, "hooked"), timeout_s=240)
+            process.terminate()  # which it takes its time for, but it ends before its pod is gone
+
+        ending = asyncio.create_task(ends_in_its_grace_period())
+        done = await asyncio.to_thread(uninstall, "--history")
+        await ending
+        await asyncio.wait_for(process.wait(), 30)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not await is_registered(client)
+
+
+async def ready(client: Client, deployment: str, eventually: Eventually) -> None:
+    async def is_available() -> bool:
+        status = (await client.get(DEPLOYMENTS, deployment)).get("status", {})
+        return bool(status.get("availableReplicas") == 2)
+
+    await eventually(is_available)
+
+
+async def is_registered(client: Client) -> bool:
+    try:
+        await client.get(MUTATING_WEBHOOKS, "rescheduler")
+    except errors.NotFound:
+        return False
+    return True
+
+
+async def all_terminating(client: Client, namespace: str) -> bool:
+    pods = await client.list(PODS, namespace=namespace, labels="app.kubernetes.io/component=webhook")
+    return all(pod.is_terminating for pod in pods.items)
+
+
+async def test_a_user_who_may_not_do_it_all_is_told_what_remains(
+    control_plane: ControlPlane, uninstall: Callable[..., Done], tmp_path: Path
+) -> None:
+    """An administrator of the namespace only."""
+    apply_manifests(control_plane, "--namespace", "limited", "--create-namespace")
+    control_plane.kubectl(
+        "create", "rolebinding", "ada", "-n", "limited", "--clusterrole=admin", "--user=ada"
+    )
+    kubeconfig = impersonating(control_plane, "ada", tmp_path)
+    unknown = await asyncio.to_thread(uninstall, kubeconfig=kubeconfig)
+    assert unknown.returncode == 1
+    assert "can't find out where rescheduler is installed" in unknown.stderr
+    assert "--namespace" in unknown.stderr
+    partly = await asyncio.to_thread(uninstall, "-n", "limited", "--force", kubeconfig=kubeconfig)
+    assert partly.returncode == 1
+    for name in ("ClusterRole rescheduler.limited", "ClusterRoleBinding rescheduler.limited"):
+        assert f"{name} can't be read" in partly.stderr
+    left = control_plane.kubectl("get", "deployments,services,configmaps", "-n", "limited", "-o", "name")
+    assert "rescheduler" not in left
+    rest = await asyncio.to_thread(uninstall, "--history")
+    assert rest.returncode == 0, rest.stdout + rest.stderr
+
+
+def impersonating(control_plane: ControlPlane, user: str, folder: Path) -> Path:
+    import yaml  # noqa: PLC0415
+
+    content = yaml.safe_load(control_plane.kubeconfig.read_text())
+    for each in content["users"]:
+        each["user"]["as"] = user
+        each["user"]["as-groups"] = ["system:authenticated"]
+    path = folder / f"{user}.kubeconfig"
+    path.touch(mode=0o600)
+    path.write_text(json.dumps(content))
+    return path
