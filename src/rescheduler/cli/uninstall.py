@@ -111,5 +111,6 @@ def _remove(acting: Acting, found: "list[Trace]", *, history: bool) -> None:
         await Removal(client, with_history=history).clean()
 
     if any(trace.sort is Sort.RUNNING for trace in found):
-        acting.run(end, steered=acting.prepare())
+        acting.prepare()
+        acting.run(end)
     acting.ask(clean)

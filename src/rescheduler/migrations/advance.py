@@ -212,6 +212,7 @@ def _of_the_event(scene: Scene, happened: Happened) -> dict[str, object]:
                 "handover": scene.verdict.handover,
                 "target_node": scene.verdict.target,
                 "target_pod": None,
+                "eviction_requested_at": None,
                 "owner": scene.verdict.owner,
                 "workload": _reference(scene.deployment),
                 "siblings": (),
@@ -221,6 +222,8 @@ def _of_the_event(scene: Scene, happened: Happened) -> dict[str, object]:
             }
         case Event.COPY_CREATED | Event.REPLACED:
             return {"target_pod": scene.target_reference}
+        case Event.SETTLED:
+            return {"eviction_requested_at": scene.now}
         case Event.UNREPLACED:
             return {"target_pod": None}
         case Event.PROTECTED:
