@@ -8,9 +8,8 @@ from typing import Any
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import json_patch
 from rescheduler.kube.resources import MUTATING_WEBHOOKS, SECRETS, Object
-from rescheduler.serving.certificate_secret import SECRET
+from rescheduler.model.webhook_registration import CONFIGURATION, SECRET, AtUrl
 from rescheduler.serving.certificates import Lifetimes, renewed
-from rescheduler.serving.registration import CONFIGURATION, AtUrl
 from rescheduler.serving.upkeep import UpkeepPace
 from rescheduler.serving.webhook import Webhook, WebhookOptions
 from tests.e2e.steering.steered import SetSteered
@@ -22,6 +21,7 @@ from tests.e2e.webhook.rotating import (
     is_caught_up,
     under_load,
 )
+from tests.webhook_installed import install_webhook
 
 
 async def hook(client: Client) -> Object:
@@ -58,6 +58,7 @@ async def test_certificates_and_their_authority_are_replaced_while_pods_are_made
         bundle = (await hook(client))["clientConfig"]["caBundle"]
         return is_caught_up(found, clock) and b64decode(bundle) == found.trusted
 
+    await install_webhook(client, namespace, options.address)
     webhook = Webhook(ours, options, now=clock.now)
     async with webhook.running():
         await webhook.registered()
@@ -90,13 +91,14 @@ async def test_a_bundle_that_somebody_edits_is_restored(
         await eventually(steered.steers)
 
 
-async def test_a_secret_that_is_of_no_use_is_made_anew(set_steered: SetSteered) -> None:
+async def test_an_empty_secret_of_any_type_is_filled(set_steered: SetSteered) -> None:
+    """Of an earlier version it may be of another type than the installed one: a type never changes."""
     steered = await set_steered(nodes=1)
     metadata = {"namespace": steered.stage.namespace, "name": SECRET}
-    await steered.client.create(SECRETS, {"metadata": metadata, "type": "Opaque", "data": {}})
+    empty = {"tls.crt": "", "tls.key": ""}
+    await steered.client.create(SECRETS, {"metadata": metadata, "type": "kubernetes.io/tls", "data": empty})
     async with steered.serving(), steered.probing():
-        found = await steered.client.get(SECRETS, f"{steered.stage.namespace}/{SECRET}")
-    assert found["type"] == "kubernetes.io/tls"
+        assert (await credentials_of(steered.client, steered.stage.namespace)).serving
 
 
 async def test_of_two_that_run_either_answers_for_the_other(set_steered: SetSteered) -> None:

@@ -14,6 +14,15 @@ from rescheduler.install import grants
 from rescheduler.install.objects import installed
 from rescheduler.install.options import Daemon, NetworkPolicies, Options, Webhook
 
+CLUSTER_SCOPED = {
+    "Namespace",
+    "CustomResourceDefinition",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "MutatingWebhookConfiguration",
+    "ValidatingWebhookConfiguration",
+}
+
 
 def of_kind(kind, items):
     return [item for item in items if item["kind"] == kind]
@@ -42,7 +51,7 @@ def test_a_namespace_that_cannot_be_is_refused_with_what_is_allowed(name):
 def test_every_object_is_known_by_our_name_and_stands_in_our_namespace():
     for item in installed(namespace="elsewhere"):
         assert item["metadata"]["labels"]["app.kubernetes.io/name"] == "rescheduler"
-        if item["kind"] not in {"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"}:
+        if item["kind"] not in CLUSTER_SCOPED:
             assert item["metadata"]["namespace"] == "elsewhere"
     bindings = [item for item in installed(namespace="elsewhere") if item["kind"].endswith("Binding")]
     assert {subject["namespace"] for item in bindings for subject in item["subjects"]} == {"elsewhere"}
