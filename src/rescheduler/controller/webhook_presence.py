@@ -21,8 +21,6 @@ __all__ = ["Presence", "SaidPresence", "WebhookPresence"]
 _RECENT_S: Final = 60.0
 """How long an answer counts for plans."""
 _PROBE_EVERY_S: Final = 30.0
-_FRESH_S: Final = 2.0
-"""How long it counts for evictions: several at once need not ask several times."""
 
 
 class Presence(Protocol):
@@ -67,8 +65,8 @@ class WebhookPresence:
         self._client = client
         self._namespace = namespace
         self._is_extended = is_extended
-        self._answers: dict[str, tuple[float, WebhookAnswers]] = {}
-        """By namespace, with the time by the event loop's clock."""
+        self._answered: tuple[float, WebhookAnswers] | None = None
+        """In that namespace, with the time by the event loop's clock."""
         self._registered = Informer(client, MUTATING_WEBHOOKS, Selection(fields=REGISTRATION))
 
     @property
@@ -84,14 +82,14 @@ class WebhookPresence:
         return self._recent().problem
 
     async def confirm(self, namespace: str) -> WebhookAnswers:
-        found = await self._confirm(namespace, _FRESH_S)
+        found = await self._confirm(namespace)
         return found._replace(steers=True) if self._is_extended() else found
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Probes it again and again while the body runs; once before. Raises `KubeError`."""
         first = await webhook_answers(self._client, self._namespace)
-        self._answers[self._namespace] = (_loop_s(), first)
+        self._answered = (_loop_s(), first)
         async with self._registered.running():
             task = asyncio.create_task(self._probe_on(), name="webhook probe")
             try:
@@ -109,30 +107,23 @@ class WebhookPresence:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_PROBE_EVERY_S):
                         await changed.wait()
-                was_changed = changed.is_set()
                 changed.clear()
-                await self._confirm(self._namespace, 0.0 if was_changed else _FRESH_S)
+                await self._confirm(self._namespace)
         finally:
             unsubscribe()
 
-    async def _confirm(self, namespace: str, max_age_s: float) -> WebhookAnswers:
-        now_s = _loop_s()
-        at_s, found = self._answers.get(namespace, (-_RECENT_S, WebhookAnswers()))
-        if now_s - at_s <= max_age_s:
-            return found
+    async def _confirm(self, namespace: str) -> WebhookAnswers:
         if self._registered.is_synced and not len(self._registered):
             found = WebhookAnswers(False, False, NOT_REGISTERED)
         else:
             found = await probe_webhook(self._client, namespace)
-        recent = {name: each for name, each in self._answers.items() if now_s - each[0] < _RECENT_S}
-        self._answers = recent | {namespace: (_loop_s(), found)}
+        if namespace == self._namespace:
+            self._answered = (_loop_s(), found)
         return found
 
     def _recent(self) -> WebhookAnswers:
-        if self._namespace in self._answers:
-            at_s, found = self._answers[self._namespace]
-            if _loop_s() - at_s <= _RECENT_S:
-                return found
+        if self._answered is not None and _loop_s() - self._answered[0] <= _RECENT_S:
+            return self._answered[1]
         return WebhookAnswers(problem=f"the webhook was not seen answering for {_RECENT_S:g} s")
 
 

@@ -54,7 +54,7 @@ def webhook_objects(options: Options, namespace: str) -> list[Object]:
                 ],
             },
         },
-        *(() if options.webhook.extender_only else _registrations(namespace)),
+        *(() if options.webhook.extender_only is True else _registrations(namespace)),
     ]
 
 
