@@ -1,15 +1,24 @@
 """Under a real API server: certificates change without one call that fails, and mistakes are mended."""
 
+import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
+from rescheduler.install.names import WEBHOOK
+from rescheduler.install.options import Options
+from rescheduler.install.webhook import webhook_objects
+from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import json_patch
 from rescheduler.kube.resources import MUTATING_WEBHOOKS, SECRETS, Object
-from rescheduler.model.webhook_registration import CONFIGURATION, SECRET, AtUrl
+from rescheduler.model.webhook_registration import CONFIGURATION, SECRET, AtUrl, InService, registrations
+from rescheduler.serving.certificate_secret import CertificateSecret
 from rescheduler.serving.certificates import Lifetimes, renewed
+from rescheduler.serving.registration import KINDS, Registration
 from rescheduler.serving.upkeep import UpkeepPace
 from rescheduler.serving.webhook import Webhook, WebhookOptions
 from tests.e2e.steering.steered import SetSteered
@@ -21,6 +30,7 @@ from tests.e2e.webhook.rotating import (
     is_caught_up,
     under_load,
 )
+from tests.testbed import ControlPlane
 from tests.webhook_installed import install_webhook
 
 
@@ -108,3 +118,56 @@ async def test_of_two_that_run_either_answers_for_the_other(set_steered: SetStee
         first = await credentials_of(steered.client, steered.stage.namespace)
         async with steered.serving(), steered.probing():
             assert await credentials_of(steered.client, steered.stage.namespace) == first
+
+
+@pytest.mark.parametrize("how", [(), ("--server-side", "--force-conflicts")], ids=["kubectl", "the server"])
+async def test_what_the_webhook_has_written_stays_when_it_is_applied_again_by(
+    how: tuple[str, ...], control_plane: ControlPlane, ours: Client, namespace: str, unregistered: None
+) -> None:
+    """Helm merges like kubectl does."""
+    items = [
+        item
+        for item in webhook_objects(Options(), namespace)
+        if item["kind"] == "Secret" or item["kind"].endswith("WebhookConfiguration")
+    ]
+    assert len(items) == 3
+
+    def apply() -> None:
+        everything = {"apiVersion": "v1", "kind": "List", "items": items}
+        control_plane.kubectl("apply", *how, "-f", "-", stdin=json.dumps(everything))
+
+    apply()
+    address = InService(namespace, WEBHOOK)
+    credentials = await CertificateSecret(
+        ours, namespace, address.names, lambda: datetime.now(UTC)
+    ).credentials()
+    assert await Registration(ours, address).keep(credentials.trusted) == []
+    apply()
+    assert await credentials_of(ours, namespace) == credentials
+    for kind in KINDS:
+        (found,) = (await ours.get(kind, CONFIGURATION))["webhooks"]
+        assert b64decode(found["clientConfig"]["caBundle"]) == credentials.trusted
+
+
+async def test_the_account_of_the_webhook_can_create_and_delete_nothing(
+    ours: Client, namespace: str, unregistered: None, client: Client
+) -> None:
+    """Whoever can create Secrets beside a service account can have its token."""
+    await install_webhook(client, namespace, InService(namespace, WEBHOOK))
+    token = {
+        "metadata": {
+            "namespace": namespace,
+            "name": "token",
+            "annotations": {"kubernetes.io/service-account.name": "rescheduler"},
+        },
+        "type": "kubernetes.io/service-account-token",
+    }
+    with pytest.raises(errors.Forbidden):
+        await ours.create(SECRETS, token)
+    with pytest.raises(errors.Forbidden):
+        await ours.delete(SECRETS, f"{namespace}/{SECRET}")
+    for kind, item in zip(KINDS, registrations(InService(namespace, WEBHOOK)), strict=True):
+        with pytest.raises(errors.Forbidden):
+            await ours.create(kind, {**item, "metadata": {"name": "another"}})
+        with pytest.raises(errors.Forbidden):
+            await ours.delete(kind, CONFIGURATION)

@@ -134,7 +134,7 @@ def running(name, node, spec, **metadata):
 
 
 def crowded(*, guarded):
-    """On node-1 a pod of high priority, node-2 is empty, node-3 is full of pods whose budget allows nothing."""
+    """On node-1 a pod of high priority, node-2 is empty, node-3 full of pods whose budget allows nothing."""
     web = spec_of("6", priorityClassName="high", terminationGracePeriodSeconds=20)
     template = {"metadata": {"labels": {"app": "web"}}, "spec": web}
     selector = {"matchLabels": {"app": "web"}}
