@@ -23,7 +23,7 @@ __all__ = ["plan", "too_hot"]
 _OUTSIDE = (Reason.OUTSIDE_WINDOW, "", "no window is open now: nothing is moved but pods that keep failing")
 
 
-def plan(
+def plan(  # noqa: PLR0913 - one per circumstance
     snapshot: Snapshot,
     policy: Policy,
     strategies: Sequence[Strategy],

@@ -123,7 +123,9 @@ async def test_without_a_secret_it_starts_and_waits_for_one(
 ):
     await begin(client)
     address = AtUrl(f"https://127.0.0.1:{unused_tcp_port}")
-    options = WebhookOptions("ours", address, host="127.0.0.1", port=unused_tcp_port, pace=PACE, drain_s=0.0)
+    options = WebhookOptions(
+        "ours", address, host="127.0.0.1", port=unused_tcp_port, extender_port=0, pace=PACE, drain_s=0.0
+    )
     async with Webhook(client, options).running():
         await install_webhook(client, "ours", address)
         await eventually(steering(client))
