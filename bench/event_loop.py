@@ -20,6 +20,7 @@ from rescheduler.config.policy import Policy, UsageSource
 from rescheduler.controller.check_loop import CheckLoop
 from rescheduler.controller.followed import Followed
 from rescheduler.controller.known_cluster import KnownCluster
+from rescheduler.controller.webhook_presence import SaidPresence
 from rescheduler.kube.client import Client
 from rescheduler.kube.in_process import InProcess
 from rescheduler.sources.kinds import CLUSTER_KINDS
@@ -59,7 +60,9 @@ async def measure(cluster: BigCluster, checks: int) -> None:
     client = Client(InProcess(nobody))
     known = KnownCluster(client, Followed(client), now)
     known._state = cluster.state()  # noqa: SLF001 - as if it had been listed
-    loop = CheckLoop(client, known, Measured(usage_of(cluster)), Policy(), now=now, is_steered=lambda: True)
+    loop = CheckLoop(
+        client, known, Measured(usage_of(cluster)), Policy(), now=now, webhook=SaidPresence(steers=True)
+    )
     waits: list[float] = []
     background = [asyncio.create_task(take_turns(waits)), asyncio.create_task(change(known, cluster))]
     for number in range(1, checks + 1):

@@ -16,6 +16,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -67,14 +68,15 @@ async def migrated(
     *,
     budget: dict[str, Any] | None = None,
     startup: str = "10s",
+    beside: Callable[[Cluster], AbstractAsyncContextManager[object]] = contextlib.nullcontext,
 ) -> Measured:
-    """By the controller, with Adopt."""
+    """By the controller, with Adopt; something else may run beside it."""
     async with _set_up(nodes, count, budget, startup) as (cluster, watchman, client, ledger):
         seen = Followed(client)
         policy = Policy(max_concurrent_migrations=at_once, migration_timeout=timedelta(hours=2))
         controller = Controller(client, policy, _approving(seen), followed=seen, now=cluster.server.clock.now)
         moves = await cluster.moves(client)
-        async with seen.running(), controller.running():
+        async with beside(cluster), seen.running(), controller.running():
             with _measuring(ledger) as measure:
                 for number, move in enumerate(moves):
                     await client.create(POD_MIGRATIONS, _wish(number, move))

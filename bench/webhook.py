@@ -28,10 +28,10 @@ from bench.decode import calibration
 from rescheduler.intents.book import IntentBook
 from rescheduler.intents.intent import Intent
 from rescheduler.model.migrations import OwnerReference
+from rescheduler.model.webhook_registration import STEERING_PATH as PATH
 from rescheduler.serving.admission import answer
 from rescheduler.serving.certificates import Lifetimes, renewed
 from rescheduler.serving.http_server import serve_http
-from rescheduler.serving.registration import PATH
 from rescheduler.serving.webhook import application
 from rescheduler.tls.showing import showing
 

@@ -15,6 +15,7 @@ from rescheduler.config.policy import Configuration
 from rescheduler.controller.check_loop import Check
 from rescheduler.controller.known_cluster import KnownCluster
 from rescheduler.controller.plan_run import Errand, PlanRun
+from rescheduler.controller.webhook_presence import SaidPresence
 from rescheduler.daemon import Rescheduler
 from rescheduler.kube.client import Client
 from rescheduler.kube.in_process import InProcess
@@ -23,8 +24,8 @@ from rescheduler.migrations.definition import NAME, definition
 from rescheduler.model.metadata import OwnerKey, owner_key
 from rescheduler.model.plan import Plan
 from rescheduler.model.pods import PodRecord
+from rescheduler.model.webhook_registration import GUARD_PATH, AtUrl, registrations
 from rescheduler.planner.outlook import loads_of
-from rescheduler.serving.registration import AtUrl, configuration
 from rescheduler.serving.steering_desk import SteeringDesk
 from rescheduler.simulator.admission.webhooks import Endpoint
 from rescheduler.simulator.clock import LoopClock
@@ -80,34 +81,46 @@ def simulate(
     start: datetime,
     checks: int,
     usage: Outcome,
+    guarded: bool = False,
     tell: Callable[[SimulatedCheck], object] = lambda _: None,
 ) -> list[SimulatedCheck]:
     """So many checks, one after the other, from `start` on. Not within a running event loop.
 
     `usage` is what pods used when the cluster was saved: it goes on like that, also for their successors.
+    `guarded` says whether the webhook guarded handovers there; that it steers is assumed.
     """
     loaded = [item for item in objects if item["kind"] not in _LEFT_OUT and item["metadata"]["name"] != NAME]
-    return run_virtual(_simulate(loaded, configuration, start, checks, usage, tell))
+    scene = _Cluster(loaded, start, usage, SaidPresence(steers=True, guards=guarded))
+    return run_virtual(_simulate(scene, configuration, checks, tell))
+
+
+@dataclass(frozen=True, slots=True)
+class _Cluster:
+    """As it was saved."""
+
+    objects: list[Object]
+    start: datetime
+    usage: Outcome
+    webhook: SaidPresence
 
 
 async def _simulate(
-    objects: list[Object],
+    cluster: _Cluster,
     configuration: Configuration,
-    start: datetime,
     checks: int,
-    usage: Outcome,
     tell: Callable[[SimulatedCheck], object],
 ) -> list[SimulatedCheck]:
     done: list[SimulatedCheck] = []
     # Controllers look at everything once when they start, and write what the file does not say.
-    async with _living(objects, _beginning(objects, start)) as (server, client):
+    beginning = _beginning(cluster.objects, cluster.start)
+    async with _living(cluster, beginning) as (server, client):
         now = server.clock.now
         await asyncio.sleep(_SETTLING_S)
         rescheduler = Rescheduler(
-            client, configuration, lease_at=_LEASE, steered=True, now=now, me="simulated"
+            client, configuration, lease_at=_LEASE, webhook=cluster.webhook, now=now, me="simulated"
         )
         async with rescheduler.looking(), rescheduler.executing(lambda: rescheduler.recovering().running()):
-            reader = _reader(usage, rescheduler.cluster, now)
+            reader = _reader(cluster.usage, rescheduler.cluster, now)
             async with rescheduler.checking(reader) as loop:
                 async for check in loop.checks():
                     done.append(await _carried_out(check, rescheduler, now))
@@ -127,7 +140,7 @@ def _beginning(objects: list[Object], start: datetime) -> datetime:
 
 
 @contextlib.asynccontextmanager
-async def _living(objects: list[Object], start: datetime) -> AsyncIterator[tuple[ApiServer, Client]]:
+async def _living(cluster: _Cluster, start: datetime) -> AsyncIterator[tuple[ApiServer, Client]]:
     server = ApiServer(clock=LoopClock(start), seed=_SEED)
     async with contextlib.AsyncExitStack() as stack:
         transport = InProcess(server.handle)
@@ -135,8 +148,9 @@ async def _living(objects: list[Object], start: datetime) -> AsyncIterator[tuple
         client = Client(transport)
         # Created, not loaded: it takes a moment until its kind is served, and its objects can be.
         await client.create(CUSTOM_RESOURCE_DEFINITIONS, definition())
-        server.load([*objects, configuration(AtUrl("https://webhook.invalid"), b"")])
-        desk = SteeringDesk(client)
+        steering, guard = registrations(AtUrl("https://webhook.invalid"))
+        server.load([*cluster.objects, steering, *([guard] if cluster.webhook.guards else ())])
+        desk = SteeringDesk(client, server.clock.now)
         server.cluster.admission.webhooks.caller = _Desk(desk)
         bring_to_life(server)
         await stack.enter_async_context(desk.running())
@@ -150,8 +164,9 @@ class _Desk:
     def __init__(self, desk: SteeringDesk) -> None:
         self._desk = desk
 
-    async def call(self, _endpoint: Endpoint, body: bytes, _timeout_s: float) -> bytes:
-        return self._desk.answer(body)
+    async def call(self, endpoint: Endpoint, body: bytes, _timeout_s: float) -> bytes:
+        is_guard = endpoint.url.endswith(GUARD_PATH)
+        return self._desk.guard(body) if is_guard else self._desk.answer(body)
 
 
 async def _carried_out(check: Check, rescheduler: Rescheduler, now: Callable[[], datetime]) -> SimulatedCheck:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from rescheduler.install.account_policies import daemon_policies
+from rescheduler.install.account_policies import daemon_policies, webhook_policies
 from rescheduler.install.admission_policies import user_name
 from rescheduler.install.grants import Grant
 from rescheduler.install.options import AdmissionPolicies
@@ -119,7 +119,8 @@ def _restrict(control_plane: ControlPlane) -> None:
     """The policies are installed once, for the accounts of all namespaces: each test has its own."""
     if control_plane.kubeconfig in _restricted:
         return
-    written = json.dumps(daemon_policies(AdmissionPolicies(), "any"))
+    policies = AdmissionPolicies()
+    written = json.dumps([*daemon_policies(policies, "any"), *webhook_policies(policies, "any")])
     for account in (DAEMON, WEBHOOK):
         one = f"== '{user_name(account, 'any')}'"
         every = f".matches('^{user_name(account, '[^:]+')}$')"

@@ -53,34 +53,35 @@ class Acting:
     install: bool = False
     """Whether PodMigration may be defined, if it isn't."""
 
-    def prepare(self) -> bool:
-        """Whether replacements are steered. Ends the program if moves can't be recorded in this cluster."""
+    def prepare(self) -> None:
+        """Ends the program if moves can't be recorded in this cluster."""
 
-        async def prepared(client: "Client") -> bool:
+        async def prepared(client: "Client") -> None:
             from rescheduler.controller.known_cluster import must_be_defined  # noqa: PLC0415
-            from rescheduler.sources.steering import is_steered  # noqa: PLC0415
 
             if self.install:
                 from rescheduler.install.definition import install_definition  # noqa: PLC0415
 
                 await install_definition(client)
             await must_be_defined(client)
-            return self.configuration.policy.scheduler_extender or bool(await is_steered(client))
 
-        return self.ask(prepared)
+        self.ask(prepared)
 
-    def run(self, use: Callable[["Rescheduler"], Awaitable[T]], *, steered: bool, namespace: str = "") -> T:
+    def run(self, use: Callable[["Rescheduler"], Awaitable[T]], *, namespace: str = "") -> T:
         """What `use` returns, with the cluster followed. Ends the program if that can't be.
 
         `namespace` is that of the Lease; by default it is looked for.
         """
 
         async def used(client: "Client") -> T:
+            from rescheduler.controller.webhook_presence import WebhookPresence  # noqa: PLC0415
             from rescheduler.daemon import Rescheduler, lease_key, own_namespace  # noqa: PLC0415
 
             at = await lease_key(client, self.configuration, namespace or own_namespace(client))
-            rescheduler = Rescheduler(client, self.configuration, lease_at=at, steered=steered)
-            async with rescheduler.looking():
+            policy = self.configuration.policy
+            webhook = WebhookPresence(client, is_extended=lambda: policy.scheduler_extender)
+            rescheduler = Rescheduler(client, self.configuration, lease_at=at, webhook=webhook)
+            async with webhook.running(), rescheduler.looking():
                 return await use(rescheduler)
 
         return self.ask(used)

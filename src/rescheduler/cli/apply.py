@@ -50,8 +50,8 @@ def apply(
         give_up("the configuration says dryRun: nothing is moved", USAGE_ERROR)
     saved = None if file is None else _read(file)
     acting = Acting(looking, configuration, install)
-    steered = acting.prepare()
-    plan = saved or planned(looking, configuration, steered=steered)
+    acting.prepare()
+    plan = saved or planned(looking, configuration)
     _show(plan, output)
     if not plan.moves and not plan.changes:
         _end(None, output, interrupted=False)
@@ -65,7 +65,7 @@ def apply(
     async def carried_out(rescheduler: "Rescheduler") -> "PlanRun":
         return await carry_out(rescheduler, plan, progress)
 
-    run = acting.run(carried_out, steered=steered)
+    run = acting.run(carried_out)
     _end(run, output, interrupted=progress.is_interrupted)
 
 

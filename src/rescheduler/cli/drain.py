@@ -52,7 +52,8 @@ def drain(
     async def drained(rescheduler: "Rescheduler") -> "tuple[NodeInMaintenance, ...]":
         return await _drain(rescheduler, dict.fromkeys(nodes), view, wait=wait)
 
-    states = acting.run(drained, steered=acting.prepare())
+    acting.prepare()
+    states = acting.run(drained)
     _report(states, output, view)
     sys.stdout.flush()
     if view.is_interrupted:
@@ -71,7 +72,7 @@ async def _drain(
         rescheduler.cluster,
         rescheduler.configuration.policy,
         names,
-        is_steered=rescheduler.is_steered,
+        webhook=rescheduler.webhook,
         tell=view.tell,
     )
     last: tuple[NodeInMaintenance, ...] = ()

@@ -46,12 +46,13 @@ def explain(kind: str, name: str, namespace: str | None, looking: Looking, outpu
     """
     configuration = looking.configuration()
     key = key_of_name(name, namespace, looking) if kind == "pod" else name
-    snapshot, steered = looking.seen(configuration, meanwhile=["rescheduler.planner.explaining"])
+    snapshot, webhook = looking.seen(configuration, meanwhile=["rescheduler.planner.explaining"])
     _must_be_there(kind, key, snapshot)
     from rescheduler.planner.explaining import explain_node, explain_pod  # noqa: PLC0415
 
     explained = explain_pod if kind == "pod" else explain_node
-    told = explained(snapshot, configuration.policy, key, steered=steered)
+    steered, guarded = webhook.steers, bool(webhook.guards)
+    told = explained(snapshot, configuration.policy, key, steered=steered, guarded=guarded)
     assumptions = (*snapshot.assumptions, *told.assumptions)
     if output == "text":
         from rescheduler.cli.explain_view import lines_of  # noqa: PLC0415

@@ -23,6 +23,7 @@ from rescheduler.cli.safe_output import echo
 if TYPE_CHECKING:
     from rescheduler.config.policy import Configuration, Policy
     from rescheduler.kube.client import Client
+    from rescheduler.model.webhook_registration import WebhookAnswers
     from rescheduler.snapshot.snapshot import Snapshot
     from rescheduler.sources.reading import Reading
 
@@ -74,8 +75,8 @@ class Looking:
 
     def seen(
         self, configuration: "Configuration", *, meanwhile: Sequence[str] = ()
-    ) -> "tuple[Snapshot, bool | None]":
-        """The cluster, and whether the webhook is installed there, if that can be told.
+    ) -> "tuple[Snapshot, WebhookAnswers]":
+        """The cluster, and what the webhook was seen to do there.
 
         Ends the program if there is no cluster to be seen. `meanwhile` names modules that will be needed, to
         be imported while a server answers.
@@ -91,7 +92,10 @@ class Looking:
                 reading.now_s = self.now.timestamp()
             for note in reading.notes:
                 complain(note)
-            return snapshot_of(reading, configuration.policy), reading.steered
+            webhook = reading.webhook
+            if configuration.policy.scheduler_extender:
+                webhook = webhook._replace(steers=True)
+            return snapshot_of(reading, configuration.policy), webhook
 
     def default_namespace(self) -> str:
         """As kubectl has it: the context's."""
@@ -134,8 +138,8 @@ class Looking:
     def _read_cluster(self, configuration: "Configuration", meanwhile: Sequence[str]) -> "Reading":
         async def read(client: "Client") -> "Reading":
             from rescheduler.sources.live import read_live  # noqa: PLC0415
-            from rescheduler.sources.steering import is_steered  # noqa: PLC0415
             from rescheduler.sources.together import together  # noqa: PLC0415
+            from rescheduler.sources.webhook_probe import webhook_answers  # noqa: PLC0415
             from rescheduler.usage.reading import usage_reader  # noqa: PLC0415
 
             async with contextlib.AsyncExitStack() as stack:
@@ -143,10 +147,10 @@ class Looking:
                 stack.push_async_callback(usage.close)
                 work: list[Coroutine[Any, Any, Any]] = [
                     read_live(client, usage, meanwhile=meanwhile),
-                    is_steered(client),
+                    webhook_answers(client),
                 ]
                 reading: Reading
-                reading, reading.steered = await together(work)
+                reading, reading.webhook = await together(work)
                 return reading
 
         found: Reading = self.with_client(configuration, read)

@@ -59,7 +59,7 @@ def migrations(
         _print_list(found, output)
     if watch:
         meant = _meant(namespace or "", key)
-        acting.run(lambda rescheduler: _watch(rescheduler, found, meant), steered=False)
+        acting.run(lambda rescheduler: _watch(rescheduler, found, meant))
 
 
 # -- reading
@@ -199,7 +199,8 @@ def _cancel(acting: Acting, key: str) -> None:
         echo(f"{key}: {last[0].status.message or 'cancelled'}")
         return ""
 
-    if fault := acting.run(cancelled, steered=acting.prepare()):
+    acting.prepare()
+    if fault := acting.run(cancelled):
         give_up(fault, DATA_ERROR)
 
 

@@ -54,14 +54,14 @@ def move(
         from rescheduler.cli.wishing import plan_of_wish, refusals_of_wish  # noqa: PLC0415
 
         snapshot = rescheduler.cluster.snapshot()
-        policy, steered = configuration.policy, rescheduler.is_steered()
-        refusals = refusals_of_wish(snapshot, policy, key, target, steered=steered)
+        refusals = refusals_of_wish(snapshot, configuration.policy, key, target, rescheduler.webhook)
         if refusals:
             return refusals
         return await carry_out(rescheduler, plan_of_wish(snapshot, key, target), progress)
 
     acting = Acting(looking, configuration, install)
-    found = acting.run(moved, steered=acting.prepare())
+    acting.prepare()
+    found = acting.run(moved)
     if isinstance(found, list):
         _refuse(key, found, output)
     elif to_stderr:

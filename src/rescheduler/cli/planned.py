@@ -49,9 +49,9 @@ def _must_make_sense(policy: "Policy") -> None:
         raise click.UsageError("; ".join(map(str, faults)))
 
 
-def planned(looking: Looking, configuration: "Configuration", *, steered: bool | None = None) -> "Plan":
-    """`steered` if it is known already whether the webhook is there. Ends the program if there is no plan."""
-    snapshot, told = looking.seen(configuration, meanwhile=_NEEDED_LATER)
+def planned(looking: Looking, configuration: "Configuration") -> "Plan":
+    """Ends the program if there is no plan."""
+    snapshot, webhook = looking.seen(configuration, meanwhile=_NEEDED_LATER)
     from rescheduler.planner.planning import plan  # noqa: PLC0415
     from rescheduler.strategies.registry import (  # noqa: PLC0415
         BrokenStrategy,
@@ -64,4 +64,5 @@ def planned(looking: Looking, configuration: "Configuration", *, steered: bool |
         strategies = strategies_of(configuration.policy)
     except (BrokenStrategy, DuplicateStrategy, UnknownStrategy) as error:
         give_up(str(error), USAGE_ERROR)
-    return plan(snapshot, configuration.policy, strategies, steered=told if steered is None else steered)
+    steered, guarded = webhook.steers, bool(webhook.guards)
+    return plan(snapshot, configuration.policy, strategies, steered=steered, guarded=guarded)

@@ -58,8 +58,14 @@ def simulate(looking: Looking, checks: int, strategies: tuple[str, ...], output:
     for assumption in reading.assumptions:
         complain(assumption)
     course = simulated(
-        objects, configuration, start=start, checks=checks, usage=reading.usage, tell=tell
-    )  # fmt: skip
+        objects,
+        configuration,
+        start=start,
+        checks=checks,
+        usage=reading.usage,
+        guarded=bool(reading.webhook.guards),
+        tell=tell,
+    )
     if output == "table":
         echo_lines(summary_lines(course, terminal), color=terminal.colour)
     else:

@@ -142,7 +142,8 @@ class _Uninstalling:
                 await end_all(rescheduler.client, rescheduler.followed)
 
         if any(trace.sort is Sort.RUNNING for trace in found.traces):
-            self._acting.run(end, steered=self._acting.prepare(), namespace=self._namespace)
+            self._acting.prepare()
+            self._acting.run(end, namespace=self._namespace)
 
     def clean(self) -> list[str]:
         """Return what failed, in words."""

@@ -10,7 +10,7 @@ from rescheduler.cli.looking import DATA_ERROR, Looking, give_up
 
 if TYPE_CHECKING:
     from rescheduler.kube.client import Client
-    from rescheduler.serving.registration import Address
+    from rescheduler.model.webhook_registration import Address
 
 __all__ = ["webhook"]
 
@@ -119,7 +119,7 @@ def webhook(  # noqa: PLR0913 - one per option
 
 
 def _address(namespace: str, service: tuple[str, int] | None, url: str | None) -> "Address":
-    from rescheduler.serving.registration import AtUrl, InService  # noqa: PLC0415
+    from rescheduler.model.webhook_registration import AtUrl, InService  # noqa: PLC0415
 
     if url is not None:
         return AtUrl(url)

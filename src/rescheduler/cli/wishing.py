@@ -3,6 +3,7 @@
 from rescheduler.config.faults import did_you_mean
 from rescheduler.config.policy import Policy
 from rescheduler.controller.judging import PASSING, as_wished
+from rescheduler.controller.webhook_presence import Presence
 from rescheduler.model.migrations import MANUAL
 from rescheduler.model.plan import Handover, Move, Plan, Rejection
 from rescheduler.planner.explaining import PodExplanation, explain_pod
@@ -30,7 +31,7 @@ def plan_of_wish(snapshot: Snapshot, key: str, target: str | None) -> Plan:
 
 
 def refusals_of_wish(
-    snapshot: Snapshot, policy: Policy, key: str, target: str | None, *, steered: bool
+    snapshot: Snapshot, policy: Policy, key: str, target: str | None, webhook: Presence
 ) -> list[Rejection]:
     """Everything that stands in the way. What passes by itself does not: the move waits for that."""
     if key not in snapshot.pods.row:
@@ -38,7 +39,7 @@ def refusals_of_wish(
         elsewhere = sorted(each for each in snapshot.pods.row if each.endswith(f"/{name}"))
         hint = f"; there is {', '.join(elsewhere[:3])}" if elsewhere else did_you_mean(key, snapshot.pods.row)
         return [Rejection(key, Reason.GONE, "", f"there is no such pod{hint}")]
-    told = explain_pod(snapshot, as_wished(policy), key, steered=steered)
+    told = explain_pod(snapshot, as_wished(policy), key, steered=webhook.steers, guarded=webhook.guards)
     found = [each for each in told.kept_in_maintenance_by if each.reason not in PASSING]
     return found or _place(snapshot, told, target)
 

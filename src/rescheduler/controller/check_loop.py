@@ -19,6 +19,7 @@ from rescheduler.controller.anticipating import Coming, anticipated, coming
 from rescheduler.controller.known_cluster import KnownCluster
 from rescheduler.controller.plan_run import PlanRun
 from rescheduler.controller.recovering.recording import Recording
+from rescheduler.controller.webhook_presence import Presence
 from rescheduler.kube.client import Client
 from rescheduler.model.plan import Plan
 from rescheduler.planner.planning import plan, too_hot
@@ -62,7 +63,7 @@ class CheckLoop:
         policy: Policy,
         *,
         now: Callable[[], datetime],
-        is_steered: Callable[[], bool],
+        webhook: Presence,
     ) -> None:
         self.usage = usage
         self.policy = policy
@@ -72,7 +73,7 @@ class CheckLoop:
         self._client = client
         self._cluster = cluster
         self._now = now
-        self._is_steered = is_steered
+        self._webhook = webhook
         self._memory = _Memory()
         self._number = 0
 
@@ -95,8 +96,13 @@ class CheckLoop:
         outcome = await self.usage.read()
         under_way = coming(self._cluster.followed)
         decide = _Deciding(
-            self._cluster, self.policy, self._memory, self._is_steered(), self.held_namespaces
-        )  # fmt: skip
+            self._cluster,
+            self.policy,
+            self._memory,
+            self._webhook.steers,
+            self._webhook.guards,
+            self.held_namespaces,
+        )
         decided = await asyncio.to_thread(decide, outcome, under_way, self._now().timestamp())
         self._memory = decided.memory
         record = Recording(self._client, self._cluster, lambda: self.policy, self._now).record
@@ -123,6 +129,7 @@ class _Deciding:
     policy: Policy
     memory: _Memory
     steered: bool
+    guarded: bool
     held_namespaces: frozenset[str]
 
     def __call__(self, outcome: Outcome, under_way: Sequence[Coming], now_s: float) -> _Decided:
@@ -146,6 +153,7 @@ class _Deciding:
             strategies,
             heat=memory.heat,
             steered=self.steered,
+            guarded=self.guarded,
             queue=_queue(under_way, strategies),
             held_namespaces=self.held_namespaces,
         )

@@ -13,9 +13,10 @@ from rescheduler.controller.events import EventWriter
 from rescheduler.controller.followed import Followed
 from rescheduler.controller.observing import unfinished
 from rescheduler.controller.queue import WorkQueue
-from rescheduler.controller.reconciler import Judge, Reconciler
+from rescheduler.controller.reconciler import Judge, MayPreempt, Reconciler
 from rescheduler.controller.story import Story
 from rescheduler.controller.waking import Waking
+from rescheduler.controller.webhook_presence import Presence, SaidPresence
 from rescheduler.controller.workers import Workers
 from rescheduler.kube.client import Client
 from rescheduler.model.migrations import Migration
@@ -38,7 +39,7 @@ class Controller:
         *,
         followed: Followed | None = None,
         now: Callable[[], datetime] = _wall_clock,
-        is_steered: Callable[[], bool] = lambda: False,
+        webhook: Presence | None = None,
         workers: int = WORKERS,
     ) -> None:
         """`followed` if somebody else runs the informers; `now` is the wall clock."""
@@ -46,7 +47,13 @@ class Controller:
         self.followed = followed or Followed(client)
         self._events = EventWriter(client, now)
         self._reconciler = Reconciler(
-            client, self.followed, Story(self._events), policy, judge, now, is_steered=is_steered
+            client,
+            self.followed,
+            Story(self._events),
+            policy,
+            judge,
+            now,
+            webhook=webhook or SaidPresence(),
         )
         self._queue = WorkQueue()
         self._waking = Waking(
@@ -66,6 +73,10 @@ class Controller:
     def begin_only(self, may_begin: Callable[[Migration], bool]) -> None:
         """Asked about every migration whose turn has come; what is under way is not asked about."""
         self._reconciler.may_begin = may_begin
+
+    def preempt_nobody(self, may_preempt: MayPreempt) -> None:
+        """Asked about every migration before a pod is let loose on the scheduler."""
+        self._reconciler.may_preempt = may_preempt
 
     def call_off_when(self, is_winding_up: Callable[[], bool]) -> None:
         """Asked about every migration that waits for its turn: whether it is not to have one."""

@@ -16,6 +16,7 @@ from rescheduler.controller.cordoning import Cordoning
 from rescheduler.controller.judging import INCLUDES_SYSTEM
 from rescheduler.controller.known_cluster import KnownCluster
 from rescheduler.controller.plan_run import Errand, PlanRun
+from rescheduler.controller.webhook_presence import Presence
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import merge_patch
 from rescheduler.kube.resources import NODES
@@ -41,7 +42,7 @@ class Draining:
         policy: Policy,
         nodes: Collection[str],
         *,
-        is_steered: Callable[[], bool],
+        webhook: Presence,
         tell: Callable[[Errand], None] = lambda _: None,
     ) -> None:
         """`policy` as it is to hold for this; the size of plans and windows are no matter."""
@@ -49,7 +50,7 @@ class Draining:
         self._cluster = cluster
         self._policy = replace(policy, max_reschedule_pods=10_000, windows=())
         self._nodes = frozenset(nodes)
-        self._is_steered = is_steered
+        self._webhook = webhook
         self._tell = tell
         self._run: PlanRun | None = None
         self._is_stopped = False
@@ -103,7 +104,9 @@ class Draining:
     def _plan(self) -> Plan:
         under_way = coming(self._cluster.followed)
         expected = anticipated(self._cluster.snapshot(), under_way)
-        return plan(expected, self._policy, [NodeMaintenance(self._nodes)], steered=self._is_steered())
+        steered, guarded = self._webhook.steers, self._webhook.guards
+        strategies = [NodeMaintenance(self._nodes)]
+        return plan(expected, self._policy, strategies, steered=steered, guarded=guarded)
 
     def _state(self, made: Plan) -> tuple[NodeInMaintenance, ...]:
         return emptying(self._cluster.snapshot(), made, only=self._nodes)

@@ -7,7 +7,7 @@ where it will be. The planner's rules decide; what passes by itself postpones a 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, TypedDict
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from rescheduler.config.policy import Policy
 from rescheduler.controller.followed import said
 from rescheduler.controller.known_cluster import KnownCluster
 from rescheduler.controller.observing import target_of, unfinished
+from rescheduler.controller.webhook_presence import Presence
 from rescheduler.migrations.scene import Answer, Verdict
 from rescheduler.model.migrations import FAILED_PODS, MANUAL, Migration, OwnerReference, Phase
 from rescheduler.model.plan import Handover, Move, Rejection
@@ -23,6 +24,7 @@ from rescheduler.planner.eligibility import Eligibility
 from rescheduler.planner.handover import Choice
 from rescheduler.planner.open_nodes import open_nodes
 from rescheduler.planner.outlook import percent
+from rescheduler.planner.preemption import Preemption
 from rescheduler.planner.reasons import Reason
 from rescheduler.planner.recheck import still_good
 from rescheduler.rules.board import Board
@@ -51,22 +53,29 @@ def as_wished(policy: Policy, handover: Handover = Handover.AUTO) -> Policy:
     return replace(policy, min_pod_age=timedelta(), pod_cooldown=timedelta(), handovers=wished)
 
 
+class _Terms(TypedDict):
+    urgent: bool
+    recovering: bool
+    steered: bool
+    guarded: bool
+
+
 class Judging:
-    """`judge` is what the controller asks."""
+    """`judge` and `may_preempt` are what the controller asks."""
 
     def __init__(
         self,
         cluster: KnownCluster,
         policy: Policy,
         urgent_strategies: Iterable[str],
-        is_steered: Callable[[], bool],
+        webhook: Presence,
         now: Callable[[], datetime],
     ) -> None:
         """`urgent_strategies` are those whose pods have to go: some of what protects pods does not hold."""
         self._cluster = cluster
         self._policy = policy
         self._urgent = frozenset({*urgent_strategies, MANUAL})
-        self._is_steered = is_steered
+        self._webhook = webhook
         self._now = now
         self._approved: dict[str, tuple[str, str]] = {}
         """Pod and target of those that were approved a moment ago, by key: not on record yet."""
@@ -83,22 +92,38 @@ class Judging:
             return _refused(Rejection(migration.pod_key, Reason.GONE, "", "there is no such pod any more"))
         pod = snapshot.pods.records[row]
         policy = self._policy_for(migration)
-        urgent, steered = migration.spec.strategy in self._urgent, self._is_steered()
-        recovering = migration.spec.strategy == FAILED_PODS
-        eligibility = Eligibility(snapshot, policy, urgent=urgent, steered=steered, recovering=recovering)
+        terms: _Terms = {
+            "urgent": migration.spec.strategy in self._urgent,
+            "recovering": migration.spec.strategy == FAILED_PODS,
+            "steered": self._webhook.steers,
+            "guarded": self._webhook.guards,
+        }
+        eligibility = Eligibility(snapshot, policy, **terms)
         choice = eligibility.choice(row)
         if not isinstance(choice, Choice):
             return self._no(migration, snapshot, Rejection(pod.key, choice.reason, choice.by, choice.detail))
         board = self._with_others(migration, Board(snapshot))
         move = _move(migration, choice.handover)
-        rejection = still_good(
-            move, snapshot, policy, urgent=urgent, steered=steered, recovering=recovering, board=board
-        )
+        rejection = still_good(move, snapshot, policy, **terms, board=board)
         if rejection is not None:
             return self._no(migration, snapshot, rejection)
         target = move.target or _best(board, row, choice.handover)
         self._approved[migration.key] = pod.key, target
         return Verdict(Answer.APPROVED, choice.handover, target, _owner(pod), message=choice.why)
+
+    def may_preempt(self, migration: Migration) -> str:
+        """Whom one more pod like the source could preempt now, in words; empty if nobody. While the copy is
+        not placed yet, that is the copy itself: not to be scheduled if its room was taken."""
+        snapshot = self._cluster.present()
+        row = snapshot.pods.row.get(migration.pod_key)
+        if row is None or snapshot.pods.records[row].uid != migration.spec.pod.uid:
+            return ""
+        copy = migration.status.target_pod
+        pending = snapshot.pods.row.get(f"{migration.namespace}/{copy.name}") if copy is not None else None
+        board = None
+        if pending is not None and snapshot.pods.node[pending] == NOWHERE:
+            board = Board(snapshot, unreserved=pending)
+        return Preemption(snapshot).by_another(row, board=board)
 
     def _policy_for(self, migration: Migration) -> Policy:
         if migration.spec.strategy == MANUAL:

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -23,22 +23,27 @@ from rescheduler.controller.limits import Turns
 from rescheduler.controller.observing import migration_at, scene_of, unfinished, workload_key
 from rescheduler.controller.performing import Outcome, Performer
 from rescheduler.controller.story import Story
+from rescheduler.controller.webhook_presence import Presence
 from rescheduler.controller.workers import TryAgain
 from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.kube.resources import NODES
 from rescheduler.migrations.advance import advanced, is_checkpoint, look, senseless, shown, step_of
-from rescheduler.migrations.effects import WithdrawSteering
+from rescheduler.migrations.effects import RecordEviction, WithdrawSteering
+from rescheduler.migrations.evicting import depends_on_webhook, with_eviction_requested
 from rescheduler.migrations.scene import Answer, Do, Happened, Report, Scene, Sight, Verdict, Wait
 from rescheduler.migrations.steps import Event, Step
 from rescheduler.model.migrations import FAILED_PODS, MANUAL, ConditionType, Migration, migration_of
 from rescheduler.model.nodes import NodeRecord
 from rescheduler.model.plan import Handover
 
-__all__ = ["Judge", "Reconciler"]
+__all__ = ["Judge", "MayPreempt", "Reconciler"]
 
 Judge = Callable[[Migration], Verdict]
 """Is it still a good move, how, and where to? Asked just before anything is touched."""
+
+MayPreempt = Callable[[Migration], str]
+"""Whom one more pod like the migration's could preempt at its present step, in words; empty if nobody."""
 
 _MOST_LOOKS: Final = 100
 """Far more than any migration has steps: whoever needs more goes in circles."""
@@ -47,6 +52,9 @@ _SHOWN_AFTER: Final = timedelta(seconds=30)
 """A step that lasts is put on record for people, though nothing needs it. Shorter ones cost no write."""
 
 _ASK_AGAIN: Final = timedelta(seconds=30)
+
+_MAY_PREEMPT_AT: Final = frozenset({Step.PLACING, Step.EVICTING})
+"""Before the copy is scheduled, and before its ReplicaSet may create one more."""
 
 
 class Reconciler:
@@ -59,7 +67,7 @@ class Reconciler:
         judge: Judge,
         now: Callable[[], datetime],
         *,
-        is_steered: Callable[[], bool] = lambda: False,
+        webhook: Presence,
     ) -> None:
         self._client = client
         self._seen = seen
@@ -68,9 +76,10 @@ class Reconciler:
         """May be exchanged at any time."""
         self.may_begin: Callable[[Migration], bool] = lambda _: True
         self.is_winding_up: Callable[[], bool] = lambda: False
+        self.may_preempt: MayPreempt = lambda _: ""
         self._judge = judge
         self._now = now
-        self._is_steered = is_steered
+        self._webhook = webhook
         self._performer = Performer(client, seen)
         self.forced_removals = ForcedRemovals(client, seen, story, now)
         self._departed = DepartedPods(seen)
@@ -115,15 +124,21 @@ class Reconciler:
             return replace(scene, has_turn=self._has_turn(migration), is_winding_up=self.is_winding_up())
         if step is Step.CHECKING:
             return replace(scene, verdict=self._verdict(migration))
-        return replace(scene, is_steered=self._is_steered())
+        return replace(
+            scene,
+            is_steered=self._webhook.steers,
+            is_guarded=self._webhook.guards,
+            webhook_problem=self._webhook.problem,
+            may_preempt=self.may_preempt(migration) if step in _MAY_PREEMPT_AT else "",
+        )
 
     # -- performing
 
     async def _acted(self, scene: Scene, sight: Sight, performed: set[Hashable]) -> Outcome:
         """`performed` are the effects of this reconciliation: what did not help is not repeated at once."""
         if _can_not_be_undone(scene, sight):
-            nodes = await self._read_live(scene)
-            scene = replace(self._scene(scene.migration), nodes=nodes)
+            confirmed, nodes = await asyncio.gather(self._confirmed(scene), self._read_live(scene))
+            scene = replace(self._scene(scene.migration), nodes=nodes, **confirmed)
             sight = look(scene)
         if not isinstance(sight, Do):
             return sight
@@ -133,7 +148,21 @@ class Reconciler:
         performed.add(same)
         if isinstance(sight.effect, WithdrawSteering):
             return await self._withdraw(scene)
+        if isinstance(sight.effect, RecordEviction):
+            await self._record(with_eviction_requested(scene))
+            return None
         return await self._performer.perform(scene, sight.effect)
+
+    async def _confirmed(self, scene: Scene) -> dict[str, Any]:
+        """Whether the webhook answers right now, where the eviction depends on it: as fields of a scene."""
+        if not depends_on_webhook(scene):
+            return {}
+        found = await self._webhook.confirm(scene.migration.namespace)
+        return {
+            "is_steered": bool(found.steers),
+            "is_guarded": bool(found.guards),
+            "webhook_problem": found.problem,
+        }
 
     async def _read_live(self, scene: Scene) -> Mapping[str, NodeRecord]:
         """Both pods; and the nodes of the scene, with the copy's as it is now: a pod on a node that is gone

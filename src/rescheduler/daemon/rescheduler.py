@@ -21,6 +21,7 @@ from rescheduler.controller.known_cluster import KnownCluster
 from rescheduler.controller.lease import Lease
 from rescheduler.controller.recovering.recording import Recording
 from rescheduler.controller.recovering.recovering import Hooks, Recovering
+from rescheduler.controller.webhook_presence import Presence, SaidPresence
 from rescheduler.daemon.whereabouts import who_we_are
 from rescheduler.kube import errors
 from rescheduler.kube.client import Client
@@ -55,7 +56,7 @@ class Rescheduler:
         configuration: Configuration,
         *,
         lease_at: str,
-        steered: bool = False,
+        webhook: Presence | None = None,
         now: Callable[[], datetime] = _wall_clock,
         me: str = "",
     ) -> None:
@@ -65,13 +66,12 @@ class Rescheduler:
         self.configuration = configuration
         self.followed = Followed(client)
         self.cluster = KnownCluster(client, self.followed, now)
-        self.is_steered: Callable[[], bool] = lambda: steered
-        """Whether something tells replacements of evicted pods where to go. May be exchanged."""
+        self.webhook: Presence = webhook or SaidPresence()
         self.may_begin: Callable[[Migration], bool] = lambda _: True
         """False during a halt. May be exchanged."""
         self.is_winding_up: Callable[[], bool] = lambda: False
         """Whether what waits for its turn is called off, because soon nobody executes. May be exchanged."""
-        self.judging = Judging(self.cluster, policy, _urgent(policy), self._ask_steered, now)
+        self.judging = Judging(self.cluster, policy, _urgent(policy), self.webhook, now)
         self.lease = Lease(client, lease_at, me or who_we_are(), configuration.leader_election, now=now)
         self.controller: Controller | None = None
         """While it runs: while this process executes."""
@@ -106,9 +106,6 @@ class Rescheduler:
 
     def _ask_policy(self) -> Policy:
         return self.configuration.policy
-
-    def _ask_steered(self) -> bool:
-        return self.is_steered()
 
     def _ask_may_begin(self, migration: Migration) -> bool:
         return self.may_begin(migration)
@@ -196,9 +193,10 @@ class Rescheduler:
             self.judging.judge,
             followed=self.followed,
             now=self._now,
-            is_steered=self._ask_steered,
+            webhook=self.webhook,
         )
         controller.begin_only(self._ask_may_begin)
+        controller.preempt_nobody(self.judging.may_preempt)
         controller.call_off_when(self._ask_winding_up)
         return controller
 
@@ -214,7 +212,7 @@ class Rescheduler:
             reader,
             self.configuration.policy,
             now=self._now,
-            is_steered=self._ask_steered,
+            webhook=self.webhook,
         )
         try:
             yield loop

@@ -26,8 +26,8 @@ from rescheduler.controller.observing import held
 from rescheduler.controller.recovering.recovering import Hooks
 from rescheduler.controller.reloading import ConfigurationFile
 from rescheduler.controller.state import StateFollowed
-from rescheduler.controller.steering_presence import SteeringPresence
 from rescheduler.controller.telling import Several, Told
+from rescheduler.controller.webhook_presence import WebhookPresence
 from rescheduler.daemon.announcing import Announcer
 from rescheduler.daemon.background import BrokenOff, broken_off_by, in_background
 from rescheduler.daemon.keeping import StatusKeeper
@@ -81,11 +81,16 @@ class Daemon:
         client = connect(self._requested)
         me = options.me or who_we_are()
         namespace = options.lease_at.partition("/")[0]
+        self._webhook = WebhookPresence(client, namespace, is_extended=self._is_extended)
         self.rescheduler = Rescheduler(
-            client, configuration, lease_at=options.lease_at, now=options.now, me=me
-        )  # fmt: skip
+            client,
+            configuration,
+            lease_at=options.lease_at,
+            webhook=self._webhook,
+            now=options.now,
+            me=me,
+        )
         self._state = StateFollowed(client, namespace)
-        self._steering = SteeringPresence(client)
         self._events = EventWriter(client, options.now)
         self._keeper = StatusKeeper(client, namespace, me, options.now)
         announcer = Announcer(self._events, self._state)
@@ -94,7 +99,6 @@ class Daemon:
         self.watchman = Watchman(
             self.rescheduler, self._state, self._answering, now=options.now, told=self.told
         )  # fmt: skip
-        self.rescheduler.is_steered = self._is_steered
         self.rescheduler.may_begin = self.watchman.may_begin
         self.rescheduler.is_winding_up = lambda: self._is_dry_run
         self._rounds = Rounds(self.rescheduler, self.watchman, self.told, options.usage)
@@ -124,7 +128,7 @@ class Daemon:
                 async with broken_off_by(ended):
                     await stack.enter_async_context(self._state.running())
                     await stack.enter_async_context(self.rescheduler.looking(only=self._is_dry_run))
-                    await stack.enter_async_context(self._steering.running())
+                    await stack.enter_async_context(self._webhook.running())
             except BrokenOff:
                 return
             stack.callback(self.rescheduler.followed.migrations.informer.subscribe(self._on_migration))
@@ -178,8 +182,8 @@ class Daemon:
         finally:
             self.told.leads(False)
 
-    def _is_steered(self) -> bool:
-        return self.rescheduler.configuration.policy.scheduler_extender or self._steering.is_steered()
+    def _is_extended(self) -> bool:
+        return self.rescheduler.configuration.policy.scheduler_extender
 
     def _may_act(self) -> bool:
         return not self.watchman.look() and not self.watchman.is_ending and not self._is_dry_run

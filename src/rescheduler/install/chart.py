@@ -120,7 +120,14 @@ def _with_placeholders(kind: type[T], path: str) -> T:
 
 
 def _template(items: list[Object]) -> str:
-    return "---\n".join(_referring(as_yaml(identified(item, _NAMESPACE))) for item in items)
+    return "---\n".join(_document(item) for item in items)
+
+
+def _document(item: Object) -> str:
+    text = _referring(as_yaml(identified(item, _NAMESPACE)))
+    if not item["kind"].endswith("WebhookConfiguration"):
+        return text
+    return f"{{{{- if not .Values.webhook.extenderOnly }}}}\n{text}{{{{- end }}}}\n"
 
 
 def _referring(text: str) -> str:

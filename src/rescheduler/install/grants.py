@@ -96,22 +96,23 @@ WEBHOOK_EVERYWHERE: Final = (
         if resource != "daemonsets"  # whose pods can't go elsewhere
     ),
     Grant("", "nodes", _FOLLOW, "whether there is any node where they have not failed"),
-    Grant("admissionregistration.k8s.io", "mutatingwebhookconfigurations", ("create",), "its registration"),
-    Grant(
-        "admissionregistration.k8s.io",
-        "mutatingwebhookconfigurations",
-        ("get", "list", "watch", "patch"),
-        "its registration",
-        ("rescheduler",),
+    *(
+        Grant(
+            "admissionregistration.k8s.io",
+            resource,
+            ("get", "list", "watch", "patch"),
+            "the caBundle of its registration",
+            ("rescheduler",),
+        )
+        for resource in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
     ),
 )
 
 WEBHOOK_AT_HOME: Final = (
-    Grant("", "secrets", ("create",), "its certificates"),
     Grant(
         "",
         "secrets",
-        ("get", "list", "watch", "update", "delete"),
+        ("get", "list", "watch", "update"),
         "its certificates",
         ("rescheduler-webhook-cert",),
     ),

@@ -13,7 +13,6 @@ from rescheduler.install.objects import installed
 from rescheduler.kube.resources import (
     CLUSTER_ROLE_BINDINGS,
     DEPLOYMENTS,
-    MUTATING_WEBHOOKS,
     Object,
     Resource,
     key_of,
@@ -24,8 +23,6 @@ from rescheduler.model.installation import INSTALL_ID, install_id
 __all__ = ["InstalledObject", "carries_id", "inventory"]
 
 _STATE: Final = "rescheduler-state"
-_CERTIFICATES: Final = "rescheduler-webhook-cert"
-_REGISTRATION: Final = "rescheduler"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +62,6 @@ def _made_at_run_time(namespace: str, lease_name: str) -> list[Object]:
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
             "metadata": metadata(lease_name, namespace),
-        },
-        {"apiVersion": "v1", "kind": "Secret", "metadata": metadata(_CERTIFICATES, namespace)},
-        {
-            "apiVersion": MUTATING_WEBHOOKS.api_version,
-            "kind": MUTATING_WEBHOOKS.kind,
-            "metadata": metadata(_REGISTRATION),
         },
     ]
 

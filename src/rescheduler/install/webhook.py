@@ -1,6 +1,8 @@
 """The webhook, which is the scheduler's extender too: what tells replacements where to go.
 
-Its registration and its certificates are not among these objects: it makes and renews them itself.
+Its registrations and the Secret for its certificates are installed, too: the program writes certificates and
+`caBundle` into them, and may create or delete neither. They come without, so that applying them again leaves
+what is there.
 """
 
 from rescheduler.install.names import EXTENDER_PORT, WEBHOOK, WEBHOOK_PORT, labels, metadata
@@ -8,8 +10,9 @@ from rescheduler.install.options import Options
 from rescheduler.install.pods import Program, deployment, disruption_budget
 from rescheduler.install.roles import webhook_roles
 from rescheduler.kube.resources import Object
+from rescheduler.model.webhook_registration import SECRET, InService, registrations
 
-__all__ = ["EXTENDER_ONLY", "webhook_objects"]
+__all__ = ["EXTENDER_ONLY", "certificate_secret", "webhook_objects"]
 
 EXTENDER_ONLY = "--extender-only"
 _COMPONENT = "webhook"
@@ -36,6 +39,7 @@ def webhook_objects(options: Options, namespace: str) -> list[Object]:
     )
     return [
         *webhook_roles(namespace),
+        certificate_secret(namespace),
         deployment(program, options, namespace),
         disruption_budget(program, namespace),
         {
@@ -50,4 +54,15 @@ def webhook_objects(options: Options, namespace: str) -> list[Object]:
                 ],
             },
         },
+        *(() if options.webhook.extender_only is True else _registrations(namespace)),
     ]
+
+
+def certificate_secret(namespace: str) -> Object:
+    """Without data, and without a type: neither is touched when it is applied again."""
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata(SECRET, namespace, _COMPONENT)}
+
+
+def _registrations(namespace: str) -> list[Object]:
+    found = registrations(InService(namespace, WEBHOOK))
+    return [{**each, "metadata": metadata(each["metadata"]["name"], "", _COMPONENT)} for each in found]

@@ -40,6 +40,7 @@ __all__ = [
     "SERVICES",
     "STATEFUL_SETS",
     "STORAGE_CLASSES",
+    "VALIDATING_WEBHOOKS",
     "Identity",
     "Object",
     "Resource",
@@ -198,6 +199,12 @@ MUTATING_WEBHOOKS = _plain(
     "admissionregistration.k8s.io/v1",
     "mutatingwebhookconfigurations",
     "MutatingWebhookConfiguration",
+    namespaced=False,
+)
+VALIDATING_WEBHOOKS = _plain(
+    "admissionregistration.k8s.io/v1",
+    "validatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration",
     namespaced=False,
 )
 CUSTOM_RESOURCE_DEFINITIONS = _plain(

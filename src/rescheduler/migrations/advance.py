@@ -216,32 +216,19 @@ def _of_the_event(scene: Scene, happened: Happened) -> dict[str, object]:
     before = scene.migration.status
     match happened.event:
         case Event.APPROVED:
-            assert scene.verdict is not None
-            return {
-                "attempts": before.attempts + 1,
-                "started_at": scene.now,
-                "retry_at": None,
-                "handover": scene.verdict.handover,
-                "target_node": scene.verdict.target,
-                "target_pod": None,
-                "owner": scene.verdict.owner,
-                "workload": _reference(scene.deployment),
-                "siblings": (),
-                "failure": "",
-                "failure_is_final": False,
-                "conditions": (),
-            }
+            return _new_attempt(scene)
         case Event.COPY_CREATED | Event.REPLACED:
             return {"target_pod": scene.target_reference}
+        case Event.SETTLED:
+            return {"eviction_requested_at": scene.now}
         case Event.UNREPLACED:
             return {"target_pod": None}
         case Event.PROTECTED:
             return {"siblings": worth_recording(scene.siblings)}
-        case Event.SOURCE_LEFT if scene.source_stands:
-            # Accepted a moment ago: what was seen just before is what its replacement is not.
-            return {"handed_over_at": _left_at(scene), "siblings": worth_recording(scene.siblings)}
         case Event.SOURCE_LEFT:
-            return {"handed_over_at": _left_at(scene)}
+            # Accepted a moment ago: what was seen just before is what its replacement is not.
+            siblings = worth_recording(scene.siblings) if scene.source_stands else before.siblings
+            return {"handed_over_at": _left_at(scene), "siblings": siblings}
         case Event.RELEASED:
             return {"failure": "", "failure_is_final": False}
         case Event.POSTPONED:
@@ -251,6 +238,26 @@ def _of_the_event(scene: Scene, happened: Happened) -> dict[str, object]:
             return {"retry_at": scene.now + _spread(scene, _FIRST_PAUSE * (1 << doublings))}
         case _:
             return {}
+
+
+def _new_attempt(scene: Scene) -> dict[str, object]:
+    verdict = scene.verdict
+    assert verdict is not None
+    return {
+        "attempts": scene.migration.status.attempts + 1,
+        "started_at": scene.now,
+        "retry_at": None,
+        "handover": verdict.handover,
+        "target_node": verdict.target,
+        "target_pod": None,
+        "eviction_requested_at": None,
+        "owner": verdict.owner,
+        "workload": _reference(scene.deployment),
+        "siblings": (),
+        "failure": "",
+        "failure_is_final": False,
+        "conditions": (),
+    }
 
 
 def _reference(workload: WorkloadRecord | None) -> OwnerReference | None:

@@ -94,8 +94,13 @@ def placing(scene: Scene) -> Sight:
     if (lost := target_lost(scene)) is not None:
         return lost
     if GATE in copy.shape.scheduling_gates:
-        nominated = copy.nominated_node == target
-        return Do(OpenGate(scene.target_reference) if nominated else Nominate(scene.target_reference, target))
+        if copy.nominated_node != target:
+            return Do(Nominate(scene.target_reference, target))
+        if scene.may_preempt:
+            # The nomination reserves the room against all but higher priorities, so this is rare.
+            why = f"{target} has no room any more, and the copy could preempt {scene.may_preempt}"
+            return Happened(Event.COPY_MISPLACED, why, "TargetDidNotFit")
+        return Do(OpenGate(scene.target_reference))
     return _until_bound(scene, copy)
 
 

@@ -25,6 +25,7 @@ __all__ = [
     "Nominate",
     "OfferCopy",
     "OpenGate",
+    "RecordEviction",
     "ReleaseTarget",
     "RequestBudgetSync",
     "ReturnCopy",
@@ -99,6 +100,12 @@ class Nominate(Effect):
 @dataclass(frozen=True, slots=True)
 class OpenGate(Effect):
     pod: PodReference
+
+
+@dataclass(frozen=True, slots=True)
+class RecordEviction(Effect):
+    """The time of the request that follows, on record: from then on the webhook guards the handover, for a
+    few seconds only."""
 
 
 @dataclass(frozen=True, slots=True)

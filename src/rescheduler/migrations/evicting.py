@@ -7,20 +7,41 @@ migration leave this step backwards.
 """
 
 from datetime import timedelta
+from typing import Final
+
+import msgspec
 
 from rescheduler.migrations.budget_sync import sync_request
 from rescheduler.migrations.copies import copy_gone
-from rescheduler.migrations.effects import EvictSource, UnmarkSource
+from rescheduler.migrations.effects import EvictSource, RecordEviction, UnmarkSource
 from rescheduler.migrations.interference import deadline, interrupted
 from rescheduler.migrations.releasing import temporary_budget
 from rescheduler.migrations.scene import Do, Happened, Report, Scene, Sight, Wait
 from rescheduler.migrations.steps import Event
 from rescheduler.migrations.target_node import target_lost
 from rescheduler.model.budgets import BudgetRecord
-from rescheduler.model.migrations import ConditionType, PodReference
+from rescheduler.model.migrations import ConditionType, Migration, PodReference
 from rescheduler.model.plan import Handover
+from rescheduler.rules.taints import tolerates_cordon
 
-__all__ = ["evicting", "evicting_beside_copy", "refused"]
+__all__ = [
+    "SURPLUS_WOULD_PREEMPT",
+    "depends_on_webhook",
+    "evicting",
+    "evicting_beside_copy",
+    "refused",
+    "with_eviction_requested",
+]
+
+SURPLUS_WOULD_PREEMPT: Final = "SurplusWouldPreempt"
+"""The failure of a migration whose ReplicaSet would create a pod that preempts others."""
+
+_RECORD_HOLDS: Final = timedelta(seconds=3)
+"""An eviction is asked for so long after it was put on record at most: the webhook guards the handover for a
+few seconds from then on."""
+
+_GUARD_LEAD: Final = timedelta(milliseconds=500)
+"""How long every replica of the webhook is given to hear of the eviction, where others depend on that."""
 
 
 def evicting_beside_copy(scene: Scene) -> Sight:
@@ -54,7 +75,7 @@ def _copy_ended(scene: Scene) -> Happened | None:
 def evicting(scene: Scene) -> Sight:
     if not scene.source_stands:
         return _left(scene)
-    ended = interrupted(scene) or _impossible(scene) or _unsteered(scene)
+    ended = interrupted(scene) or _impossible(scene) or _unsteered(scene) or _unguarded(scene)
     if ended is None and not scene.source_is_ours:
         # Another process has begun to call it off, and ended before it could say why.
         ended = Happened(Event.TIMED_OUT, "called off", "CalledOff")
@@ -62,9 +83,36 @@ def evicting(scene: Scene) -> Sight:
         return _called_off(scene, ended)
     if (spent := _spent(scene)) is not None:
         return refused(scene, f"budget {spent.name} allows no disruption now", deadline(scene))
+    if (sight := _unrecorded(scene)) is not None:
+        return sight
     source = scene.source
     assert source is not None
     return Do(EvictSource(PodReference(source.name, source.uid), source.resource_version))
+
+
+def _unrecorded(scene: Scene) -> Sight | None:
+    """The webhook has to hear of the eviction before the ReplicaSet does."""
+    if scene.migration.status.handover is not Handover.ADOPT:
+        return None
+    requested_at = scene.migration.status.eviction_requested_at
+    if requested_at is None or not timedelta() <= scene.now - requested_at <= _RECORD_HOLDS:
+        return Do(RecordEviction())
+    guarded_at = requested_at + _GUARD_LEAD
+    if scene.may_preempt and scene.now < guarded_at:
+        return Wait(guarded_at, "lets the webhook hear of the eviction")
+    return None
+
+
+def with_eviction_requested(scene: Scene) -> Migration:
+    status = msgspec.structs.replace(scene.migration.status, eviction_requested_at=scene.now)
+    return msgspec.structs.replace(scene.migration, status=status)
+
+
+def depends_on_webhook(scene: Scene) -> bool:
+    """Whether the eviction would do harm if the webhook does not answer: then that is found out first."""
+    if scene.migration.status.handover is Handover.ADOPT:
+        return bool(scene.may_preempt)
+    return scene.migration.status.handover is Handover.EVICT and not _may_go_unsteered(scene)
 
 
 def _spent(scene: Scene) -> BudgetRecord | None:
@@ -92,16 +140,35 @@ def _impossible(scene: Scene) -> Happened | None:
 
 
 def _unsteered(scene: Scene) -> Happened | None:
-    """Since the check, whoever told replacements where to go has gone: this one would come back at once."""
-    node = scene.nodes.get(scene.migration.spec.source_node)
-    if (
-        scene.migration.status.handover is not Handover.EVICT
-        or scene.is_steered
-        or scene.policy.allow_unsteered
-        or (node is not None and node.unschedulable)
-    ):
+    """Nothing tells the replacement where to go: this one would come back at once."""
+    if scene.migration.status.handover is not Handover.EVICT or scene.is_steered or _may_go_unsteered(scene):
         return None
-    return Happened(Event.WORKLOAD_CHANGED, "nothing steers its replacement any more", "Unsteered")
+    why = f"nothing steers its replacement: {scene.webhook_problem or 'the webhook does not answer'}"
+    return Happened(Event.WORKLOAD_CHANGED, why, "Unsteered")
+
+
+def _may_go_unsteered(scene: Scene) -> bool:
+    """Where its owner allows it, or where the replacement can't come back."""
+    node = scene.nodes.get(scene.migration.spec.source_node)
+    is_kept_off = (
+        node is not None
+        and node.unschedulable
+        and scene.source is not None
+        and not tolerates_cordon(scene.source.shape.constraints.tolerations)
+    )
+    return scene.policy.allow_unsteered or is_kept_off
+
+
+def _unguarded(scene: Scene) -> Happened | None:
+    """Its ReplicaSet would create one more pod for a moment, and nothing keeps it from that."""
+    if scene.migration.status.handover is not Handover.ADOPT or scene.is_guarded or not scene.may_preempt:
+        return None
+    problem = f" ({scene.webhook_problem})" if scene.webhook_problem else ""
+    why = (
+        "the pod that its ReplicaSet creates until it adopts the copy could preempt "
+        f"{scene.may_preempt}, and no webhook prevents that{problem}"
+    )
+    return Happened(Event.WORKLOAD_CHANGED, why, SURPLUS_WOULD_PREEMPT)
 
 
 def _left(scene: Scene) -> Happened:

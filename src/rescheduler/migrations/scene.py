@@ -82,6 +82,12 @@ class Scene:
     """Whether nothing is begun any more, and soon nobody is there who executes."""
     is_steered: bool = False
     """Whether something tells replacements where to go."""
+    is_guarded: bool = False
+    """Whether something keeps the ReplicaSet from creating a pod while it adopts the copy."""
+    webhook_problem: str = ""
+    """Why one of them is not so, in words."""
+    may_preempt: str = ""
+    """Whom one more pod like the source could preempt now, in words; empty if nobody."""
 
     @property
     def source_stands(self) -> bool:

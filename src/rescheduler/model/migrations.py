@@ -161,6 +161,9 @@ class MigrationStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults
     failure_is_final: Annotated[bool, Meta(description="Whether trying again would be in vain.")] = False
     message: Annotated[_Text, Meta(description="What is going on, for people.")] = ""
     started_at: _Time | None = None
+    eviction_requested_at: Annotated[
+        _Time | None, Meta(description="When the source's eviction was last asked for, or is about to be.")
+    ] = None
     handed_over_at: Annotated[_Time | None, Meta(description="When the source's eviction was accepted.")] = (
         None
     )

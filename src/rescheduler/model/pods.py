@@ -53,6 +53,8 @@ class PodShape(msgspec.Struct, frozen=True, gc=False):
     scheduler_name: str = ""
     priority: int = 0
     priority_class: str = ""
+    never_preempts: bool = False
+    """Whether the scheduler never makes room for it by removing pods of lower priority."""
     restart_policy: str = ""
     grace_period_s: int | None = None
     host_network: bool = False

@@ -18,7 +18,7 @@ from msgspec import Raw
 from rescheduler.model.json_faults import fault_in
 from rescheduler.model.saved_yaml import NotPlain, json_from_yaml
 
-__all__ = ["LARGEST_BYTES", "SAVED_AT", "SAVED_KINDS", "STEERED"]
+__all__ = ["GUARDED", "LARGEST_BYTES", "SAVED_AT", "SAVED_KINDS", "STEERED"]
 __all__ += ["SavedCluster", "SavedObject", "UnreadableCluster", "parse_cluster", "read_bounded"]
 
 SAVED_AT = "rescheduler.dev/saved-at"
@@ -28,7 +28,10 @@ SAVED_KINDS = "rescheduler.dev/saved-kinds"
 """Annotation of the list: the kinds of which it has all there were, even if that was none."""
 
 STEERED = "rescheduler.dev/steered"
-"""Annotation of the list: whether our webhook was installed, `true` or `false`; absent if nobody knows."""
+"""Annotation of the list: whether our webhook answered, `true` or `false`; absent if nobody knows."""
+
+GUARDED = "rescheduler.dev/guarded"
+"""Annotation of the list: `true` if our webhook was seen to guard handovers."""
 
 _GZIP_MAGIC = b"\x1f\x8b"
 
@@ -94,7 +97,8 @@ class SavedCluster:
     complete_kinds: frozenset[str]
     """Kinds of which it has all there were."""
     steered: bool | None = None
-    """Whether our webhook was installed; None if the file doesn't say."""
+    """Whether our webhook answered; None if the file doesn't say."""
+    guarded: bool = False
 
 
 def parse_cluster(raw: bytes, *, source: str) -> SavedCluster:
@@ -107,7 +111,8 @@ def parse_cluster(raw: bytes, *, source: str) -> SavedCluster:
     told = outer.annotations
     complete = frozenset(kind for kind in told.get(SAVED_KINDS, "").split(",") if kind)
     steered = {"true": True, "false": False}.get(told.get(STEERED, ""))
-    return SavedCluster(source, objects, told.get(SAVED_AT, ""), complete, steered)
+    guarded = told.get(GUARDED) == "true"
+    return SavedCluster(source, objects, told.get(SAVED_AT, ""), complete, steered, guarded)
 
 
 # --- from bytes to the list

@@ -65,6 +65,8 @@ _OF_ITS_TEMPLATE: Questions = (
 _OF_THE_MOVE: Questions = (
     (Reason.REVISION_PENDING, siblings.revision_pending),
     (Reason.UNSTEERED, way.unsteered),
+    (Reason.TOLERATES_CORDON, way.tolerates_its_cordon),
+    (Reason.SURPLUS_WOULD_PREEMPT, way.surplus_would_preempt),
     (Reason.SEVERAL_BUDGETS, way.several_budgets),
     (Reason.SIBLING_NOT_READY, siblings.sibling_not_ready),
     (Reason.BUDGET_SPENT, way.budget_spent),
@@ -85,11 +87,14 @@ class Eligibility:
         *,
         urgent: bool,
         steered: bool = True,
+        guarded: bool = False,
         cordoned: Flags | None = None,
         recovering: bool = False,
     ) -> None:
         cordoned = ~snapshot.nodes.schedulable if cordoned is None else cordoned
-        self._around = Circumstances(snapshot, policy, urgent=urgent, steered=steered, cordoned=cordoned)
+        self._around = Circumstances(
+            snapshot, policy, urgent=urgent, steered=steered, guarded=guarded, cordoned=cordoned
+        )
         self._around.recovering = recovering
         self._of_templates: dict[Template, Answer | None] = {}
         self._refusals: dict[int, Rejection | None] = {}

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -99,13 +100,14 @@ _MOST_ASKED = 2000
 
 
 def explain_pod(
-    snapshot: Snapshot, policy: Policy, key: str, *, steered: bool | None = None
+    snapshot: Snapshot, policy: Policy, key: str, *, steered: bool | None = None, guarded: bool = False
 ) -> PodExplanation:
-    """`steered` as for a plan. Raises `KeyError` if there is no such pod."""
+    """`steered` and `guarded` as for a plan. Raises `KeyError` if there is no such pod."""
     row = snapshot.pods.row[key]
     pod = snapshot.pods.records[row]
     usual, urgent = (
-        Eligibility(snapshot, policy, urgent=each, steered=steered is not False) for each in (False, True)
+        Eligibility(snapshot, policy, urgent=each, steered=steered is not False, guarded=guarded)
+        for each in (False, True)
     )
     choice = urgent.choice(row)  # which also says what only maintenance would put up with
     groups = Groups(snapshot, policy.pod_group_label)
@@ -126,7 +128,7 @@ def explain_pod(
         group=group,
         members=tuple(snapshot.pods.records[each].key for each in groups.members(group)) if group else (),
         places=found,
-        recovery=recovery_of(snapshot, policy, row, steered=steered is not False),
+        recovery=recovery_of(snapshot, policy, row, steered=steered is not False, guarded=guarded),
         assumptions=_assumed(steered, isinstance(choice, Choice) and choice.handover is Handover.EVICT),
         in_window=_in_window(snapshot, policy),
     )
@@ -154,19 +156,18 @@ def _in_window(snapshot: Snapshot, policy: Policy) -> bool:
 
 
 def explain_node(
-    snapshot: Snapshot, policy: Policy, name: str, *, steered: bool | None = None
+    snapshot: Snapshot, policy: Policy, name: str, *, steered: bool | None = None, guarded: bool = False
 ) -> NodeExplanation:
-    """`steered` as for a plan. Raises `KeyError` if there is no such node."""
+    """`steered` and `guarded` as for a plan. Raises `KeyError` if there is no such node."""
     row = snapshot.nodes.row[name]
     nodes = snapshot.nodes
     record = nodes.records[row]
     urgent = in_maintenance(record) or not nodes.schedulable[row]
-    leaving = Eligibility(snapshot, policy, urgent=urgent, steered=steered is not False)
+    eligible = partial(Eligibility, snapshot, policy, steered=steered is not False, guarded=guarded)
+    leaving = eligible(urgent=urgent)
     board, open_to = Board(snapshot), open_nodes(snapshot)
     closed = closed_because(snapshot, row)
-    coming, all_asked = (
-        ([], True) if closed else _could_come(snapshot, policy, board, row, steered=steered is not False)
-    )
+    coming, all_asked = ([], True) if closed else _could_come(snapshot, board, row, eligible(urgent=False))
     tenants = tuple(_tenant(leaving, board, pod, open_to) for pod in snapshot.pods.on(row).tolist())
     handovers = [*(each.handover for each in tenants if not each.kept_by), *map(leaving.handover, coming)]
     return NodeExplanation(
@@ -201,10 +202,9 @@ def _tenant(eligibility: Eligibility, board: Board, pod: int, open_to: Flags) ->
 
 
 def _could_come(
-    snapshot: Snapshot, policy: Policy, board: Board, node: int, *, steered: bool
+    snapshot: Snapshot, board: Board, node: int, eligibility: Eligibility
 ) -> tuple[list[int], bool]:
     """From the most loaded nodes first: those would be the ones to send pods. And whether all were asked."""
-    eligibility = Eligibility(snapshot, policy, urgent=False, steered=steered)
     fullness = percent(snapshot.nodes.load, snapshot.nodes.allocatable)[:, :2].max(axis=1)
     found: list[int] = []
     asked = 0

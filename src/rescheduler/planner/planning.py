@@ -23,20 +23,22 @@ __all__ = ["plan", "too_hot"]
 _OUTSIDE = (Reason.OUTSIDE_WINDOW, "", "no window is open now: nothing is moved but pods that keep failing")
 
 
-def plan(
+def plan(  # noqa: PLR0913 - one per circumstance
     snapshot: Snapshot,
     policy: Policy,
     strategies: Sequence[Strategy],
     *,
     heat: Heat | None = None,
     steered: bool | None = None,
+    guarded: bool = False,
     queue: Queue = NO_QUEUE,
     held_namespaces: frozenset[str] = frozenset(),
 ) -> Plan:
     """`heat` is what the checks up to this one have seen; without it, a node is hot as soon as it is.
 
     `steered` says whether the webhook is installed, without which pods are evicted only where allowed. None
-    if nobody knows: then it is assumed, and said so.
+    if nobody knows: then it is assumed, and said so. `guarded` says whether it was seen to keep ReplicaSets
+    from creating a pod while they adopt a copy.
 
     `queue` is what earlier checks have asked for and what has not begun; it takes up room. Pods of
     `held_namespaces` stay where they are.
@@ -47,6 +49,7 @@ def plan(
         policy,
         in_window=in_window,
         steered=steered is not False,
+        guarded=guarded,
         queue=queue,
         held_namespaces=held_namespaces,
     )

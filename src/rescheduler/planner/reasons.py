@@ -52,6 +52,8 @@ class Reason(StrEnum):
     ROLLING_OUT = "RollingOut"
     REVISION_PENDING = "RevisionPending"
     UNSTEERED = "Unsteered"
+    TOLERATES_CORDON = "ToleratesCordon"
+    SURPLUS_WOULD_PREEMPT = "SurplusWouldPreempt"
     TOO_FEW_REPLICAS = "TooFewReplicas"
     SIBLING_NOT_READY = "SiblingNotReady"
     SEVERAL_BUDGETS = "SeveralBudgets"
@@ -201,6 +203,14 @@ REMEDIES: Final[dict[Reason, tuple[str, str]]] = {
     Reason.UNSTEERED: (
         "It would have to be evicted, and nothing keeps its replacement off the same node.",
         "Install the webhook (`rescheduler manifests`), cordon the node, or set `allowUnsteered`.",
+    ),
+    Reason.TOLERATES_CORDON: (
+        "It tolerates the cordon of its node: without the webhook, its replacement may return there.",
+        "Install the webhook and see that it answers, or remove the toleration.",
+    ),
+    Reason.SURPLUS_WOULD_PREEMPT: (
+        "For a moment its ReplicaSet creates one more pod, which finds no room and would preempt others.",
+        "Install the webhook, which prevents that; or set `preemptionPolicy: Never`, or make room.",
     ),
     Reason.TOO_FEW_REPLICAS: (
         "It would have to be evicted, and its workload has too few replicas to go without it.",

@@ -12,7 +12,7 @@ from rescheduler.snapshot.snapshot import Snapshot
 __all__ = ["still_good"]
 
 
-def still_good(
+def still_good(  # noqa: PLR0913 - one per circumstance
     move: Move,
     snapshot: Snapshot,
     policy: Policy,
@@ -20,6 +20,7 @@ def still_good(
     urgent: bool = False,
     recovering: bool = False,
     steered: bool = True,
+    guarded: bool = False,
     board: Board | None = None,
 ) -> Rejection | None:
     """None if it is. `urgent` as its strategy is, `recovering` if that is FailedPods; `board` saves
@@ -34,7 +35,9 @@ def still_good(
     pod = snapshot.pods.records[row]
     if pod.node != move.source:
         return Rejection(move.pod, Reason.ELSEWHERE, pod.node, f"it is on {pod.node or 'no node'}")
-    eligibility = Eligibility(snapshot, policy, urgent=urgent, steered=steered, recovering=recovering)
+    eligibility = Eligibility(
+        snapshot, policy, urgent=urgent, steered=steered, guarded=guarded, recovering=recovering
+    )
     if (protected := eligibility.refusal(row)) is not None:
         return protected
     present = eligibility.handover(row)

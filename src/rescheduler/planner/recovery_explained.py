@@ -52,7 +52,9 @@ def suspicion_of(snapshot: Snapshot, policy: Policy, node: str) -> Suspicion | N
     return None if found is None else Suspicion(found, policy.failed_pods.suspect_window)
 
 
-def recovery_of(snapshot: Snapshot, policy: Policy, row: int, *, steered: bool) -> Recovery | None:
+def recovery_of(
+    snapshot: Snapshot, policy: Policy, row: int, *, steered: bool, guarded: bool
+) -> Recovery | None:
     """None for pods that don't fail, and that nobody would see to if they did."""
     terms = policy.failed_pods
     found = examined(snapshot, terms, row) if terms.enabled else None
@@ -68,7 +70,9 @@ def recovery_of(snapshot: Snapshot, policy: Policy, row: int, *, steered: bool) 
         return _recovery(None, allowance, line, _waiting(line, terms), ())
     kept_by: tuple[Rejection, ...] = ()
     if isinstance(case.decision, Move):
-        eligibility = Eligibility(snapshot, policy, urgent=True, steered=steered, recovering=True)
+        eligibility = Eligibility(
+            snapshot, policy, urgent=True, steered=steered, guarded=guarded, recovering=True
+        )
         kept_by = tuple(eligibility.refusals(row))
     return _recovery(case, case.allowance, case.line, next_in_words(case), kept_by)
 

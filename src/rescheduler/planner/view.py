@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,7 @@ class Draft:
         *,
         in_window: bool = True,
         steered: bool = True,
+        guarded: bool = False,
         queue: Queue = NO_QUEUE,
         held_namespaces: frozenset[str] = frozenset(),
     ) -> None:
@@ -69,13 +70,11 @@ class Draft:
         """[node]: in maintenance, or cordoned by this plan. No pod is sent there."""
         self.cordoned: Flags = ~snapshot.nodes.schedulable
         """[node]: by now, or by this plan, whose cordons come before its moves."""
-        self.eligibility = {
-            urgent: Eligibility(snapshot, policy, urgent=urgent, steered=steered, cordoned=self.cordoned)
-            for urgent in (False, True)
-        }
-        self.for_failing_pods = Eligibility(
-            snapshot, policy, urgent=True, steered=steered, cordoned=self.cordoned, recovering=True
+        eligible = partial(
+            Eligibility, snapshot, policy, steered=steered, guarded=guarded, cordoned=self.cordoned
         )
+        self.eligibility = {urgent: eligible(urgent=urgent) for urgent in (False, True)}
+        self.for_failing_pods = eligible(urgent=True, recovering=True)
         self.limits = Limits(snapshot, policy, self.eligibility[False].budgets)
         self.in_the_way: dict[int, str] = {}
         """What forbids each node to the pods of a class that found no target, in words."""

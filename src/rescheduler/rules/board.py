@@ -37,25 +37,28 @@ class Board:
     position: Rows
     """[pod]: the node that it is on now, `NOWHERE` if none. The last one it was placed on."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, *, unreserved: int = NOWHERE) -> None:
+        """`unreserved` is a pending pod that no room is left for, though it is nominated."""
         self.snapshot = snapshot
         self.requested = snapshot.nodes.requested.copy()
         self.load = snapshot.nodes.load.copy()
         # By resource and then node, so that one resource of all nodes is a stretch of memory.
         self._free = np.ascontiguousarray((snapshot.nodes.allocatable - snapshot.nodes.requested).T)
         self._free_on = self._free.T
-        self._leave_room_for_nominated()
+        self._leave_room_for_nominated(unreserved)
         self._positions = Positions(snapshot)
         self.position = self._positions.latest
         self._rulebook = Rulebook(snapshot, self._positions, self._free)
         self._tried: list[_Change] | None = None
 
-    def _leave_room_for_nominated(self) -> None:
+    def _leave_room_for_nominated(self, unreserved: int) -> None:
         """A pod that the scheduler has nominated to a node is as good as there: it makes room for it."""
         pods, nodes = self.snapshot.pods, self.snapshot.nodes
         for pod in np.flatnonzero(pods.node == NOWHERE):
             record = pods.records[pod]
-            if record.nominated_node in nodes.row and not record.is_finished and not record.is_terminating:
+            if pod == unreserved or record.is_finished or record.is_terminating:
+                continue
+            if record.nominated_node in nodes.row:
                 asks = self.snapshot.classes[pods.pod_class[pod]].asks
                 self._free_on[nodes.row[record.nominated_node]] -= asks
 
@@ -74,6 +77,14 @@ class Board:
             found = judgement.fits()
         found[self._positions.standing(pod)] = False
         return found
+
+    def fits_another(self, pod: int) -> Flags:
+        """[node]: where one more pod like it could be put now, beside it and its copies, also where it is."""
+        return self._rulebook.judgement(pod).fits()
+
+    def static_fits(self, pod: int) -> Flags:
+        """[node]: where no rule forbids it whose answer other pods don't change. Not to be written to."""
+        return self._rulebook.judgement(pod).ground
 
     def fits_on(self, pod: int, node: int, *, source_stays: bool) -> bool:
         """The same for one node, cheaper."""

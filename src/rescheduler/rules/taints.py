@@ -12,7 +12,14 @@ from rescheduler.rules.check import Fixed
 from rescheduler.rules.refusal import Refusal, Rule
 from rescheduler.rules.terrain import Terrain
 
-__all__ = ["Tolerations", "taint_toleration", "tolerates", "unschedulable", "untolerated"]
+__all__ = [
+    "Tolerations",
+    "taint_toleration",
+    "tolerates",
+    "tolerates_cordon",
+    "unschedulable",
+    "untolerated",
+]
 
 Tolerations = tuple[Toleration, ...]
 
@@ -21,9 +28,14 @@ _CORDONED: Final = Taint("node.kubernetes.io/unschedulable", effect="NoSchedule"
 _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
+def tolerates_cordon(tolerations: Tolerations) -> bool:
+    """Whether the scheduler puts a pod with these tolerations on a cordoned node like on any other."""
+    return any(tolerates(toleration, _CORDONED) for toleration in tolerations)
+
+
 def unschedulable(tolerations: Tolerations, terrain: Terrain) -> Fixed | None:
     """Cordoned nodes, unless the pod tolerates the taint that goes with it."""
-    if any(tolerates(toleration, _CORDONED) for toleration in tolerations):
+    if tolerates_cordon(tolerations):
         return None
     refusal = Refusal(Rule.NODE_UNSCHEDULABLE, ("node(s) were unschedulable",), "the node is cordoned")
     return Fixed(terrain.nodes.schedulable, lambda _: refusal)

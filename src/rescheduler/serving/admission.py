@@ -6,7 +6,8 @@
     annotations  which nodes were excluded, and on whose behalf
 
 Whatever comes in, the answer is a review that allows it: a pod that is not understood is not touched. Only
-additions are made, so all that is there stays, also what this program knows nothing of.
+additions are made, so all that is there stays, also what this program knows nothing of. (Only a probe is
+denied: nobody wants that to be created.)
 
 A pod that another webhook has changed after us comes again; its annotations say what it was told, and only
 what that webhook's changes lack is added.
@@ -21,8 +22,18 @@ import msgspec
 from rescheduler.intents.book import NOTHING_USED, IntentBook
 from rescheduler.intents.intent import Intent
 from rescheduler.model.steering import AVOIDS, STEERED_BY, as_annotation, avoided, exclusions, preference
+from rescheduler.model.webhook_registration import STEERING
 from rescheduler.serving.asked_pods import PREFERRED, REQUIRED, Affinity, Required
-from rescheduler.serving.review import Operation, Request, Unreadable, allowing, read_request, uid_of
+from rescheduler.serving.review import (
+    Operation,
+    Request,
+    Unreadable,
+    allowing,
+    answering_probe,
+    is_probe,
+    read_request,
+    uid_of,
+)
 from rescheduler.serving.telling import told
 
 __all__ = ["Answer", "Steered", "answer"]
@@ -45,12 +56,17 @@ class Answer:
     steered: Steered | None = None
 
 
-def answer(body: bytes, book: IntentBook, used: Mapping[str, int] = NOTHING_USED) -> Answer:
-    """`used` is that of `IntentBook.intent_for`. Never raises, whatever `body` is."""
+def answer(body: bytes, book: IntentBook | None, used: Mapping[str, int] = NOTHING_USED) -> Answer:
+    """Without a `book`, nothing is known yet, or no more. `used` is that of `IntentBook.intent_for`. Never
+    raises, whatever `body` is."""
     try:
         request = read_request(body)
     except Unreadable:
         return Answer(allowing(uid_of(body)))
+    if book is None:
+        return Answer(allowing(request.uid))
+    if is_probe(request, STEERING):
+        return Answer(answering_probe(request))
     steered = _steered(request, book, used)
     if steered is None:
         return Answer(allowing(request.uid))

@@ -43,6 +43,7 @@ class Metadata(msgspec.Struct, rename="camel"):
     namespace: str | None = None
     uid: str | None = None
     generate_name: str | None = None
+    labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: list[Owner] | None = None
 

@@ -1,4 +1,4 @@
-"""The certificates' place in the cluster: one Secret that all replicas share.
+"""The certificates' place in the cluster: one Secret that all replicas share, and that is installed empty.
 
     tls.crt, tls.key          the serving certificate
     ca.crt, ca.key            the authority; in ca.crt those that signed before follow
@@ -6,7 +6,8 @@
     extender-client.crt, .key what a scheduler shows to the extender: to be copied to where it runs
 
 Whoever finds something due makes it and writes it, with the version that it has read as the lock; if another
-replica was faster, what that one wrote counts.
+replica was faster, what that one wrote counts. Nobody here creates the Secret: who may create Secrets in a
+namespace can get at the tokens of its service accounts.
 """
 
 import logging
@@ -18,17 +19,15 @@ from typing import Any, Final
 from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.kube.resources import SECRETS, Object, key_of
-from rescheduler.model.installation import install_labels
 from rescheduler.model.saying import say
+from rescheduler.model.webhook_registration import SECRET
 from rescheduler.serving.certificates import Credentials, Lifetimes, next_change, renewed
 from rescheduler.tls.issuing import Issued, UnusableCredentials, certificate_in, issued
 
-__all__ = ["SECRET", "CertificateSecret", "credentials_in", "secret_of"]
+__all__ = ["CertificateSecret", "credentials_in", "data_of"]
 
 log = logging.getLogger(__name__)
 
-SECRET: Final = "rescheduler-webhook-cert"  # noqa: S105 - its name, not its content
-_TYPE: Final = "kubernetes.io/tls"
 _MOST_TRIES: Final = 5
 _END: Final = b"-----END CERTIFICATE-----\n"
 
@@ -48,12 +47,17 @@ class CertificateSecret:
         self._now = now
         self._lifetimes = lifetimes
 
+    @property
+    def key(self) -> str:
+        return key_of(self.namespace, SECRET)
+
     async def credentials(self) -> Credentials:
-        """As they are in the cluster, after what was due has been done. Raises `KubeError`."""
+        """As they are in the cluster, after what was due has been done. Raises `KubeError`, `NotFound` if
+        there is no Secret."""
         for _ in range(_MOST_TRIES - 1):
             try:
                 return await self._credentials()
-            except (errors.Conflict, errors.AlreadyExists):
+            except errors.Conflict:
                 words = f"another replica has written {SECRET} first"
                 say(log, logging.DEBUG, "CertificateWrittenElsewhere", words)
         return await self._credentials()
@@ -61,47 +65,41 @@ class CertificateSecret:
     def next_change(self, found: Credentials) -> datetime:
         return next_change(found, self._lifetimes)
 
+    def unsaved(self) -> Credentials:
+        """To serve with while there is no Secret. No API server trusts them, but kubelets ask no less."""
+        return renewed(None, self._names, self._now(), self._lifetimes)
+
     async def _credentials(self) -> Credentials:
-        secret = await self._read()
-        found = None if secret is None else self._usable(secret)
+        secret = await self._client.get(SECRETS, self.key)
+        found = self._usable(secret)
         wanted = renewed(found, self._names, self._now(), self._lifetimes)
         if wanted is found:
             return wanted
-        if secret is None:
-            await self._client.create(SECRETS, secret_of(wanted, self.namespace))
-        elif secret.get("type") != _TYPE:
-            # A Secret's type never changes: the next round makes it anew.
-            await self._client.delete(SECRETS, key_of(self.namespace, SECRET), uid=secret["metadata"]["uid"])
-            return await self._credentials()
-        else:
-            await self._client.replace(SECRETS, {**secret, "data": secret_of(wanted, self.namespace)["data"]})
+        await self._client.replace(SECRETS, {**secret, "data": data_of(wanted)})
         say(
             log,
             logging.INFO,
             "CertificateWritten",
             "made certificates, and wrote them to the Secret",
-            secret=key_of(self.namespace, SECRET),
+            secret=self.key,
             until=wanted.serving.expires_at.isoformat(),
         )
         return wanted
 
-    async def _read(self) -> Object | None:
-        try:
-            return await self._client.get(SECRETS, key_of(self.namespace, SECRET))
-        except errors.NotFound:
-            return None
-
     def _usable(self, secret: Object) -> Credentials | None:
+        data = secret.get("data") or {}
+        if not any(data.values()):
+            return None  # as it was installed
         try:
-            return credentials_in(secret.get("data") or {})
+            return credentials_in(data)
         except UnusableCredentials as error:
-            name = key_of(self.namespace, SECRET)
-            words = f"the Secret {name} can't be used ({error}): its certificates are made anew"
+            words = f"the Secret {self.key} can't be used ({error}): its certificates are made anew"
             say(log, logging.WARNING, "CertificateUnusable", words)
             return None
 
 
-def secret_of(credentials: Credentials, namespace: str) -> Object:
+def data_of(credentials: Credentials) -> Object:
+    """The Secret's content."""
     data = {
         "tls.crt": credentials.serving.certificate,
         "tls.key": credentials.serving.key,
@@ -114,17 +112,7 @@ def secret_of(credentials: Credentials, namespace: str) -> Object:
     if credentials.client is not None:
         data["extender-client.crt"] = credentials.client.certificate
         data["extender-client.key"] = credentials.client.key
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {
-            "namespace": namespace,
-            "name": SECRET,
-            "labels": install_labels(namespace),
-        },
-        "type": _TYPE,
-        "data": {name: b64encode(content).decode() for name, content in data.items()},
-    }
+    return {name: b64encode(content).decode() for name, content in data.items()}
 
 
 def credentials_in(data: Mapping[str, Any]) -> Credentials:

@@ -1,4 +1,4 @@
-"""An AdmissionReview as bytes: what is read of one, and the answer that allows what it asks about."""
+"""An AdmissionReview as bytes: what is read of one, and the answers that allow or deny what it asks about."""
 
 from base64 import b64encode
 from collections.abc import Sequence
@@ -6,9 +6,20 @@ from typing import Any, Final
 
 import msgspec
 
+from rescheduler.model.webhook_registration import PROBE_ANSWERED, PROBE_LABEL
 from rescheduler.serving.asked_pods import AskedPod
 
-__all__ = ["Operation", "Request", "Unreadable", "allowing", "read_request", "uid_of"]
+__all__ = [
+    "Operation",
+    "Request",
+    "Unreadable",
+    "allowing",
+    "answering_probe",
+    "denying",
+    "is_probe",
+    "read_request",
+    "uid_of",
+]
 
 Operation = dict[str, Any]
 """One of a JSON patch."""
@@ -23,6 +34,10 @@ class Kind(msgspec.Struct):
     kind: str = ""
 
 
+class UserInfo(msgspec.Struct):
+    username: str = ""
+
+
 class Request(msgspec.Struct, rename="camel"):
     uid: str
     kind: Kind
@@ -31,6 +46,7 @@ class Request(msgspec.Struct, rename="camel"):
     object: AskedPod
     sub_resource: str | None = None
     dry_run: bool | None = None
+    user_info: UserInfo = msgspec.field(default_factory=UserInfo)
 
     @property
     def is_for_new_pod(self) -> bool:
@@ -75,6 +91,25 @@ def allowing(uid: str, patch: Sequence[Operation] = ()) -> bytes:
     if patch:
         response["patchType"] = "JSONPatch"
         response["patch"] = b64encode(msgspec.json.encode(patch)).decode()
+    return _review(response)
+
+
+def denying(uid: str, code: int, reason: str, message: str) -> bytes:
+    status = {"status": "Failure", "code": code, "reason": reason, "message": message}
+    return _review({"uid": uid, "allowed": False, "status": status})
+
+
+def is_probe(request: Request, webhook: str) -> bool:
+    """Whether somebody only wants to know whether the webhook of that name answers."""
+    return (request.object.metadata.labels or {}).get(PROBE_LABEL) == webhook
+
+
+def answering_probe(request: Request) -> bytes:
+    """A denial, so that nothing is ever created: only whether it is given matters."""
+    return denying(request.uid, 403, PROBE_ANSWERED, "the webhook answers; there is nothing to create")
+
+
+def _review(response: dict[str, Any]) -> bytes:
     return msgspec.json.encode(
         {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
     )

@@ -4,10 +4,12 @@ If the cache isn't there yet, or has not heard of the server for too long, pods 
 better unsteered than by news of yesterday.
 """
 
+import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import UTC, datetime
 
 from rescheduler.intents.book import IntentBook
 from rescheduler.intents.from_migrations import intent_of
@@ -22,6 +24,7 @@ from rescheduler.serving.admission import Steered, answer
 from rescheduler.serving.attempts import AttemptsFollowed
 from rescheduler.serving.extender import filter_nodes, prioritize_nodes
 from rescheduler.serving.known_intents import KnownIntents
+from rescheduler.serving.surplus_guard import SurplusGuard
 
 __all__ = ["SteeringDesk"]
 
@@ -30,8 +33,16 @@ log = logging.getLogger(__name__)
 _NOTHING = IntentBook()
 
 
+def _wall_clock() -> datetime:
+    return datetime.now(UTC)
+
+
+def _loop_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
 class SteeringDesk:
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, now: Callable[[], datetime] = _wall_clock) -> None:
         self._known = KnownIntents(self._forget)
         self._used: Counter[str] = Counter()
         """How often each migration was answered with."""
@@ -40,6 +51,7 @@ class SteeringDesk:
         self.informer = Informer(client, custom(GROUP, VERSION, PLURAL, KIND))
         self.informer.subscribe(self._known.reading(KIND, _of_migration))
         self._attempts = AttemptsFollowed(client, self._known.learn)
+        self._guard = SurplusGuard(self.informer, now, _loop_s)
 
     @property
     def is_ready(self) -> bool:
@@ -59,10 +71,14 @@ class SteeringDesk:
 
     def answer(self, body: bytes) -> bytes:
         """To a review as an API server sends it."""
-        answered = answer(body, self._book, self._used)
+        answered = answer(body, self._known.book if self.is_ready else None, self._used)
         if answered.steered is not None:
             self._note(answered.steered)
         return answered.body
+
+    def guard(self, body: bytes) -> bytes:
+        """To a review of a pod that the ReplicaSet controller is about to create."""
+        return self._guard.answer(body, is_ready=self.informer.is_fresh)
 
     def filter(self, body: bytes) -> bytes:
         """To the arguments of `filter` as a scheduler sends them."""

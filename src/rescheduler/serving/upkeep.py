@@ -2,7 +2,8 @@
 
 Looks when somebody has changed the Secret or the registration, and when something is due. Each look does the
 same: read the certificates, renew what is due, tell the server of the authorities, and only then serve what
-they have signed. What fails is tried again; meanwhile the webhook goes on with what it has.
+they have signed. What fails or is missing is tried again, at growing intervals; meanwhile the webhook goes on
+with what it has.
 """
 
 import asyncio
@@ -11,21 +12,26 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.kube.informer import Informer, Selection
-from rescheduler.kube.resources import MUTATING_WEBHOOKS, SECRETS, Object
+from rescheduler.kube.resources import SECRETS, Object
 from rescheduler.model.saying import say
-from rescheduler.serving.certificate_secret import SECRET, CertificateSecret
+from rescheduler.model.webhook_registration import CONFIGURATION, SECRET
+from rescheduler.serving.certificate_secret import CertificateSecret
 from rescheduler.serving.certificates import Credentials
 from rescheduler.serving.live_tls import LiveTls
-from rescheduler.serving.registration import CONFIGURATION, Registration
+from rescheduler.serving.registration import KINDS, Registration
 
 __all__ = ["Upkeep", "UpkeepPace"]
 
 log = logging.getLogger(__name__)
+
+_APPLY_AGAIN: Final = (
+    "Apply what was installed again: `rescheduler manifests | kubectl apply -f -`, or `helm upgrade`."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,8 @@ class UpkeepPace:
     longest_s: float = 3600.0
     """A look at least so often: clocks are set."""
     retry_s: float = 10.0
+    """After the first failure; twice as long after each that follows."""
+    longest_retry_s: float = 300.0
 
 
 class Upkeep:
@@ -61,11 +69,16 @@ class Upkeep:
         self._followed: list[Informer[Object]] = [Informer(client, SECRETS, own)]
         if registration is not None:
             ours = Selection(fields=f"metadata.name={CONFIGURATION}")
-            self._followed.append(Informer(client, MUTATING_WEBHOOKS, ours))
+            self._followed += [Informer(client, kind, ours) for kind in KINDS]
+        self._failures = 0
 
     async def prepare(self) -> None:
         """After this there is a certificate to serve. Raises `KubeError`."""
-        self.tls.load(await self._secret.credentials())
+        try:
+            credentials = await self._secret.credentials()
+        except errors.NotFound:
+            credentials = self._secret.unsaved()
+        self.tls.load(credentials)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -97,23 +110,44 @@ class Upkeep:
         """How long until the next look, if nothing changes."""
         try:
             found = await self._look()
+        except errors.NotFound as error:
+            words = f"the Secret {self._secret.key} is missing: {error.why}. {_APPLY_AGAIN}"
+            return self._failed("CertificateSecretMissing", words)
         except errors.KubeError as error:
             words = f"the webhook's registration or certificates may be out of date: {error}"
-            say(log, logging.WARNING, "UpkeepFailed", words)
-            return self._pace.retry_s
+            return self._failed("UpkeepFailed", words)
         except Exception:
             words = "a fault of the program; the webhook goes on with the certificate it has"
             log.exception(words, extra={"event": "UpkeepFailed"})
-            return self._pace.retry_s
-        due_s = (self._secret.next_change(found) - self._now()).total_seconds()
+            return self._retry_s()
+        if found.problems:
+            words = f"API servers don't call the webhook: {'; '.join(found.problems)}. {_APPLY_AGAIN}"
+            return self._failed("RegistrationMissing", words)
+        self._failures = 0
+        due_s = (self._secret.next_change(found.credentials) - self._now()).total_seconds()
         return max(self._pace.pause_s, min(due_s, self._pace.longest_s))
 
-    async def _look(self) -> Credentials:
+    def _failed(self, event: str, words: str) -> float:
+        say(log, logging.WARNING, event, words)
+        return self._retry_s()
+
+    def _retry_s(self) -> float:
+        doublings, self._failures = min(self._failures, 20), self._failures + 1
+        return min(self._pace.retry_s * (1 << doublings), self._pace.longest_retry_s)
+
+    async def _look(self) -> "_Kept":
         found = await self._secret.credentials()
-        if self._registration is not None:
-            await self._registration.keep(found.trusted)
+        problems = [] if self._registration is None else await self._registration.keep(found.trusted)
         if self.tls.load(found):
             until = found.serving.expires_at.isoformat()
             say(log, logging.INFO, "CertificateServed", "serves another certificate from now on", until=until)
-        self.done_once.set()
-        return found
+        if not problems:
+            self.done_once.set()
+        return _Kept(found, problems)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    credentials: Credentials
+    problems: list[str]
+    """Of the registration, in words."""

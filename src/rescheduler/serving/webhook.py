@@ -12,10 +12,11 @@ from aiohttp import web
 
 from rescheduler.kube.client import Client
 from rescheduler.model.saying import say
+from rescheduler.model.webhook_registration import GUARD_PATH, STEERING_PATH, Address
 from rescheduler.serving.certificate_secret import CertificateSecret
 from rescheduler.serving.certificates import Lifetimes
 from rescheduler.serving.http_server import serve_http
-from rescheduler.serving.registration import PATH, Address, Registration
+from rescheduler.serving.registration import Registration
 from rescheduler.serving.request_body import BodyReader
 from rescheduler.serving.steering_desk import SteeringDesk
 from rescheduler.serving.upkeep import Upkeep, UpkeepPace
@@ -45,7 +46,7 @@ class WebhookOptions:
     extender_port: int = 9444
     """For schedulers, which have to show a certificate of ours."""
     registers: bool = True
-    """Whether API servers are to ask us; without, only schedulers do."""
+    """Whether API servers ask us, and so have to know our certificates; without, only schedulers do."""
     drain_s: float = 5.0
     """From the wish to end to the end: so long it takes until everybody knows that we are not ready."""
     lifetimes: Lifetimes = field(default_factory=Lifetimes)
@@ -61,9 +62,9 @@ class Webhook:
         self.extender_port = 0
         self._options = options
         self._is_ending = False
-        self._desk = SteeringDesk(client)
+        self._desk = SteeringDesk(client, now)
         secret = CertificateSecret(client, options.namespace, options.address.names, now, options.lifetimes)
-        registration = Registration(client, options.address, options.namespace) if options.registers else None
+        registration = Registration(client, options.address) if options.registers else None
         self._upkeep = Upkeep(client, secret, registration, now=now, pace=options.pace)
 
     @property
@@ -104,10 +105,10 @@ class Webhook:
     @contextlib.asynccontextmanager
     async def _listening(self) -> AsyncIterator[None]:
         options, tls = self._options, self._upkeep.tls
-        reviews = {PATH: self._desk.answer} if options.registers else {}
+        reviews = {STEERING_PATH: self._desk.answer, GUARD_PATH: self._desk.guard}
         questions = {FILTER_PATH: self._desk.filter, PRIORITIZE_PATH: self._desk.prioritize}
         async with contextlib.AsyncExitStack() as stack:
-            app = application(reviews, lambda: self.is_ready)
+            app = application(reviews if options.registers else {}, lambda: self.is_ready)
             serving = serve_http(app, options.host, options.port, tls.public)
             self.port = await stack.enter_async_context(serving)
             app = application(questions, lambda: self.is_ready)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from rescheduler.config.policy import Policy, UsageSource
 from rescheduler.model.pods import PodRecord
+from rescheduler.model.webhook_registration import WebhookAnswers
 from rescheduler.snapshot.snapshot import Snapshot
 from rescheduler.snapshot.state import ClusterState
 from rescheduler.usage.one_check import Tenants, usage_of_check
@@ -23,8 +24,8 @@ class Reading:
     pods: list[PodRecord] = field(default_factory=list)
     node_uids: dict[str, str] = field(default_factory=dict)
     """By name."""
-    steered: bool | None = None
-    """Whether our webhook was installed; None if nobody knows."""
+    webhook: WebhookAnswers = field(default_factory=WebhookAnswers)
+    """What our webhook was seen to do."""
     assumptions: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     """What the user may want to know, and no decision depends on."""

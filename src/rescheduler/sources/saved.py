@@ -19,6 +19,7 @@ from rescheduler.model.saved_cluster import (
     UnreadableCluster,
     parse_cluster,
 )
+from rescheduler.model.webhook_registration import WebhookAnswers
 from rescheduler.sources.faults import faults_of
 from rescheduler.sources.kinds import CLUSTER_KINDS, METRICS_KINDS, ClusterKind, kind_of
 from rescheduler.sources.needs import needs_of
@@ -82,7 +83,7 @@ class _Reader:
     def __init__(self, saved: SavedCluster) -> None:
         self._saved = saved
         moment = _moment(saved.saved_at) or datetime.now(UTC)
-        self.reading = Reading(moment.timestamp(), steered=saved.steered)
+        self.reading = Reading(moment.timestamp(), webhook=WebhookAnswers(saved.steered, saved.guarded))
         # Of our own, so that what a foreign file holds is not kept beyond it.
         self._pods, self._nodes = Pods(), Nodes()
 

@@ -15,14 +15,14 @@ from rescheduler.kube.client import PAGE_SIZE, Client
 from rescheduler.kube.resources import Resource
 from rescheduler.kube.wire.generic import Json
 from rescheduler.model.migrations import GROUP as OUR_GROUP
-from rescheduler.model.saved_cluster import SAVED_AT, SAVED_KINDS, STEERED
+from rescheduler.model.saved_cluster import GUARDED, SAVED_AT, SAVED_KINDS, STEERED
 from rescheduler.sources.anonymise import anonymised
 from rescheduler.sources.fields import FIELDS
 from rescheduler.sources.kinds import CLUSTER_KINDS, METRICS_KINDS
 from rescheduler.sources.saved import sound_objects
-from rescheduler.sources.steering import is_steered
 from rescheduler.sources.together import together
 from rescheduler.sources.trimming import trimmed
+from rescheduler.sources.webhook_probe import webhook_answers
 from rescheduler.usage.metrics_api import GROUP as METRICS_GROUP
 
 __all__ = ["Saving", "encoded", "saving_of_file", "saving_of_live"]
@@ -42,7 +42,8 @@ class Saving:
     notes: tuple[str, ...] = field(default=())
     """What could not be read, and why."""
     steered: bool | None = None
-    """Whether our webhook is installed; None if nobody knows."""
+    """Whether our webhook answers; None if nobody knows."""
+    guarded: bool = False
 
     def without_names(self, keep: Collection[str] = ()) -> "Saving":
         return replace(self, objects=anonymised(self.objects, keep))
@@ -57,8 +58,8 @@ async def saving_of_live(client: Client) -> Saving:
     wanted = [(each.resource, each.required) for each in CLUSTER_KINDS]
     wanted += [(resource, False) for resource in METRICS_KINDS]
     work: list[Coroutine[Any, Any, Any]] = [_listed(client, *each) for each in wanted]
-    work.append(is_steered(client))
-    *found, steered = await together(work)
+    work.append(webhook_answers(client))
+    *found, webhook = await together(work)
     objects: list[Object] = []
     kinds, notes = set(), []
     for (resource, _), items in zip(wanted, found, strict=True):
@@ -67,7 +68,9 @@ async def saving_of_live(client: Client) -> Saving:
         else:
             kinds.add(resource.kind)
             objects += sorted(items, key=_key)
-    return Saving(now, frozenset(kinds), objects, tuple(filter(None, notes)), steered)
+    return Saving(
+        now, frozenset(kinds), objects, tuple(filter(None, notes)), webhook.steers, bool(webhook.guards)
+    )
 
 
 async def _listed(client: Client, resource: Resource[Any], required: bool) -> list[Object] | str:
@@ -108,6 +111,7 @@ def saving_of_file(raw: bytes, *, source: str) -> Saving:
         frozenset(kinds),
         [trimmed(each["kind"], each) for each in objects],
         steered=saved.steered,
+        guarded=saved.guarded,
     )
 
 
@@ -128,6 +132,7 @@ def _head(saving: Saving) -> Object:
         SAVED_AT: saving.saved_at,
         SAVED_KINDS: ",".join(sorted(saving.kinds)),
         STEERED: "" if saving.steered is None else str(saving.steered).lower(),
+        GUARDED: "true" if saving.guarded else "",
     }
     annotations = {name: value for name, value in told.items() if value}
     return {"apiVersion": "v1", "kind": "List", "metadata": {"annotations": annotations}}

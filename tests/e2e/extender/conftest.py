@@ -16,12 +16,14 @@ import aiohttp
 import pytest
 
 from rescheduler.install.extender import scheduler_configuration
+from rescheduler.install.webhook import certificate_secret
 from rescheduler.kube.client import Client
 from rescheduler.kube.cluster_config import load
 from rescheduler.kube.network import Network
+from rescheduler.kube.resources import SECRETS
 from rescheduler.migrations.definition import NAME, definition
+from rescheduler.model.webhook_registration import InService
 from rescheduler.serving.certificate_secret import CertificateSecret
-from rescheduler.serving.registration import InService
 from tests.e2e.facts.stage import AT_ONCE, Stage, until_usable
 from tests.e2e.steering.steered import Ask, Extended, Serving, SetSteered
 from tests.testbed import ControlPlane, Options, Part
@@ -99,7 +101,9 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory, address: Address) ->
 async def _given(kubeconfig: Path, address: Address) -> None:
     """As the first process makes it, and an administrator copies it."""
     async with Network(load(kubeconfig)) as network:
-        secret = CertificateSecret(Client(network), HOME.namespace, HOME.names, lambda: datetime.now(UTC))
+        client = Client(network)
+        await client.create(SECRETS, certificate_secret(HOME.namespace))
+        secret = CertificateSecret(client, HOME.namespace, HOME.names, lambda: datetime.now(UTC))
         found = await secret.credentials()
     assert found.client is not None
     address.ca_file.write_bytes(found.authority.certificate)

@@ -8,12 +8,13 @@ import pytest
 import pytest_asyncio
 
 from rescheduler.migrations.definition import NAME, definition
-from rescheduler.serving.registration import AtUrl
+from rescheduler.model.webhook_registration import AtUrl
 from rescheduler.serving.webhook import Webhook, WebhookOptions
 from tests.e2e.permissions import WEBHOOK
 from tests.e2e.recovery.playing import Connect, connecting
 from tests.testbed import ControlPlane, Part
 from tests.testbed.options import QUICK
+from tests.webhook_installed import install_webhook
 
 HOME = "default"
 """The namespace of our own objects."""
@@ -44,6 +45,7 @@ async def shared_webhook(
     """One that the API server has been told of."""
     port = unused_tcp_port_factory()
     address = AtUrl(f"https://127.0.0.1:{port}")
+    await install_webhook(shared_connect(""), HOME, address)
     options = WebhookOptions(HOME, address, host="127.0.0.1", port=port, extender_port=0, drain_s=0.0)
     webhook, ended = Webhook(shared_connect(WEBHOOK), options), asyncio.Event()
     serving = asyncio.create_task(webhook.run_until(ended))

@@ -10,18 +10,17 @@ from typing import Any
 
 import pytest
 
-from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.kube.cluster_config import load
 from rescheduler.kube.network import Network
-from rescheduler.kube.resources import MUTATING_WEBHOOKS
 from rescheduler.migrations.definition import NAME, definition
-from rescheduler.serving.registration import CONFIGURATION
+from rescheduler.model.webhook_registration import AtUrl
 from tests.e2e.facts.stage import AT_ONCE, Stage, until_usable
 from tests.e2e.permissions import WEBHOOK, kubeconfig_as
 from tests.e2e.steering.steered import Serving, SetSteered, Steered
 from tests.testbed import ControlPlane
 from tests.testbed.options import QUICK
+from tests.webhook_installed import install_webhook, uninstall_registrations
 
 PATIENCE_S = 60
 
@@ -38,8 +37,7 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
 async def unregistered(client: Client) -> AsyncIterator[None]:
     """What one test registers, another must not meet."""
     yield
-    with contextlib.suppress(errors.NotFound):
-        await client.delete(MUTATING_WEBHOOKS, CONFIGURATION)
+    await uninstall_registrations(client)
 
 
 @pytest.fixture
@@ -50,20 +48,25 @@ async def ours(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> A
     await made.close()
 
 
+StartWebhook = Callable[[], Awaitable[asyncio.subprocess.Process]]
+
+
 @pytest.fixture
-def serving(
+async def start_webhook(
     control_plane: ControlPlane,
+    client: Client,
     namespace: str,
     unused_tcp_port_factory: Callable[[], int],
     unregistered: None,
     tmp_path: Path,
-) -> Serving:
-    """The command, as the service account that it is installed with."""
+) -> AsyncIterator[StartWebhook]:
+    """The command, installed and registered, as the service account that it is installed with."""
     account = kubeconfig_as(control_plane, WEBHOOK, namespace, tmp_path)
+    processes = []
 
-    @contextlib.asynccontextmanager
-    async def served() -> AsyncIterator[None]:
+    async def started() -> asyncio.subprocess.Process:
         port = unused_tcp_port_factory()
+        await install_webhook(client, namespace, AtUrl(f"https://127.0.0.1:{port}"))
         process = await asyncio.create_subprocess_exec(
             Path(sys.executable).with_name("rescheduler"), "webhook",
             "--kubeconfig", str(account), "--namespace", namespace,
@@ -71,16 +74,26 @@ def serving(
             "--url", f"https://127.0.0.1:{port}",
             stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
-        try:
-            await _until_registered(process)
-            yield
-            process.terminate()
-            await asyncio.wait_for(process.communicate(), PATIENCE_S)
-            assert process.returncode == 0
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+        processes.append(process)
+        await _until_registered(process)
+        return process
+
+    yield started
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+@pytest.fixture
+def serving(start_webhook: StartWebhook) -> Serving:
+    @contextlib.asynccontextmanager
+    async def served() -> AsyncIterator[None]:
+        process = await start_webhook()
+        yield
+        process.terminate()
+        await asyncio.wait_for(process.communicate(), PATIENCE_S)
+        assert process.returncode == 0
 
     return served
 
@@ -90,7 +103,8 @@ async def _until_registered(process: asyncio.subprocess.Process) -> None:
     printed = []
     while line := await asyncio.wait_for(process.stderr.readline(), PATIENCE_S):
         printed.append(line.decode())
-        if b"registered the webhook" in line:
+        # Of both configurations, the one that is written last.
+        if b"ValidatingWebhookConfiguration" in line:
             return
     raise AssertionError(f"the webhook ended: {''.join(printed)}")
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from rescheduler.kube.client import Client
 from rescheduler.kube.resources import SECRETS
-from rescheduler.serving.certificate_secret import SECRET, credentials_in
+from rescheduler.model.webhook_registration import SECRET
+from rescheduler.serving.certificate_secret import credentials_in
 from rescheduler.serving.certificates import Credentials, Lifetimes, next_change
 
 __all__ = ["LIFETIMES", "ROUNDS_S", "ClockAhead", "credentials_of", "is_caught_up", "under_load"]

@@ -1,16 +1,24 @@
 """Under a real API server: certificates change without one call that fails, and mistakes are mended."""
 
+import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
+from rescheduler.install.names import WEBHOOK
+from rescheduler.install.options import Options
+from rescheduler.install.webhook import webhook_objects
+from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import json_patch
 from rescheduler.kube.resources import MUTATING_WEBHOOKS, SECRETS, Object
-from rescheduler.serving.certificate_secret import SECRET
+from rescheduler.model.webhook_registration import CONFIGURATION, SECRET, AtUrl, InService, registrations
+from rescheduler.serving.certificate_secret import CertificateSecret
 from rescheduler.serving.certificates import Lifetimes, renewed
-from rescheduler.serving.registration import CONFIGURATION, AtUrl
+from rescheduler.serving.registration import KINDS, Registration
 from rescheduler.serving.upkeep import UpkeepPace
 from rescheduler.serving.webhook import Webhook, WebhookOptions
 from tests.e2e.steering.steered import SetSteered
@@ -22,6 +30,8 @@ from tests.e2e.webhook.rotating import (
     is_caught_up,
     under_load,
 )
+from tests.testbed import ControlPlane
+from tests.webhook_installed import install_webhook
 
 
 async def hook(client: Client) -> Object:
@@ -58,6 +68,7 @@ async def test_certificates_and_their_authority_are_replaced_while_pods_are_made
         bundle = (await hook(client))["clientConfig"]["caBundle"]
         return is_caught_up(found, clock) and b64decode(bundle) == found.trusted
 
+    await install_webhook(client, namespace, options.address)
     webhook = Webhook(ours, options, now=clock.now)
     async with webhook.running():
         await webhook.registered()
@@ -90,13 +101,14 @@ async def test_a_bundle_that_somebody_edits_is_restored(
         await eventually(steered.steers)
 
 
-async def test_a_secret_that_is_of_no_use_is_made_anew(set_steered: SetSteered) -> None:
+async def test_an_empty_secret_of_any_type_is_filled(set_steered: SetSteered) -> None:
+    """Of an earlier version it may be of another type than the installed one: a type never changes."""
     steered = await set_steered(nodes=1)
     metadata = {"namespace": steered.stage.namespace, "name": SECRET}
-    await steered.client.create(SECRETS, {"metadata": metadata, "type": "Opaque", "data": {}})
+    empty = {"tls.crt": "", "tls.key": ""}
+    await steered.client.create(SECRETS, {"metadata": metadata, "type": "kubernetes.io/tls", "data": empty})
     async with steered.serving(), steered.probing():
-        found = await steered.client.get(SECRETS, f"{steered.stage.namespace}/{SECRET}")
-    assert found["type"] == "kubernetes.io/tls"
+        assert (await credentials_of(steered.client, steered.stage.namespace)).serving
 
 
 async def test_of_two_that_run_either_answers_for_the_other(set_steered: SetSteered) -> None:
@@ -106,3 +118,56 @@ async def test_of_two_that_run_either_answers_for_the_other(set_steered: SetStee
         first = await credentials_of(steered.client, steered.stage.namespace)
         async with steered.serving(), steered.probing():
             assert await credentials_of(steered.client, steered.stage.namespace) == first
+
+
+@pytest.mark.parametrize("how", [(), ("--server-side", "--force-conflicts")], ids=["kubectl", "the server"])
+async def test_what_the_webhook_has_written_stays_when_it_is_applied_again_by(
+    how: tuple[str, ...], control_plane: ControlPlane, ours: Client, namespace: str, unregistered: None
+) -> None:
+    """Helm merges like kubectl does."""
+    items = [
+        item
+        for item in webhook_objects(Options(), namespace)
+        if item["kind"] == "Secret" or item["kind"].endswith("WebhookConfiguration")
+    ]
+    assert len(items) == 3
+
+    def apply() -> None:
+        everything = {"apiVersion": "v1", "kind": "List", "items": items}
+        control_plane.kubectl("apply", *how, "-f", "-", stdin=json.dumps(everything))
+
+    apply()
+    address = InService(namespace, WEBHOOK)
+    credentials = await CertificateSecret(
+        ours, namespace, address.names, lambda: datetime.now(UTC)
+    ).credentials()
+    assert await Registration(ours, address).keep(credentials.trusted) == []
+    apply()
+    assert await credentials_of(ours, namespace) == credentials
+    for kind in KINDS:
+        (found,) = (await ours.get(kind, CONFIGURATION))["webhooks"]
+        assert b64decode(found["clientConfig"]["caBundle"]) == credentials.trusted
+
+
+async def test_the_account_of_the_webhook_can_create_and_delete_nothing(
+    ours: Client, namespace: str, unregistered: None, client: Client
+) -> None:
+    """Whoever can create Secrets beside a service account can have its token."""
+    await install_webhook(client, namespace, InService(namespace, WEBHOOK))
+    token = {
+        "metadata": {
+            "namespace": namespace,
+            "name": "token",
+            "annotations": {"kubernetes.io/service-account.name": "rescheduler"},
+        },
+        "type": "kubernetes.io/service-account-token",
+    }
+    with pytest.raises(errors.Forbidden):
+        await ours.create(SECRETS, token)
+    with pytest.raises(errors.Forbidden):
+        await ours.delete(SECRETS, f"{namespace}/{SECRET}")
+    for kind, item in zip(KINDS, registrations(InService(namespace, WEBHOOK)), strict=True):
+        with pytest.raises(errors.Forbidden):
+            await ours.create(kind, {**item, "metadata": {"name": "another"}})
+        with pytest.raises(errors.Forbidden):
+            await ours.delete(kind, CONFIGURATION)

@@ -20,7 +20,7 @@ from rescheduler.kube.in_process import InProcess
 from rescheduler.kube.patches import merge_patch
 from rescheduler.kube.resources import MUTATING_WEBHOOKS, NODES
 from rescheduler.model.plan import Handover
-from rescheduler.serving.registration import AtUrl, configuration
+from rescheduler.model.webhook_registration import AtUrl, registrations
 from rescheduler.serving.steering_desk import SteeringDesk
 from rescheduler.simulator.life import EPOCH, simulated
 from rescheduler.simulator.scenario import settled
@@ -50,7 +50,7 @@ def play(scenario, interfere=None):
         transport = InProcess(server.handle)
         client = Client(transport)
         await prepare(client)
-        await client.create(MUTATING_WEBHOOKS, configuration(AtUrl("https://webhook.invalid"), b"x"))
+        await client.create(MUTATING_WEBHOOKS, registrations(AtUrl("https://webhook.invalid"))[0])
         desk = SteeringDesk(client)
         server.cluster.admission.webhooks.caller = Desk(desk)
         screen = Screen(Console(file=printed, width=200), loop.time)

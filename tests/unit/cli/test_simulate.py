@@ -91,3 +91,92 @@ def test_workloads_that_can_not_make_pods_are_refused(run, saved_shop, tmp_path)
     done = run("simulate", "--from", file)
     assert done.exit_code == 1
     assert "Deployment shop/web: spec.template" in done.stderr
+
+
+STARTED = "2026-11-20T11:00:00Z"
+CONDITIONS = [
+    {"type": each, "status": "True", "lastTransitionTime": STARTED}
+    for each in ("PodScheduled", "Initialized", "ContainersReady", "Ready")
+]
+MAINTENANCE = {"scheduler.alpha.kubernetes.io/maintenance": "true"}
+
+
+def made(api_version, kind, name, *, labels=None, owner=None, **more):
+    metadata = {"namespace": "shop", "name": name, "uid": name, "creationTimestamp": STARTED}
+    metadata |= {"labels": labels or {}, "ownerReferences": [owner] if owner else []}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **more}
+
+
+def node_of(name, labels):
+    status = {
+        "allocatable": {"cpu": "8", "memory": "32Gi", "pods": "110"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "status": status,
+    }
+
+
+def spec_of(cpu, **more):
+    container = {"name": "main", "image": "shop/web:1", "resources": {"requests": {"cpu": cpu}}}
+    return {"containers": [container], **more}
+
+
+def running(name, node, spec, **metadata):
+    container = {"name": "main", "image": "shop/web:1", "imageID": "", "restartCount": 0, "ready": True}
+    container |= {"started": True, "state": {"running": {"startedAt": STARTED}}}
+    status = {"phase": "Running", "startTime": STARTED, "conditions": CONDITIONS}
+    status["containerStatuses"] = [container]
+    return made("v1", "Pod", name, spec={**spec, "nodeName": node}, status=status, **metadata)
+
+
+def crowded(*, guarded):
+    """On node-1 a pod of high priority, node-2 is empty, node-3 full of pods whose budget allows nothing."""
+    web = spec_of("6", priorityClassName="high", terminationGracePeriodSeconds=20)
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": web}
+    selector = {"matchLabels": {"app": "web"}}
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "web-1"}
+    others = {"minAvailable": "100%", "selector": {"matchLabels": {"app": "other"}}}
+    high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}}
+    items = [
+        node_of("node-1", MAINTENANCE),
+        node_of("node-2", {}),
+        node_of("node-3", {}),
+        {**high, "value": 1000},
+        made(
+            "apps/v1",
+            "ReplicaSet",
+            "web-1",
+            spec={"replicas": 1, "selector": selector, "template": template},
+            status={"replicas": 1, "readyReplicas": 1, "availableReplicas": 1},
+        ),
+        running(
+            "web",
+            "node-1",
+            {**web, "priority": 1000},
+            labels={"app": "web"},
+            owner={**owner, "controller": True},
+        ),
+        *(running(f"other-{n}", "node-3", spec_of("3"), labels={"app": "other"}) for n in (1, 2)),
+        made("policy/v1", "PodDisruptionBudget", "others", spec=others),
+    ]
+    told = {"rescheduler.dev/guarded": "true"} if guarded else {}
+    head = {"annotations": {"rescheduler.dev/saved-at": "2026-11-20T12:00:00Z", **told}}
+    return {"apiVersion": "v1", "kind": "List", "metadata": head, "items": items}
+
+
+@pytest.mark.parametrize("guarded", [True, False], ids=["with the guard it is moved", "without, it stays"])
+def test_a_pod_whose_replica_set_would_preempt_others(guarded, run, tmp_path):
+    file = tmp_path / "crowded.json"
+    file.write_text(json.dumps(crowded(guarded=guarded)))
+    done = run("simulate", "--from", file, "--strategy", "NodeMaintenance", "--checks", 1, "-o", "json")
+    assert done.exit_code == 0, done.output
+    (check,) = json.loads(done.stdout)["checks"]
+    if guarded:
+        assert [move["result"] for move in check["moves"]] == ["Completed"]
+    else:
+        assert check["moves"] == []
+        assert "SurplusWouldPreempt" in done.stdout

@@ -12,6 +12,7 @@ from rescheduler.controller.judging import CONTINUES
 from rescheduler.controller.known_cluster import MissingDefinition
 from rescheduler.controller.onward import GOES_ON_TO
 from rescheduler.controller.plan_run import PlanRun
+from rescheduler.controller.webhook_presence import SaidPresence
 from rescheduler.controller.wishes import wish
 from rescheduler.daemon import Rescheduler, lease_key
 from rescheduler.kube.patches import merge_patch
@@ -310,7 +311,7 @@ async def test_a_spent_budget_postpones_an_eviction_and_refuses_it_in_the_end(
     await moves.stage.deployment(2, strategy={"type": "Recreate"})
     await moves.stage.budget(minAvailable=2)
     pod = (await moves.stage.pods())[0]
-    rescheduler = made(steered=True)
+    rescheduler = made(webhook=SaidPresence(steers=True))
     move = a_move(pod, await moves.stage.free_node(), handover=Handover.EVICT)
     verdict = await _judged(rescheduler, client, move)
     assert (verdict.answer, verdict.reason) == (Answer.POSTPONED, "BudgetSpent")

@@ -6,7 +6,7 @@ from click.testing import CliRunner
 
 from rescheduler.cli import main
 from rescheduler.install.objects import installed
-from rescheduler.serving.registration import InService
+from rescheduler.model.webhook_registration import InService
 from rescheduler.serving.webhook import FILTER_PATH, PRIORITIZE_PATH
 
 

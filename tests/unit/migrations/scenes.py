@@ -22,6 +22,7 @@ from rescheduler.model.pods import PodCondition, PodRecord, PodShape
 from rescheduler.model.workloads import WorkloadRecord
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+LATER = NOW + timedelta(seconds=30)
 POLICY = Policy()
 OWNER = OwnerReference("apps/v1", "ReplicaSet", "web-1", "rs-uid")
 CONTROLLER = Owner(kind="ReplicaSet", name="web-1", uid="rs-uid", api_version="apps/v1", controller=True)
@@ -42,7 +43,7 @@ def migration(step=Step.QUEUED, handover=Handover.ADOPT, *, owner=OWNER, **more)
         target_node="new" if begun else "",
         owner=owner if begun else None,
         started_at=NOW if begun else None,
-        **more.pop("status", {}),
+        **({"eviction_requested_at": LATER} if step is Step.EVICTING else {}) | more.pop("status", {}),
     )
     values = {
         "key": "shop/move",
@@ -101,7 +102,7 @@ def node(name, *, ready=True):
 
 def scene(moving, **more):
     values = {
-        "now": NOW + timedelta(seconds=30),
+        "now": LATER,
         "policy": POLICY,
         "source": pod(marked=True),
         "owner": replica_set(),

@@ -12,11 +12,12 @@ from rescheduler.kube.client import Client
 from rescheduler.kube.in_process import InProcess
 from rescheduler.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
 from rescheduler.migrations.definition import definition
-from rescheduler.serving.registration import AtUrl
+from rescheduler.model.webhook_registration import AtUrl
 from rescheduler.serving.upkeep import UpkeepPace
 from rescheduler.serving.webhook import Webhook, WebhookOptions
 from rescheduler.simulator import ApiServer
 from rescheduler.simulator.shells.webhook_caller import HttpsCaller
+from tests.webhook_installed import install_webhook
 
 Serve = Callable[..., Any]
 PACE = UpkeepPace(pause_s=0.02, retry_s=0.05)
@@ -71,6 +72,7 @@ def serve(client: Client, unused_tcp_port_factory: Callable[[], int]) -> Serve:
     ) -> AsyncIterator[Webhook]:
         port = unused_tcp_port_factory()
         address = AtUrl(f"https://127.0.0.1:{port}")
+        await install_webhook(client, "ours", address)
         options = {
             "host": "127.0.0.1",
             "port": port,

@@ -20,8 +20,8 @@ from rescheduler.kube.resources import (
     Resource,
 )
 from rescheduler.model.steering import AVOIDS, avoided
+from rescheduler.model.webhook_registration import AtUrl, registrations
 from rescheduler.recovery.ledger import FAILED_ATTEMPTS, Ledger, Line, Try
-from rescheduler.serving.registration import AtUrl, configuration
 from rescheduler.serving.steering_desk import SteeringDesk
 from rescheduler.simulator import ApiServer
 from tests.testbed.fake_kubelet.nodes import node_object, node_shapes
@@ -52,7 +52,7 @@ async def nodes(server: ApiServer, client: Client) -> list[str]:
 async def desk(
     server: ApiServer, client: Client, connect: Callable[[], Client], nodes: list[str]
 ) -> AsyncIterator[SteeringDesk]:
-    await client.create(MUTATING_WEBHOOKS, configuration(AtUrl("https://webhook.invalid"), b""))
+    await client.create(MUTATING_WEBHOOKS, registrations(AtUrl("https://webhook.invalid"))[0])
     made = SteeringDesk(connect())
     server.cluster.admission.webhooks.caller = InProcess(made)
     async with made.running():

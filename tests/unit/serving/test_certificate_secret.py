@@ -8,16 +8,23 @@ from typing import Any
 
 import pytest
 
+from rescheduler.install.webhook import certificate_secret
 from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import merge_patch
 from rescheduler.kube.resources import SECRETS
-from rescheduler.serving.certificate_secret import SECRET, CertificateSecret, credentials_in, secret_of
+from rescheduler.model.webhook_registration import SECRET
+from rescheduler.serving.certificate_secret import CertificateSecret, credentials_in, data_of
 from rescheduler.serving.certificates import Lifetimes, renewed
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 KEY = f"ours/{SECRET}"
 LIFETIMES = Lifetimes()
+
+
+@pytest.fixture(autouse=True)
+async def installed(client: Client) -> None:
+    await client.create(SECRETS, certificate_secret("ours"))
 
 
 def kept_by(client: Client, now: datetime = NOW) -> CertificateSecret:
@@ -27,7 +34,6 @@ def kept_by(client: Client, now: datetime = NOW) -> CertificateSecret:
 async def test_the_first_replica_makes_them_and_the_next_finds_them(client: Client):
     first = await kept_by(client).credentials()
     assert await kept_by(client).credentials() == first
-    assert (await client.get(SECRETS, KEY))["type"] == "kubernetes.io/tls"
 
 
 async def test_of_many_that_start_at_once_all_serve_the_same(client: Client, connect: Callable[[], Client]):
@@ -66,16 +72,11 @@ async def test_what_somebody_has_broken_is_made_anew(
     assert "can't be used" in caplog.text
 
 
-async def test_a_secret_of_that_name_and_another_type_makes_way(client: Client):
-    item = {"metadata": {"namespace": "ours", "name": SECRET}, "type": "Opaque", "data": {"mine": "eA=="}}
-    await client.create(SECRETS, item)
-    found = await kept_by(client).credentials()
-    assert credentials_in((await client.get(SECRETS, KEY))["data"]) == found
-
-
-async def test_without_the_right_to_write_the_error_names_the_secret(client: Client):
+async def test_one_that_is_missing_is_not_made(client: Client):
+    await client.delete(SECRETS, KEY)
     with pytest.raises(errors.NotFound, match="secrets"):
-        await CertificateSecret(client, "nowhere", ("a",), lambda: NOW).credentials()
+        await kept_by(client).credentials()
+    assert (await client.list(SECRETS, namespace="ours")).items == []
 
 
 def test_everything_comes_back_from_a_secret_as_it_went_in():
@@ -84,6 +85,6 @@ def test_everything_comes_back_from_a_secret_as_it_went_in():
     announced = renewed(credentials, names, credentials.authority.due_at, LIFETIMES)
     succeeded = renewed(announced, names, credentials.authority.due_at + timedelta(days=1), LIFETIMES)
     for each in (credentials, announced, succeeded):
-        assert credentials_in(secret_of(each, "ours")["data"]) == each
+        assert credentials_in(data_of(each)) == each
     assert announced.successor is not None
     assert succeeded.predecessors == (credentials.authority.certificate,)

@@ -6,16 +6,13 @@ import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import merge_patch
 from rescheduler.kube.resources import MUTATING_WEBHOOKS, SECRETS
-from rescheduler.serving.certificate_secret import SECRET
-from rescheduler.serving.registration import CONFIGURATION
+from rescheduler.model.webhook_registration import CONFIGURATION, SECRET
 from rescheduler.serving.request_body import LARGEST_BODY
 from rescheduler.simulator import ApiServer
 from rescheduler.simulator.faults import Fault
@@ -88,12 +85,12 @@ async def test_before_it_knows_the_migrations_every_node_will_do(
         await eventually(keeping(call, ["new", "a"]))
 
 
-async def test_alone_it_registers_nothing(client: Client, serve: Serve, eventually: Eventually):
+async def test_alone_it_tells_api_servers_nothing(client: Client, serve: Serve, eventually: Eventually):
     await begin(client)
     async with serve(registers=False) as webhook, asking(client, webhook) as call:
         await eventually(keeping(call, ["new", "a"]))
-        with pytest.raises(errors.NotFound):
-            await client.get(MUTATING_WEBHOOKS, CONFIGURATION)
+        (hook,) = (await client.get(MUTATING_WEBHOOKS, CONFIGURATION))["webhooks"]
+        assert "caBundle" not in hook["clientConfig"]
 
 
 async def test_whatever_is_sent_gets_an_answer_that_a_scheduler_can_read(

@@ -4,25 +4,30 @@ from typing import Any
 
 import pytest
 
+from rescheduler.install.webhook import certificate_secret
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import json_patch
-from rescheduler.kube.resources import MUTATING_WEBHOOKS
+from rescheduler.kube.resources import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
+from rescheduler.model.webhook_registration import CONFIGURATION, SECRET, AtUrl, InService, registrations
 from rescheduler.serving.admission import answer
-from rescheduler.serving.registration import CONFIGURATION, AtUrl, InService, Registration
-from tests.unit.serving.conftest import Serve
+from rescheduler.serving.registration import Registration
+from rescheduler.serving.webhook import Webhook, WebhookOptions
+from tests.unit.serving.calling import calling
+from tests.unit.serving.conftest import PACE, Serve
 from tests.unit.serving.migrating import Eventually, begin, created, is_steered, steering
 from tests.unit.serving.reviews import OWNER
+from tests.webhook_installed import install_webhook
 
 
-async def test_the_registration_can_t_stop_any_pod(client: Client, serve: Serve):
-    async with serve():
-        (hook,) = (await client.get(MUTATING_WEBHOOKS, CONFIGURATION))["webhooks"]
+@pytest.mark.parametrize("number", [0, 1], ids=["that steers", "that guards"])
+def test_a_registration_can_t_hold_up_pods(number: int):
+    (hook,) = registrations(InService("ours", "hook"))[number]["webhooks"]
     assert hook["failurePolicy"] == "Ignore"
     assert hook["timeoutSeconds"] == 1
     assert hook["sideEffects"] == "None"
-    assert hook["reinvocationPolicy"] == "IfNeeded"
     (rule,) = hook["rules"]
     assert (rule["resources"], rule["operations"], rule["apiGroups"]) == (["pods"], ["CREATE"], [""])
+    assert "caBundle" not in hook["clientConfig"], "applying it again leaves what was written"
 
 
 @pytest.mark.parametrize(
@@ -68,51 +73,112 @@ async def test_a_bundle_that_somebody_has_broken_is_mended(
         assert is_steered(await created(client))
 
 
-async def test_a_registration_that_somebody_has_deleted_is_made_again(
-    client: Client, serve: Serve, eventually: Eventually
+async def test_a_registration_that_is_missing_is_reported_and_never_made(
+    client: Client, serve: Serve, eventually: Eventually, caplog: pytest.LogCaptureFixture
 ):
-    async with serve():
-        before = await client.get(MUTATING_WEBHOOKS, CONFIGURATION)
+    await begin(client)
+    async with serve() as webhook, calling(client, webhook) as call:
+        await eventually(steering(client))
+        installed = await client.get(MUTATING_WEBHOOKS, CONFIGURATION)
         await client.delete(MUTATING_WEBHOOKS, CONFIGURATION)
 
-        async def again() -> bool:
-            page = await client.list(MUTATING_WEBHOOKS)
-            return any(each["metadata"]["uid"] != before["metadata"]["uid"] for each in page.items)
+        async def reported() -> bool:
+            return "MutatingWebhookConfiguration rescheduler is missing" in caplog.text
 
-        await eventually(again)
+        await eventually(reported)
+        assert "rescheduler manifests" in caplog.text, "what to do"
+        assert (await call("GET", "/healthz"))[0] == 200, "it goes on serving"
+        assert (await client.list(MUTATING_WEBHOOKS)).items == []
+        names = {"name": CONFIGURATION, "labels": installed["metadata"]["labels"]}
+        await client.create(MUTATING_WEBHOOKS, {**installed, "metadata": names})
+        await eventually(steering(client))
 
 
-async def test_a_selector_that_the_cluster_s_owner_has_set_stays(
-    client: Client, serve: Serve, eventually: Eventually
+async def test_a_secret_that_is_missing_is_reported_and_never_made(
+    client: Client, serve: Serve, eventually: Eventually, caplog: pytest.LogCaptureFixture
 ):
+    await begin(client)
+    async with serve() as webhook:
+        await eventually(steering(client))
+        await client.delete(SECRETS, f"ours/{SECRET}")
+
+        async def reported() -> bool:
+            return "the Secret ours/rescheduler-webhook-cert is missing" in caplog.text
+
+        await eventually(reported)
+        assert is_steered(await created(client)), "it goes on with the certificate that it has"
+        assert webhook.is_ready
+        assert (await client.list(SECRETS, namespace="ours")).items == []
+        await client.create(SECRETS, certificate_secret("ours"))
+
+        async def filled() -> bool:
+            return bool((await client.get(SECRETS, f"ours/{SECRET}")).get("data"))
+
+        await eventually(filled)
+        await eventually(steering(client))
+
+
+async def test_without_a_secret_it_starts_and_waits_for_one(
+    client: Client, unused_tcp_port: int, eventually: Eventually
+):
+    await begin(client)
+    address = AtUrl(f"https://127.0.0.1:{unused_tcp_port}")
+    options = WebhookOptions(
+        "ours", address, host="127.0.0.1", port=unused_tcp_port, extender_port=0, pace=PACE, drain_s=0.0
+    )
+    async with Webhook(client, options).running():
+        await install_webhook(client, "ours", address)
+        await eventually(steering(client))
+
+
+async def test_only_the_bundle_is_written(client: Client, serve: Serve, eventually: Eventually):
+    """What else the configurations say is installed, and its owner's to change."""
+    selector = {"matchLabels": {"steer": "yes"}}
+    theirs = [
+        {"op": "add", "path": "/webhooks/0/namespaceSelector", "value": selector},
+        {"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"},
+    ]
     async with serve():
-        selector = {"matchLabels": {"steer": "yes"}}
-        theirs = [
-            {"op": "add", "path": "/webhooks/0/namespaceSelector", "value": selector},
-            {"op": "replace", "path": "/webhooks/0/timeoutSeconds", "value": 30},
-        ]
-        await client.patch(MUTATING_WEBHOOKS, CONFIGURATION, json_patch(theirs))
+        for kind in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
+            before = (await client.get(kind, CONFIGURATION))["webhooks"][0]
+            await client.patch(kind, CONFIGURATION, json_patch(theirs))
 
-        async def mended() -> Any:
-            (hook,) = (await client.get(MUTATING_WEBHOOKS, CONFIGURATION))["webhooks"]
-            return hook if hook["timeoutSeconds"] == 1 else None
+            async def restored(kind: Any = kind) -> Any:
+                (hook,) = (await client.get(kind, CONFIGURATION))["webhooks"]
+                return hook if hook["clientConfig"].get("caBundle") else None
 
-        hook = await eventually(mended)
-        assert hook["namespaceSelector"] == selector
+            assert await eventually(restored) == {**before, "namespaceSelector": selector}
 
 
 async def test_what_is_as_it_should_be_is_not_written(client: Client):
-    registration = Registration(client, InService("ours", "hook"), "ours")
-    assert await registration.keep(b"one")
-    assert not await registration.keep(b"one")
-    assert await registration.keep(b"another")
+    address = InService("ours", "hook")
+    await install_webhook(client, "ours", address)
+    registration = Registration(client, address)
+
+    async def versions() -> set[str]:
+        kinds = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
+        return {(await client.get(each, CONFIGURATION))["metadata"]["resourceVersion"] for each in kinds}
+
+    assert await registration.keep(b"one") == []
+    before = await versions()
+    await registration.keep(b"one")
+    assert await versions() == before
+    await registration.keep(b"another")
+    assert await versions() != before
+
+
+async def test_one_that_leads_elsewhere_is_reported(client: Client):
+    await install_webhook(client, "ours", InService("theirs", "hook"))
+    first, second = await Registration(client, InService("ours", "hook")).keep(b"one")
+    assert "MutatingWebhookConfiguration rescheduler leads API servers elsewhere" in first
+    assert "ValidatingWebhookConfiguration rescheduler leads API servers elsewhere" in second
 
 
 def test_a_service_is_called_by_the_name_that_api_servers_ask_for():
     address = InService("ours", "hook", 8443)
     assert "hook.ours.svc" in address.names
     where = {"namespace": "ours", "name": "hook", "path": "/mutate", "port": 8443}
-    assert address.client_config == {"service": where}
+    assert address.client_config("/mutate") == {"service": where}
 
 
 @pytest.mark.parametrize(
@@ -124,5 +190,5 @@ def test_a_service_is_called_by_the_name_that_api_servers_ask_for():
     ],
 )
 def test_outside_of_the_cluster_it_is_called_by_a_url(url: str, called: str, name: str):
-    assert AtUrl(url).client_config == {"url": called}
+    assert AtUrl(url).client_config("/mutate") == {"url": called}
     assert AtUrl(url).names == (name,)

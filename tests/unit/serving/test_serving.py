@@ -10,8 +10,7 @@ import pytest
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import merge_patch
 from rescheduler.kube.resources import MUTATING_WEBHOOKS, SECRETS
-from rescheduler.serving.certificate_secret import SECRET
-from rescheduler.serving.registration import CONFIGURATION
+from rescheduler.model.webhook_registration import CONFIGURATION, SECRET
 from rescheduler.serving.upkeep import UpkeepPace
 from rescheduler.simulator import ApiServer
 from rescheduler.simulator.faults import Fault

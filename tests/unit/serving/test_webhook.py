@@ -10,7 +10,7 @@ from rescheduler.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, MUTATING_WEB
 from rescheduler.migrations.definition import NAME
 from rescheduler.model.migrations import GROUP, KIND, VERSION
 from rescheduler.model.steering import AVOIDS, STEERED_BY
-from rescheduler.serving.registration import CONFIGURATION
+from rescheduler.model.webhook_registration import CONFIGURATION
 from tests.unit.serving.conftest import Serve
 from tests.unit.serving.migrating import MIGRATIONS, Eventually, begin, created, is_steered, steering
 from tests.unit.serving.reviews import OWNER, REQUIRED, pod_of

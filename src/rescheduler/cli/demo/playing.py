@@ -11,9 +11,10 @@ from rescheduler.cli.demo.story import CONFIGURATION
 from rescheduler.controller.telling import Told
 from rescheduler.daemon.running import Daemon, DaemonOptions
 from rescheduler.install.definition import install_definition
+from rescheduler.install.webhook import certificate_secret
 from rescheduler.kube.client import Client, Observer
-from rescheduler.kube.resources import NAMESPACES
-from rescheduler.serving.registration import AtUrl
+from rescheduler.kube.resources import MUTATING_WEBHOOKS, NAMESPACES, SECRETS, VALIDATING_WEBHOOKS
+from rescheduler.model.webhook_registration import AtUrl, registrations
 from rescheduler.serving.webhook import Webhook, WebhookOptions
 
 __all__ = ["HOME", "daemon_at_work", "prepare", "webhook_at_work"]
@@ -51,7 +52,12 @@ async def prepare(client: Client) -> None:
 async def webhook_at_work(client: Client) -> AsyncIterator[None]:
     """The same as `rescheduler webhook`, on loopback."""
     port = _free_port()
-    options = WebhookOptions(HOME, AtUrl(f"https://127.0.0.1:{port}"), host="127.0.0.1", port=port)
+    address = AtUrl(f"https://127.0.0.1:{port}")
+    steering, guard = registrations(address)
+    await client.create(SECRETS, certificate_secret(HOME))
+    await client.create(MUTATING_WEBHOOKS, steering)
+    await client.create(VALIDATING_WEBHOOKS, guard)
+    options = WebhookOptions(HOME, address, host="127.0.0.1", port=port)
     webhook = Webhook(client, options)
     async with webhook.running():
         await webhook.registered()

@@ -61,6 +61,7 @@ class Spec(Form):
     tolerations: Part = UNSET
     priority_class_name: str = ""
     priority: int = 0
+    preemption_policy: str = ""
     readiness_gates: Part = UNSET
     overhead: Part = UNSET
     topology_spread_constraints: Part = UNSET

@@ -76,6 +76,7 @@ class _Spec(_Form):
     tolerations: tuple[Toleration, ...] = ()
     priority_class_name: str = ""
     priority: int = 0
+    preemption_policy: str = ""
     readiness_gates: list[_ReadinessGate] = []
     overhead: Quantities = {}
     topology_spread_constraints: tuple[SpreadConstraint, ...] = ()
@@ -116,6 +117,7 @@ def shape_from(spec: Any) -> PodShape:
         scheduler_name=form.scheduler_name,
         priority=form.priority,
         priority_class=form.priority_class_name,
+        never_preempts=form.preemption_policy == "Never",
         restart_policy=form.restart_policy,
         grace_period_s=form.termination_grace_period_seconds,
         host_network=form.host_network,

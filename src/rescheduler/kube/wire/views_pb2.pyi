@@ -93,7 +93,7 @@ class OwnSpec(_message.Message):
     def __init__(self, nodeName: _Optional[str] = ..., affinity: _Optional[bytes] = ...) -> None: ...
 
 class SharedSpec(_message.Message):
-    __slots__ = ("volumes", "containers", "restartPolicy", "terminationGracePeriodSeconds", "nodeSelector", "hostNetwork", "schedulerName", "initContainers", "tolerations", "priorityClassName", "priority", "readinessGates", "overhead", "topologySpreadConstraints", "hostUsers", "schedulingGates", "resourceClaims", "resources", "schedulingGroup")
+    __slots__ = ("volumes", "containers", "restartPolicy", "terminationGracePeriodSeconds", "nodeSelector", "hostNetwork", "schedulerName", "initContainers", "tolerations", "priorityClassName", "priority", "readinessGates", "preemptionPolicy", "overhead", "topologySpreadConstraints", "hostUsers", "schedulingGates", "resourceClaims", "resources", "schedulingGroup")
     VOLUMES_FIELD_NUMBER: _ClassVar[int]
     CONTAINERS_FIELD_NUMBER: _ClassVar[int]
     RESTARTPOLICY_FIELD_NUMBER: _ClassVar[int]
@@ -106,6 +106,7 @@ class SharedSpec(_message.Message):
     PRIORITYCLASSNAME_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     READINESSGATES_FIELD_NUMBER: _ClassVar[int]
+    PREEMPTIONPOLICY_FIELD_NUMBER: _ClassVar[int]
     OVERHEAD_FIELD_NUMBER: _ClassVar[int]
     TOPOLOGYSPREADCONSTRAINTS_FIELD_NUMBER: _ClassVar[int]
     HOSTUSERS_FIELD_NUMBER: _ClassVar[int]
@@ -125,6 +126,7 @@ class SharedSpec(_message.Message):
     priorityClassName: str
     priority: int
     readinessGates: _containers.RepeatedScalarFieldContainer[bytes]
+    preemptionPolicy: str
     overhead: _containers.RepeatedScalarFieldContainer[bytes]
     topologySpreadConstraints: _containers.RepeatedScalarFieldContainer[bytes]
     hostUsers: bool
@@ -132,7 +134,7 @@ class SharedSpec(_message.Message):
     resourceClaims: _containers.RepeatedScalarFieldContainer[bytes]
     resources: bytes
     schedulingGroup: bytes
-    def __init__(self, volumes: _Optional[_Iterable[_Union[SharedVolume, _Mapping]]] = ..., containers: _Optional[_Iterable[_Union[SharedContainer, _Mapping]]] = ..., restartPolicy: _Optional[str] = ..., terminationGracePeriodSeconds: _Optional[int] = ..., nodeSelector: _Optional[_Iterable[bytes]] = ..., hostNetwork: _Optional[bool] = ..., schedulerName: _Optional[str] = ..., initContainers: _Optional[_Iterable[_Union[SharedContainer, _Mapping]]] = ..., tolerations: _Optional[_Iterable[bytes]] = ..., priorityClassName: _Optional[str] = ..., priority: _Optional[int] = ..., readinessGates: _Optional[_Iterable[bytes]] = ..., overhead: _Optional[_Iterable[bytes]] = ..., topologySpreadConstraints: _Optional[_Iterable[bytes]] = ..., hostUsers: _Optional[bool] = ..., schedulingGates: _Optional[_Iterable[bytes]] = ..., resourceClaims: _Optional[_Iterable[bytes]] = ..., resources: _Optional[bytes] = ..., schedulingGroup: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, volumes: _Optional[_Iterable[_Union[SharedVolume, _Mapping]]] = ..., containers: _Optional[_Iterable[_Union[SharedContainer, _Mapping]]] = ..., restartPolicy: _Optional[str] = ..., terminationGracePeriodSeconds: _Optional[int] = ..., nodeSelector: _Optional[_Iterable[bytes]] = ..., hostNetwork: _Optional[bool] = ..., schedulerName: _Optional[str] = ..., initContainers: _Optional[_Iterable[_Union[SharedContainer, _Mapping]]] = ..., tolerations: _Optional[_Iterable[bytes]] = ..., priorityClassName: _Optional[str] = ..., priority: _Optional[int] = ..., readinessGates: _Optional[_Iterable[bytes]] = ..., preemptionPolicy: _Optional[str] = ..., overhead: _Optional[_Iterable[bytes]] = ..., topologySpreadConstraints: _Optional[_Iterable[bytes]] = ..., hostUsers: _Optional[bool] = ..., schedulingGates: _Optional[_Iterable[bytes]] = ..., resourceClaims: _Optional[_Iterable[bytes]] = ..., resources: _Optional[bytes] = ..., schedulingGroup: _Optional[bytes] = ...) -> None: ...
 
 class SharedContainer(_message.Message):
     __slots__ = ("name", "image", "ports", "resources", "restartPolicy", "restartPolicyRules")

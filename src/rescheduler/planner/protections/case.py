@@ -17,6 +17,7 @@ from rescheduler.model.volumes import CLAIM
 from rescheduler.model.workloads import WorkloadRecord, controller_of
 from rescheduler.planner.budgets import Budgets
 from rescheduler.planner.handover import Choice, Handovers, Impossible
+from rescheduler.planner.preemption import Preemption
 from rescheduler.planner.protections.crews import Crew, Crews
 from rescheduler.planner.reasons import Reason
 from rescheduler.planner.stateful_sets import revision_of_successor
@@ -41,7 +42,14 @@ class Circumstances:
     """What is the same for all pods of a snapshot, and what is found out about their workloads."""
 
     def __init__(
-        self, snapshot: Snapshot, policy: Policy, *, urgent: bool, steered: bool, cordoned: Flags
+        self,
+        snapshot: Snapshot,
+        policy: Policy,
+        *,
+        urgent: bool,
+        steered: bool,
+        guarded: bool,
+        cordoned: Flags,
     ) -> None:
         self.snapshot = snapshot
         self.policy = policy
@@ -49,11 +57,14 @@ class Circumstances:
         """Whether the pods have to go: maintenance."""
         self.steered = steered
         """Whether a webhook puts the replacements of evicted pods where they should go."""
+        self.guarded = guarded
+        """Whether a webhook keeps ReplicaSets from creating a pod while they adopt a copy."""
         self.recovering = False
         """Whether the pods keep failing where they are, and their owners allow them to go elsewhere."""
         self.cordoned = cordoned
         """[node]: where no replacement comes back to; more may be added while a plan is made."""
         self.budgets = Budgets(snapshot)
+        self.preemption = Preemption(snapshot)
         self._crews = Crews(snapshot)
         self._handovers = Handovers(snapshot, policy)
         self._choices: dict[Template, Choice | Impossible] = {}

@@ -5,6 +5,7 @@ from rescheduler.model.plan import Handover
 from rescheduler.planner.budgets import left
 from rescheduler.planner.protections.case import Because, Case
 from rescheduler.planner.reasons import Reason
+from rescheduler.rules.taints import tolerates_cordon
 
 __all__ = [
     "budget_spent",
@@ -12,6 +13,8 @@ __all__ = [
     "moves_under_zero_budget",
     "rolling_out",
     "several_budgets",
+    "surplus_would_preempt",
+    "tolerates_its_cordon",
     "too_few_replicas",
     "unsteered",
 ]
@@ -44,10 +47,36 @@ def too_few_replicas(case: Case) -> Because | None:
 def unsteered(case: Case) -> Because | None:
     if case.around.steered or case.policy.allow_unsteered or case.handover is not Handover.EVICT:
         return None
-    node = case.snapshot.nodes.row.get(case.pod.node)
-    if node is not None and case.around.cordoned[node]:
+    if _is_cordoned(case):
         return None
     return Because("no webhook steers its replacement, and its node is not cordoned", case.pod.node)
+
+
+def tolerates_its_cordon(case: Case) -> Because | None:
+    """Its replacement would come back, and would have to be evicted again, and again."""
+    if case.around.steered or case.policy.allow_unsteered or case.handover is not Handover.EVICT:
+        return None
+    if not _is_cordoned(case) or not tolerates_cordon(case.shared.constraints.tolerations):
+        return None
+    return Because("no webhook steers its replacement, which may return to its cordoned node", case.pod.node)
+
+
+def _is_cordoned(case: Case) -> bool:
+    node = case.snapshot.nodes.row.get(case.pod.node)
+    return node is not None and bool(case.around.cordoned[node])
+
+
+def surplus_would_preempt(case: Case) -> Because | None:
+    if case.around.guarded or case.handover is not Handover.ADOPT:
+        return None
+    victims = case.around.preemption.by_surplus(case.row)
+    if not victims:
+        return None
+    return Because(
+        "its ReplicaSet creates one more pod for a moment, for which there is no room: with its priority of "
+        f"{case.pod.priority}, it could preempt {victims}",
+        case.owner_name,
+    )
 
 
 def budget_spent(case: Case) -> Because | None:

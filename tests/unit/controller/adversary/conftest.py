@@ -8,6 +8,7 @@ import pytest
 
 from rescheduler.config.policy import Configuration
 from rescheduler.controller.draining import Draining, send_away
+from rescheduler.controller.webhook_presence import SaidPresence
 from rescheduler.daemon.rescheduler import Rescheduler
 from rescheduler.model.node_marks import in_maintenance
 from tests.unit.controller.recovering.conftest import set_ward, steered  # noqa: F401
@@ -39,7 +40,7 @@ async def draining(connect, server):
             errands = []
             wanted = rescheduler.configuration.policy
             it = Draining(
-                client, rescheduler.cluster, wanted, nodes, is_steered=lambda: False, tell=errands.append
+                client, rescheduler.cluster, wanted, nodes, webhook=SaidPresence(), tell=errands.append
             )
             it.errands = errands
             it.rescheduler = rescheduler

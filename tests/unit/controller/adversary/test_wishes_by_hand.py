@@ -114,9 +114,9 @@ async def test_a_pod_stays_if_the_webhook_goes_while_a_budget_holds_its_eviction
     sibling, source = await moves.stage.pods()
     key = await moves.wish(source, await moves.stage.free_node())
     async with program() as it:
-        it.is_steered = lambda: True
+        it.webhook.steers = True
         await moves.until(key, lambda migration: migration.status.started_at)
-        it.is_steered = lambda: False
+        it.webhook.steers = False
         ended = await moves.until_finished(key)
         await moves.until_nothing_left()
     assert (ended.status.phase, ended.status.failure) == ("Failed", "Unsteered")

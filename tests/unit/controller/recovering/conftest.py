@@ -8,7 +8,7 @@ import pytest
 from rescheduler.config.policy import FailedPods
 from rescheduler.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, MUTATING_WEBHOOKS, NAMESPACES, NODES
 from rescheduler.migrations.definition import definition
-from rescheduler.serving.registration import AtUrl, configuration
+from rescheduler.model.webhook_registration import AtUrl, registrations
 from rescheduler.serving.steering_desk import SteeringDesk
 from tests.e2e.facts.stage import Stage, until_usable
 from tests.e2e.recovery.program import Pace
@@ -40,7 +40,7 @@ async def steered(server, connect, client):
     """API servers ask a webhook about every new pod."""
     await client.create(NAMESPACES, {"metadata": {"name": "moves"}})
     await client.create(CUSTOM_RESOURCE_DEFINITIONS, definition())
-    await client.create(MUTATING_WEBHOOKS, configuration(AtUrl("https://webhook.invalid"), b""))
+    await client.create(MUTATING_WEBHOOKS, registrations(AtUrl("https://webhook.invalid"))[0])
     desk = SteeringDesk(connect())
     server.cluster.admission.webhooks.caller = Desk(desk)
     async with contextlib.AsyncExitStack() as stack:

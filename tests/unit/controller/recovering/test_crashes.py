@@ -13,7 +13,7 @@ import pytest
 from rescheduler.config.policy import FailedPods
 from rescheduler.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, MUTATING_WEBHOOKS, NAMESPACES, NODES
 from rescheduler.migrations.definition import definition
-from rescheduler.serving.registration import AtUrl, configuration
+from rescheduler.model.webhook_registration import AtUrl, registrations
 from rescheduler.serving.steering_desk import SteeringDesk
 from rescheduler.simulator.virtual_time import run_virtual
 from tests.e2e.facts.stage import Stage, until_usable
@@ -103,7 +103,7 @@ async def a_ward(cluster, nodes=3):
     client = cluster.connect()
     await client.create(NAMESPACES, {"metadata": {"name": "moves"}})
     await client.create(CUSTOM_RESOURCE_DEFINITIONS, definition())
-    await client.create(MUTATING_WEBHOOKS, configuration(AtUrl("https://webhook.invalid"), b""))
+    await client.create(MUTATING_WEBHOOKS, registrations(AtUrl("https://webhook.invalid"))[0])
 
     class Played:
         name = "simulated"

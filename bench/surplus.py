@@ -1,0 +1,113 @@
+"""How many surplus pods moves leave in their wake, with the guard and without.
+
+    python -m bench.surplus [--moves 100] [--nodes 50] [--gate]
+
+Between the eviction of a pod and the adoption of its copy, a ReplicaSet creates one pod more than it needs,
+and deletes it again. The real controller moves pods by Adopt on simulated nodes, in virtual time; an observer
+counts the pods that ReplicaSets create meanwhile, and how many of those are bound to a node and started. Then
+the same with the webhook's guard. With --gate the exit code is 1 if there is any with the guard.
+"""
+
+import argparse
+import contextlib
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from bench.migrations import migrated
+from bench.moving_cluster import Cluster
+from rescheduler.kube.informer import Informer
+from rescheduler.kube.resources import PODS, VALIDATING_WEBHOOKS, Object
+from rescheduler.model.webhook_registration import AtUrl, registrations
+from rescheduler.serving.steering_desk import SteeringDesk
+from rescheduler.simulator.admission.webhooks import Endpoint
+from rescheduler.simulator.virtual_time import run_virtual
+
+
+@dataclass
+class Surplus:
+    """Pods of ReplicaSets that came while pods were moved, by name."""
+
+    created: set[str] = field(default_factory=set)
+    bound: set[str] = field(default_factory=set)
+    started: set[str] = field(default_factory=set)
+
+    def heard(self, old: Object | None, new: Object | None) -> None:
+        if new is None:
+            return
+        name = new["metadata"]["name"]
+        owners = new["metadata"].get("ownerReferences") or ()
+        if old is None and any(each["kind"] == "ReplicaSet" and each.get("controller") for each in owners):
+            self.created.add(name)
+        if name in self.created and new["spec"].get("nodeName"):
+            self.bound.add(name)
+        if name in self.created and (new.get("status") or {}).get("phase") == "Running":
+            self.started.add(name)
+
+    def forget(self) -> None:
+        """What was there before the first move is no surplus."""
+        for each in (self.created, self.bound, self.started):
+            each.clear()
+
+
+class Guard:
+    """The webhook, without a network in between."""
+
+    def __init__(self, desk: SteeringDesk) -> None:
+        self._desk = desk
+
+    async def call(self, _endpoint: Endpoint, body: bytes, _timeout_s: float) -> bytes:
+        return self._desk.guard(body)
+
+
+@contextlib.asynccontextmanager
+async def guarding(cluster: Cluster) -> AsyncIterator[None]:
+    client, _ = cluster.connect()
+    await client.create(VALIDATING_WEBHOOKS, registrations(AtUrl("https://webhook.invalid"))[1])
+    desk = SteeringDesk(client, cluster.server.clock.now)
+    cluster.server.cluster.admission.webhooks.caller = Guard(desk)
+    async with desk.running():
+        await desk.synced()
+        yield
+
+
+async def measured(nodes: int, moves: int, *, guarded: bool) -> tuple[int, Surplus]:
+    """How many were moved, and what came beside them."""
+    surplus = Surplus()
+
+    @contextlib.asynccontextmanager
+    async def beside(cluster: Cluster) -> AsyncIterator[None]:
+        async with contextlib.AsyncExitStack() as stack:
+            pods = Informer(cluster.connect()[0], PODS.as_json)
+            await stack.enter_async_context(pods.running())
+            await pods.synced()
+            if guarded:
+                await stack.enter_async_context(guarding(cluster))
+            pods.subscribe(surplus.heard)
+            surplus.forget()
+            yield
+
+    return (await migrated(nodes, moves, moves // 4, beside=beside)).moved, surplus
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.surplus", description=__doc__.splitlines()[0])
+    parser.add_argument("--moves", type=int, default=100)
+    parser.add_argument("--nodes", type=int, default=50)
+    parser.add_argument("--gate", action="store_true", help="exit 1 if there are surplus pods with the guard")
+    options = parser.parse_args(arguments)
+    print("surplus pods per 100 moves   created    bound  started   (moved)")
+    is_clean = True
+    for guarded in (False, True):
+        moved, found = run_virtual(measured(options.nodes, options.moves, guarded=guarded))
+        shares = [100 * len(each) / options.moves for each in (found.created, found.bound, found.started)]
+        name = "with the guard" if guarded else "without"
+        print(
+            f"{name:<28} {shares[0]:7.1f}  {shares[1]:7.1f}  {shares[2]:7.1f}   ({moved} of {options.moves})"
+        )
+        is_clean = is_clean and (not guarded or not found.created)
+    return 1 if options.gate and not is_clean else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

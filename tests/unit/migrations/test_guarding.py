@@ -1,0 +1,93 @@
+"""Before the source is evicted: the request is on record, and nobody is preempted."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from rescheduler.migrations import effects
+from rescheduler.migrations.advance import look
+from rescheduler.migrations.evicting import depends_on_webhook, evicting, with_eviction_requested
+from rescheduler.migrations.scene import Do, Happened, Wait
+from rescheduler.migrations.steps import Step
+from rescheduler.model.constraints import Constraints, Toleration
+from rescheduler.model.nodes import NodeRecord
+from rescheduler.model.plan import Handover
+from tests.unit.migrations.scenes import LATER, NOW, copy, migration, pod, scene
+
+VICTIMS = "shop/db-0 on n3"
+
+
+def at_eviction(**more):
+    return scene(migration(Step.EVICTING), source=pod(marked=True), target=copy(), **more)
+
+
+@pytest.mark.parametrize(
+    ("after_s", "effect"),
+    [
+        pytest.param(0, effects.EvictSource, id="in a quiet move, that of the step will do"),
+        pytest.param(3, effects.EvictSource, id="a few seconds later, too"),
+        pytest.param(4, effects.RecordEviction, id="after waiting for a budget, it is put on record anew"),
+        pytest.param(-1, effects.RecordEviction, id="nor does one count that is still to come"),
+    ],
+)
+def test_the_time_of_the_request_is_on_record(after_s, effect):
+    sight = look(at_eviction(now=LATER + timedelta(seconds=after_s)))
+    assert isinstance(sight, Do)
+    assert type(sight.effect) is effect
+
+
+def test_what_is_recorded_suffices():
+    late = at_eviction(now=NOW + timedelta(minutes=5))
+    again = look(replace(late, migration=with_eviction_requested(late)))
+    assert isinstance(again, Do)
+    assert type(again.effect) is effects.EvictSource
+
+
+def test_what_could_preempt_others_is_not_evicted_without_a_guard():
+    assert depends_on_webhook(at_eviction(may_preempt=VICTIMS))
+    assert not depends_on_webhook(at_eviction())
+    seen = evicting(
+        scene(
+            migration(Step.EVICTING),
+            source=pod(),
+            target=copy(),
+            may_preempt=VICTIMS,
+            webhook_problem="it is dead",
+        )
+    )
+    assert isinstance(seen, Happened)
+    assert seen.failure == "SurplusWouldPreempt"
+    assert VICTIMS in seen.message
+    assert "it is dead" in seen.message
+
+
+def test_a_guard_that_others_depend_on_is_given_time_to_hear_of_it():
+    waits = look(at_eviction(may_preempt=VICTIMS, is_guarded=True))
+    assert isinstance(waits, Wait)
+    assert waits.until == LATER + timedelta(milliseconds=500)
+    sight = look(at_eviction(may_preempt=VICTIMS, is_guarded=True, now=LATER + timedelta(seconds=1)))
+    assert isinstance(sight, Do)
+    assert type(sight.effect) is effects.EvictSource
+
+
+def test_a_copy_whose_room_was_taken_is_not_let_loose_on_the_scheduler():
+    held = copy(node="", gated=True, nominated_node="new")
+    seen = look(scene(migration(Step.PLACING), target=held, may_preempt=VICTIMS))
+    assert isinstance(seen, Happened)
+    assert seen.failure == "TargetDidNotFit"
+    assert VICTIMS in seen.message
+
+
+def test_a_pod_that_tolerates_a_cordon_is_not_evicted_from_a_cordoned_node_unsteered():
+    shape = msgspec.structs.replace(
+        pod().shape, constraints=Constraints(tolerations=(Toleration(operator="Exists"),))
+    )
+    tolerant = msgspec.structs.replace(pod(), shape=shape)
+    cordoned = {"old": NodeRecord("old", unschedulable=True)}
+    moving = migration(Step.EVICTING, Handover.EVICT)
+    seen = evicting(scene(moving, source=tolerant, nodes=cordoned, webhook_problem="it does not answer"))
+    assert isinstance(seen, Happened)
+    assert seen.failure == "Unsteered"
+    assert "it does not answer" in seen.message
