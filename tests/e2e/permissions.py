@@ -15,6 +15,7 @@ import yaml
 from rescheduler.install.account_policies import daemon_policies, webhook_policies
 from rescheduler.install.admission_policies import user_name
 from rescheduler.install.grants import Grant
+from rescheduler.install.names import identified
 from rescheduler.install.options import AdmissionPolicies
 from rescheduler.install.roles import daemon_roles, webhook_roles
 from tests.testbed import ControlPlane
@@ -91,7 +92,7 @@ def kubeconfig_as(
     """
     if not installed:
         _restrict(control_plane)
-        _apply(control_plane, _ROLES[account](namespace))
+        _apply(control_plane, [identified(each, namespace) for each in _ROLES[account](namespace)])
     content = yaml.safe_load(control_plane.kubeconfig.read_text())
     for user in content["users"]:
         user["user"]["as"] = f"system:serviceaccount:{namespace}:{account}"

@@ -67,7 +67,7 @@ class WebhookPresence:
         self._is_extended = is_extended
         self._answered: tuple[float, WebhookAnswers] | None = None
         """In that namespace, with the time by the event loop's clock."""
-        self._registered = Informer(client, MUTATING_WEBHOOKS, Selection(fields=REGISTRATION))
+        self._registered = Informer(client, MUTATING_WEBHOOKS, Selection(labels=REGISTRATION))
 
     @property
     def steers(self) -> bool:

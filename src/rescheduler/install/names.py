@@ -28,10 +28,6 @@ HEALTH_PORT: Final = 8080
 WEBHOOK_PORT: Final = 9443
 EXTENDER_PORT: Final = 9444
 
-_ONE_PER_CLUSTER: Final = ("Namespace", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
-"""Kinds of cluster-scoped objects that keep their names: a cluster asks one webhook, that of the installation
-that registered it last."""
-
 
 def labels(component: str = "") -> dict[str, str]:
     """By the name our own pods are recognised, in every namespace."""
@@ -52,12 +48,14 @@ def identified(item: Object, namespace: str) -> Object:
     """
     about = item["metadata"]
     changed = {**item, "metadata": {**about, "labels": _with_id(about, namespace)}}
-    if "namespace" not in about and item["kind"] not in _ONE_PER_CLUSTER:
+    if "namespace" not in about and item["kind"] != "Namespace":
         changed["metadata"]["name"] = cluster_scoped_name(about["name"], namespace)
     if item["kind"] == "Deployment":
         template = item["spec"]["template"]
         pod = {**template["metadata"], "labels": _with_id(template["metadata"], namespace)}
         changed["spec"] = {**item["spec"], "template": {**template, "metadata": pod}}
+    if item["kind"] == "ClusterRole":
+        changed["rules"] = [_rule(each, namespace) for each in item["rules"]]
     if item.get("roleRef", {}).get("kind") == "ClusterRole":
         role = item["roleRef"]
         changed["roleRef"] = {**role, "name": cluster_scoped_name(role["name"], namespace)}
@@ -65,6 +63,13 @@ def identified(item: Object, namespace: str) -> Object:
         policy = cluster_scoped_name(item["spec"]["policyName"], namespace)
         changed["spec"] = {**item["spec"], "policyName": policy}
     return changed
+
+
+def _rule(rule: Object, namespace: str) -> Object:
+    """Names in a ClusterRole are those of cluster-scoped objects that are installed."""
+    if "resourceNames" not in rule:
+        return rule
+    return {**rule, "resourceNames": [cluster_scoped_name(each, namespace) for each in rule["resourceNames"]]}
 
 
 def _with_id(about: Object, namespace: str) -> dict[str, str]:

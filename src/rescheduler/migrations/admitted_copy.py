@@ -29,6 +29,9 @@ _IGNORED: Final = frozenset(
         "imagePullSecrets",
     }
 )
+_BY_ADMISSION: Final = {"preemptionPolicy": "PreemptLowerPriority", "priority": 0}
+"""What admission says in every new pod, and saved clusters leave out."""
+
 _KEYS: Final = (("mountPath",), ("name",), ("containerPort", "protocol"), ("devicePath",))
 """What tells the entries of a list apart, whatever their order: the first of these that all of them have."""
 
@@ -44,7 +47,7 @@ def admission_differences(source: Object, copy: Object) -> list[str]:
 
 
 def _comparable(spec: Object) -> Object:
-    kept = {name: value for name, value in spec.items() if name not in _IGNORED}
+    kept = {**_BY_ADMISSION, **{name: value for name, value in spec.items() if name not in _IGNORED}}
     kept["volumes"] = [
         {"name": TOKENS} if each["name"].startswith(TOKENS) else each for each in spec.get("volumes") or ()
     ]

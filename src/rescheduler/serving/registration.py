@@ -11,6 +11,7 @@ from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import json_patch
 from rescheduler.kube.resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Object, Resource
+from rescheduler.model.installation import cluster_scoped_name
 from rescheduler.model.saying import say
 from rescheduler.model.webhook_registration import (
     CONFIGURATION,
@@ -33,7 +34,9 @@ KINDS: Final = tuple(kind for kind, _, _ in _WEBHOOKS)
 
 
 class Registration:
-    def __init__(self, client: Client, address: Address) -> None:
+    def __init__(self, client: Client, address: Address, namespace: str) -> None:
+        """`namespace` is that of the installation, by which its webhook configurations are named."""
+        self.name = cluster_scoped_name(CONFIGURATION, namespace)
         self._client = client
         self._address = address
 
@@ -43,9 +46,9 @@ class Registration:
         problems = []
         for kind, name, path in _WEBHOOKS:
             try:
-                found = await self._client.get(kind, CONFIGURATION)
+                found = await self._client.get(kind, self.name)
             except errors.NotFound:
-                problems.append(f"{kind.kind} {CONFIGURATION} is missing")
+                problems.append(f"{kind.kind} {self.name} is missing")
                 continue
             problems += await self._keep_one(kind, found, name, path, b64encode(trusted).decode())
         return problems
@@ -53,7 +56,7 @@ class Registration:
     async def _keep_one(
         self, kind: Resource[Object], found: Object, name: str, path: str, bundle: str
     ) -> list[str]:
-        what = f"{kind.kind} {CONFIGURATION}"
+        what = f"{kind.kind} {self.name}"
         webhooks = found.get("webhooks") or []
         number = next((number for number, each in enumerate(webhooks) if each["name"] == name), None)
         if number is None:
@@ -65,7 +68,7 @@ class Registration:
                 {"op": "test", "path": f"{at}/name", "value": name},
                 {"op": "add", "path": f"{at}/clientConfig/caBundle", "value": bundle},
             ]
-            await self._client.patch(kind, CONFIGURATION, json_patch(change))
+            await self._client.patch(kind, self.name, json_patch(change))
             words = f"wrote our certificate authority into {what}"
             say(log, logging.INFO, "WebhookRegistered", words)
         wanted = self._address.client_config(path)

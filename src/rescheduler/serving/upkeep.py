@@ -19,7 +19,7 @@ from rescheduler.kube.client import Client
 from rescheduler.kube.informer import Informer, Selection
 from rescheduler.kube.resources import SECRETS, Object
 from rescheduler.model.saying import say
-from rescheduler.model.webhook_registration import CONFIGURATION, SECRET
+from rescheduler.model.webhook_registration import SECRET
 from rescheduler.serving.certificate_secret import CertificateSecret
 from rescheduler.serving.certificates import Credentials
 from rescheduler.serving.live_tls import LiveTls
@@ -68,7 +68,7 @@ class Upkeep:
         own = Selection(namespace=secret.namespace, fields=f"metadata.name={SECRET}")
         self._followed: list[Informer[Object]] = [Informer(client, SECRETS, own)]
         if registration is not None:
-            ours = Selection(fields=f"metadata.name={CONFIGURATION}")
+            ours = Selection(fields=f"metadata.name={registration.name}")
             self._followed += [Informer(client, kind, ours) for kind in KINDS]
         self._failures = 0
 

@@ -64,7 +64,7 @@ class Webhook:
         self._is_ending = False
         self._desk = SteeringDesk(client, now)
         secret = CertificateSecret(client, options.namespace, options.address.names, now, options.lifetimes)
-        registration = Registration(client, options.address) if options.registers else None
+        registration = Registration(client, options.address, options.namespace) if options.registers else None
         self._upkeep = Upkeep(client, secret, registration, now=now, pace=options.pace)
 
     @property

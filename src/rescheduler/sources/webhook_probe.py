@@ -12,7 +12,6 @@ from rescheduler.kube.client import Client
 from rescheduler.kube.resources import MUTATING_WEBHOOKS, PODS
 from rescheduler.model.migrations import API_VERSION, KIND
 from rescheduler.model.webhook_registration import (
-    CONFIGURATION,
     GUARD,
     PROBE_ANSWERED,
     PROBE_LABEL,
@@ -23,8 +22,8 @@ from rescheduler.sources.together import together
 
 __all__ = ["NOT_REGISTERED", "REGISTRATION", "probe_pod", "probe_webhook", "webhook_answers"]
 
-REGISTRATION: Final = f"metadata.name={CONFIGURATION}"
-"""A field selector."""
+REGISTRATION: Final = "app.kubernetes.io/name=rescheduler"
+"""A label selector: each installation has a registration of its own, and any of them serves all."""
 NOT_REGISTERED: Final = "no webhook is registered"
 
 _GATE: Final = "rescheduler.dev/nominate"
@@ -34,7 +33,7 @@ _GATE: Final = "rescheduler.dev/nominate"
 async def webhook_answers(client: Client, namespace: str = "default") -> WebhookAnswers:
     """The answers to probes, if there is a registration. Raises `KubeError` if the server does not answer."""
     try:
-        found = (await client.list(MUTATING_WEBHOOKS, fields=REGISTRATION)).items
+        found = (await client.list(MUTATING_WEBHOOKS, labels=REGISTRATION)).items
     except (errors.Forbidden, errors.NotFound) as error:
         return WebhookAnswers(problem=f"it is not known whether the webhook is registered: {error.why}")
     if not found:

@@ -515,7 +515,7 @@ DAEMONS: Final = (
     ),
     _patch(
         "change a webhook's registration",
-        f"{_ADMISSION}/mutatingwebhookconfigurations/rescheduler",
+        f"{_ADMISSION}/mutatingwebhookconfigurations/rescheduler.{HOME}",
         _annotated("x"),
         is_dry_run=False,
     ),

@@ -8,19 +8,20 @@ from typing import Any
 
 import pytest
 
-from rescheduler.install.names import WEBHOOK
+from rescheduler.install.names import WEBHOOK, identified
 from rescheduler.install.options import Options
 from rescheduler.install.webhook import webhook_objects
 from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import json_patch
 from rescheduler.kube.resources import MUTATING_WEBHOOKS, SECRETS, Object
-from rescheduler.model.webhook_registration import CONFIGURATION, SECRET, AtUrl, InService, registrations
+from rescheduler.model.webhook_registration import SECRET, AtUrl, InService, registrations
 from rescheduler.serving.certificate_secret import CertificateSecret
 from rescheduler.serving.certificates import Lifetimes, renewed
 from rescheduler.serving.registration import KINDS, Registration
 from rescheduler.serving.upkeep import UpkeepPace
 from rescheduler.serving.webhook import Webhook, WebhookOptions
+from rescheduler.sources.webhook_probe import REGISTRATION
 from tests.e2e.steering.steered import SetSteered
 from tests.e2e.webhook.rotating import (
     LIFETIMES,
@@ -31,11 +32,12 @@ from tests.e2e.webhook.rotating import (
     under_load,
 )
 from tests.testbed import ControlPlane
-from tests.webhook_installed import install_webhook
+from tests.webhook_installed import configuration_of, install_webhook
 
 
 async def hook(client: Client) -> Object:
-    (found,) = (await client.get(MUTATING_WEBHOOKS, CONFIGURATION))["webhooks"]
+    (installed,) = (await client.list(MUTATING_WEBHOOKS, labels=REGISTRATION)).items
+    (found,) = installed["webhooks"]
     return found
 
 
@@ -92,7 +94,9 @@ async def test_a_bundle_that_somebody_edits_is_restored(
         others = renewed(None, ("127.0.0.1",), datetime.now(UTC), Lifetimes())
         wrong = b64encode(others.trusted).decode()
         change = [{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": wrong}]
-        await steered.client.patch(MUTATING_WEBHOOKS, CONFIGURATION, json_patch(change))
+        await steered.client.patch(
+            MUTATING_WEBHOOKS, configuration_of(steered.stage.namespace), json_patch(change)
+        )
 
         async def restored() -> bool:
             return bool((await hook(steered.client))["clientConfig"]["caBundle"] == good)
@@ -126,7 +130,7 @@ async def test_what_the_webhook_has_written_stays_when_it_is_applied_again_by(
 ) -> None:
     """Helm merges like kubectl does."""
     items = [
-        item
+        identified(item, namespace)
         for item in webhook_objects(Options(), namespace)
         if item["kind"] == "Secret" or item["kind"].endswith("WebhookConfiguration")
     ]
@@ -141,11 +145,11 @@ async def test_what_the_webhook_has_written_stays_when_it_is_applied_again_by(
     credentials = await CertificateSecret(
         ours, namespace, address.names, lambda: datetime.now(UTC)
     ).credentials()
-    assert await Registration(ours, address).keep(credentials.trusted) == []
+    assert await Registration(ours, address, namespace).keep(credentials.trusted) == []
     apply()
     assert await credentials_of(ours, namespace) == credentials
     for kind in KINDS:
-        (found,) = (await ours.get(kind, CONFIGURATION))["webhooks"]
+        (found,) = (await ours.get(kind, configuration_of(namespace)))["webhooks"]
         assert b64decode(found["clientConfig"]["caBundle"]) == credentials.trusted
 
 
@@ -170,4 +174,4 @@ async def test_the_account_of_the_webhook_can_create_and_delete_nothing(
         with pytest.raises(errors.Forbidden):
             await ours.create(kind, {**item, "metadata": {"name": "another"}})
         with pytest.raises(errors.Forbidden):
-            await ours.delete(kind, CONFIGURATION)
+            await ours.delete(kind, configuration_of(namespace))

@@ -31,7 +31,7 @@ def seen(at_s=0, asked="", step=Step.EVICTING, **more):
     target = copy()
     told = {marks.ORIGINAL_POD: "source-uid"} | ({SYNC_REQUESTED: asked} if asked else {})
     return scene(
-        migration(step),
+        migration(step, status={"eviction_requested_at": NOW + timedelta(seconds=at_s)}),
         target=msgspec.structs.replace(target, marks=told),
         budgets=(BUDGET,),
         now=NOW + timedelta(seconds=at_s),

@@ -143,7 +143,7 @@ def test_the_same_pod_with_another_token_is_no_difference():
         ({"hostNetwork": True}, "spec.hostNetwork was added"),
         ({"hostPID": True}, "spec.hostPID was added"),
         ({"securityContext": {"runAsUser": 0}}, "spec.securityContext was added"),
-        ({"priority": 1000}, "spec.priority was added"),
+        ({"priority": 1000}, "spec.priority differs"),
         ({"fieldOfTheFuture": "on"}, "spec.fieldOfTheFuture was added"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import merge_patch
 from rescheduler.kube.resources import MUTATING_WEBHOOKS, SECRETS
-from rescheduler.model.webhook_registration import CONFIGURATION, SECRET
+from rescheduler.model.webhook_registration import SECRET
 from rescheduler.serving.request_body import LARGEST_BODY
 from rescheduler.simulator import ApiServer
 from rescheduler.simulator.faults import Fault
@@ -25,6 +25,7 @@ from tests.unit.serving.migrating import MIGRATIONS, Eventually, begin, created,
 from tests.unit.serving.questions import question, scores_of, verdict_of
 from tests.unit.serving.reviews import pod_of, review_of
 from tests.unit.serving.test_extender import ANY_BYTES, changed_questions
+from tests.webhook_installed import configuration_of
 
 FILTER, PRIORITIZE = "/extender/filter", "/extender/prioritize"
 
@@ -89,7 +90,7 @@ async def test_alone_it_tells_api_servers_nothing(client: Client, serve: Serve, 
     await begin(client)
     async with serve(registers=False) as webhook, asking(client, webhook) as call:
         await eventually(keeping(call, ["new", "a"]))
-        (hook,) = (await client.get(MUTATING_WEBHOOKS, CONFIGURATION))["webhooks"]
+        (hook,) = (await client.get(MUTATING_WEBHOOKS, configuration_of("ours")))["webhooks"]
         assert "caBundle" not in hook["clientConfig"]
 
 

@@ -8,7 +8,7 @@ from rescheduler.install.webhook import certificate_secret
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import json_patch
 from rescheduler.kube.resources import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
-from rescheduler.model.webhook_registration import CONFIGURATION, SECRET, AtUrl, InService, registrations
+from rescheduler.model.webhook_registration import SECRET, AtUrl, InService, registrations
 from rescheduler.serving.admission import answer
 from rescheduler.serving.registration import Registration
 from rescheduler.serving.webhook import Webhook, WebhookOptions
@@ -16,7 +16,9 @@ from tests.unit.serving.calling import calling
 from tests.unit.serving.conftest import PACE, Serve
 from tests.unit.serving.migrating import Eventually, begin, created, is_steered, steering
 from tests.unit.serving.reviews import OWNER
-from tests.webhook_installed import install_webhook
+from tests.webhook_installed import configuration_of, install_webhook
+
+OURS = configuration_of("ours")
 
 
 @pytest.mark.parametrize("number", [0, 1], ids=["that steers", "that guards"])
@@ -61,12 +63,12 @@ async def test_a_bundle_that_somebody_has_broken_is_mended(
     await begin(client)
     async with serve():
         await eventually(steering(client))
-        good = (await client.get(MUTATING_WEBHOOKS, CONFIGURATION))["webhooks"][0]["clientConfig"]["caBundle"]
+        good = (await client.get(MUTATING_WEBHOOKS, OURS))["webhooks"][0]["clientConfig"]["caBundle"]
         broken = [{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]
-        await client.patch(MUTATING_WEBHOOKS, CONFIGURATION, json_patch(broken))
+        await client.patch(MUTATING_WEBHOOKS, OURS, json_patch(broken))
 
         async def mended() -> bool:
-            (hook,) = (await client.get(MUTATING_WEBHOOKS, CONFIGURATION))["webhooks"]
+            (hook,) = (await client.get(MUTATING_WEBHOOKS, OURS))["webhooks"]
             return hook["clientConfig"].get("caBundle") == good
 
         await eventually(mended)
@@ -79,17 +81,17 @@ async def test_a_registration_that_is_missing_is_reported_and_never_made(
     await begin(client)
     async with serve() as webhook, calling(client, webhook) as call:
         await eventually(steering(client))
-        installed = await client.get(MUTATING_WEBHOOKS, CONFIGURATION)
-        await client.delete(MUTATING_WEBHOOKS, CONFIGURATION)
+        installed = await client.get(MUTATING_WEBHOOKS, OURS)
+        await client.delete(MUTATING_WEBHOOKS, OURS)
 
         async def reported() -> bool:
-            return "MutatingWebhookConfiguration rescheduler is missing" in caplog.text
+            return "MutatingWebhookConfiguration rescheduler.ours is missing" in caplog.text
 
         await eventually(reported)
         assert "rescheduler manifests" in caplog.text, "what to do"
         assert (await call("GET", "/healthz"))[0] == 200, "it goes on serving"
         assert (await client.list(MUTATING_WEBHOOKS)).items == []
-        names = {"name": CONFIGURATION, "labels": installed["metadata"]["labels"]}
+        names = {"name": OURS, "labels": installed["metadata"]["labels"]}
         await client.create(MUTATING_WEBHOOKS, {**installed, "metadata": names})
         await eventually(steering(client))
 
@@ -140,11 +142,11 @@ async def test_only_the_bundle_is_written(client: Client, serve: Serve, eventual
     ]
     async with serve():
         for kind in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
-            before = (await client.get(kind, CONFIGURATION))["webhooks"][0]
-            await client.patch(kind, CONFIGURATION, json_patch(theirs))
+            before = (await client.get(kind, OURS))["webhooks"][0]
+            await client.patch(kind, OURS, json_patch(theirs))
 
             async def restored(kind: Any = kind) -> Any:
-                (hook,) = (await client.get(kind, CONFIGURATION))["webhooks"]
+                (hook,) = (await client.get(kind, OURS))["webhooks"]
                 return hook if hook["clientConfig"].get("caBundle") else None
 
             assert await eventually(restored) == {**before, "namespaceSelector": selector}
@@ -153,11 +155,11 @@ async def test_only_the_bundle_is_written(client: Client, serve: Serve, eventual
 async def test_what_is_as_it_should_be_is_not_written(client: Client):
     address = InService("ours", "hook")
     await install_webhook(client, "ours", address)
-    registration = Registration(client, address)
+    registration = Registration(client, address, "ours")
 
     async def versions() -> set[str]:
         kinds = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
-        return {(await client.get(each, CONFIGURATION))["metadata"]["resourceVersion"] for each in kinds}
+        return {(await client.get(each, OURS))["metadata"]["resourceVersion"] for each in kinds}
 
     assert await registration.keep(b"one") == []
     before = await versions()
@@ -169,9 +171,9 @@ async def test_what_is_as_it_should_be_is_not_written(client: Client):
 
 async def test_one_that_leads_elsewhere_is_reported(client: Client):
     await install_webhook(client, "ours", InService("theirs", "hook"))
-    first, second = await Registration(client, InService("ours", "hook")).keep(b"one")
-    assert "MutatingWebhookConfiguration rescheduler leads API servers elsewhere" in first
-    assert "ValidatingWebhookConfiguration rescheduler leads API servers elsewhere" in second
+    first, second = await Registration(client, InService("ours", "hook"), "ours").keep(b"one")
+    assert "MutatingWebhookConfiguration rescheduler.ours leads API servers elsewhere" in first
+    assert "ValidatingWebhookConfiguration rescheduler.ours leads API servers elsewhere" in second
 
 
 def test_a_service_is_called_by_the_name_that_api_servers_ask_for():

@@ -10,7 +10,7 @@ import pytest
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import merge_patch
 from rescheduler.kube.resources import MUTATING_WEBHOOKS, SECRETS
-from rescheduler.model.webhook_registration import CONFIGURATION, SECRET
+from rescheduler.model.webhook_registration import SECRET
 from rescheduler.serving.upkeep import UpkeepPace
 from rescheduler.simulator import ApiServer
 from rescheduler.simulator.faults import Fault
@@ -26,10 +26,11 @@ from tests.unit.serving.calling import calling
 from tests.unit.serving.conftest import Serve
 from tests.unit.serving.migrating import Eventually, begin, created, is_steered, steering
 from tests.unit.serving.reviews import judged, pod_of, review_of
+from tests.webhook_installed import configuration_of
 
 
 async def bundle(client: Client) -> str:
-    (hook,) = (await client.get(MUTATING_WEBHOOKS, CONFIGURATION))["webhooks"]
+    (hook,) = (await client.get(MUTATING_WEBHOOKS, configuration_of("ours")))["webhooks"]
     return b64decode(hook["clientConfig"]["caBundle"]).decode()
 
 

@@ -10,10 +10,12 @@ from rescheduler.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, MUTATING_WEB
 from rescheduler.migrations.definition import NAME
 from rescheduler.model.migrations import GROUP, KIND, VERSION
 from rescheduler.model.steering import AVOIDS, STEERED_BY
-from rescheduler.model.webhook_registration import CONFIGURATION
 from tests.unit.serving.conftest import Serve
 from tests.unit.serving.migrating import MIGRATIONS, Eventually, begin, created, is_steered, steering
 from tests.unit.serving.reviews import OWNER, REQUIRED, pod_of
+from tests.webhook_installed import configuration_of
+
+OURS = configuration_of("ours")
 
 
 async def test_a_pod_of_a_workload_that_is_being_moved_is_steered(
@@ -61,7 +63,7 @@ async def test_pods_are_made_as_usual_when_it_is_gone(client: Client, serve: Ser
     async with serve():
         pass
     assert not is_steered(await created(client))
-    assert await client.get(MUTATING_WEBHOOKS, CONFIGURATION), "the registration stays for other replicas"
+    assert await client.get(MUTATING_WEBHOOKS, OURS), "the registration stays for other replicas"
 
 
 async def test_several_replacements_are_sent_to_several_targets(
