@@ -15,6 +15,7 @@ from rescheduler.config.policy import Policy
 from rescheduler.controller.followed import said
 from rescheduler.controller.known_cluster import KnownCluster
 from rescheduler.controller.observing import target_of, unfinished
+from rescheduler.controller.pod_priorities import PodPriorities
 from rescheduler.controller.webhook_presence import Presence
 from rescheduler.migrations.scene import Answer, Verdict
 from rescheduler.model.migrations import FAILED_PODS, MANUAL, Migration, OwnerReference, Phase
@@ -79,6 +80,7 @@ class Judging:
         self._now = now
         self._approved: dict[str, tuple[str, str]] = {}
         """Pod and target of those that were approved a moment ago, by key: not on record yet."""
+        self._priorities = PodPriorities(cluster.followed.pods.informer)
 
     def use(self, policy: Policy, urgent_strategies: Iterable[str]) -> None:
         """From the next question on."""
@@ -114,16 +116,18 @@ class Judging:
     def may_preempt(self, migration: Migration) -> str:
         """Whom one more pod like the source could preempt now, in words; empty if nobody. While the copy is
         not placed yet, that is the copy itself: not to be scheduled if its room was taken."""
+        pod = self._cluster.followed.pods.get(migration.pod_key)
+        if pod is None or pod.shape.never_preempts or not self._priorities.any_below(pod.priority):
+            return ""
         snapshot = self._cluster.present()
         row = snapshot.pods.row.get(migration.pod_key)
         if row is None or snapshot.pods.records[row].uid != migration.spec.pod.uid:
             return ""
         copy = migration.status.target_pod
         pending = snapshot.pods.row.get(f"{migration.namespace}/{copy.name}") if copy is not None else None
-        board = None
-        if pending is not None and snapshot.pods.node[pending] == NOWHERE:
-            board = Board(snapshot, unreserved=pending)
-        return Preemption(snapshot).by_another(row, board=board)
+        if pending is None or snapshot.pods.node[pending] != NOWHERE:
+            pending = NOWHERE
+        return Preemption(snapshot, unreserved=pending).by_another(row)
 
     def _policy_for(self, migration: Migration) -> Policy:
         if migration.spec.strategy == MANUAL:

@@ -29,6 +29,7 @@ from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.kube.resources import NODES
 from rescheduler.migrations.advance import advanced, is_checkpoint, look, senseless, shown, step_of
+from rescheduler.migrations.copies import GATE
 from rescheduler.migrations.effects import RecordEviction, WithdrawSteering
 from rescheduler.migrations.evicting import depends_on_webhook, with_eviction_requested
 from rescheduler.migrations.scene import Answer, Do, Happened, Report, Scene, Sight, Verdict, Wait
@@ -52,9 +53,6 @@ _SHOWN_AFTER: Final = timedelta(seconds=30)
 """A step that lasts is put on record for people, though nothing needs it. Shorter ones cost no write."""
 
 _ASK_AGAIN: Final = timedelta(seconds=30)
-
-_MAY_PREEMPT_AT: Final = frozenset({Step.PLACING, Step.EVICTING})
-"""Before the copy is scheduled, and before its ReplicaSet may create one more."""
 
 
 class Reconciler:
@@ -129,7 +127,7 @@ class Reconciler:
             is_steered=self._webhook.steers,
             is_guarded=self._webhook.guards,
             webhook_problem=self._webhook.problem,
-            may_preempt=self.may_preempt(migration) if step in _MAY_PREEMPT_AT else "",
+            may_preempt=self.may_preempt(migration) if _lets_pods_loose(scene, step) else "",
         )
 
     # -- performing
@@ -296,6 +294,13 @@ class Reconciler:
         known = {each.key: each for each in unfinished(self._seen)} | self._beginning
         known.pop(but, None)
         return Turns(known.values(), self.policy, lambda each: workload_key(each, self._seen))
+
+
+def _lets_pods_loose(scene: Scene, step: Step) -> bool:
+    """Whether the scheduler may see one more pod soon: the copy, or what its ReplicaSet creates beside it."""
+    if step is Step.PLACING:
+        return scene.target is not None and GATE in scene.target.shape.scheduling_gates
+    return step is Step.EVICTING and scene.migration.status.handover is Handover.ADOPT
 
 
 def _can_not_be_undone(scene: Scene, sight: Sight) -> bool:

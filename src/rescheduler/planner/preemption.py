@@ -18,8 +18,10 @@ __all__ = ["Preemption"]
 
 
 class Preemption:
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, *, unreserved: int = NOWHERE) -> None:
+        """`unreserved` as for a `Board`."""
         self._snapshot = snapshot
+        self._unreserved = unreserved
         self._outranked: dict[int, tuple[Flags, Ints]] = {}
 
     def by_surplus(self, row: int) -> str:
@@ -38,15 +40,15 @@ class Preemption:
                     return ""
         return self._victims(row)
 
-    def by_another(self, row: int, *, board: Board | None = None) -> str:
+    def by_another(self, row: int) -> str:
         """Whom one more pod like it could preempt as things stand, with the copy where it is."""
-        if not self._could(row) or (board or self._board).fits_another(row).any():
+        if not self._could(row) or self._board.fits_another(row).any():
             return ""
         return self._victims(row)
 
     @cached_property
     def _board(self) -> Board:
-        return Board(self._snapshot)
+        return Board(self._snapshot, unreserved=self._unreserved)
 
     @cached_property
     def _least(self) -> int:

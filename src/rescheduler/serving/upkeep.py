@@ -112,24 +112,23 @@ class Upkeep:
             found = await self._look()
         except errors.NotFound as error:
             words = f"the Secret {self._secret.key} is missing: {error.why}. {_APPLY_AGAIN}"
-            return self._failed("CertificateSecretMissing", words)
+            say(log, logging.WARNING, "CertificateSecretMissing", words)
+            return self._retry_s()
         except errors.KubeError as error:
             words = f"the webhook's registration or certificates may be out of date: {error}"
-            return self._failed("UpkeepFailed", words)
+            say(log, logging.WARNING, "UpkeepFailed", words)
+            return self._retry_s()
         except Exception:
             words = "a fault of the program; the webhook goes on with the certificate it has"
             log.exception(words, extra={"event": "UpkeepFailed"})
             return self._retry_s()
         if found.problems:
             words = f"API servers don't call the webhook: {'; '.join(found.problems)}. {_APPLY_AGAIN}"
-            return self._failed("RegistrationMissing", words)
+            say(log, logging.WARNING, "RegistrationMissing", words)
+            return self._retry_s()
         self._failures = 0
         due_s = (self._secret.next_change(found.credentials) - self._now()).total_seconds()
         return max(self._pace.pause_s, min(due_s, self._pace.longest_s))
-
-    def _failed(self, event: str, words: str) -> float:
-        say(log, logging.WARNING, event, words)
-        return self._retry_s()
 
     def _retry_s(self) -> float:
         doublings, self._failures = min(self._failures, 20), self._failures + 1

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from rescheduler.simulator.admission.webhooks import Caller
 from rescheduler.simulator.exchange import Answer, answer_object
 from rescheduler.simulator.life import bring_to_life
 from rescheduler.simulator.server import ApiServer
@@ -31,14 +32,18 @@ def served(
     wrap: Callable[[Handle], Handle] = lambda handle: handle,
     *,
     alive: bool = False,
+    webhooks: Caller | None = None,
 ) -> Iterator[Path]:
-    """In a thread of its own, until the end of the block; `alive` with controllers, scheduler, kubelets."""
+    """In a thread of its own, until the end of the block; `alive` with controllers, scheduler, kubelets.
+    `webhooks` answers for all that are registered; without, they are down."""
     ready, end = threading.Event(), asyncio.Event()
     loop = asyncio.new_event_loop()
 
     async def run() -> None:
         server = ApiServer(seed=1)
         server.load(objects)
+        if webhooks is not None:
+            server.cluster.admission.webhooks.caller = webhooks
         if alive:
             bring_to_life(server)
         async with await serve(_Wrapped(server, wrap)) as running:  # type: ignore[arg-type]

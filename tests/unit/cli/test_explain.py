@@ -5,7 +5,10 @@ import json
 import pytest
 import yaml
 
+from rescheduler.intents.book import IntentBook
+from rescheduler.model.webhook_registration import AtUrl, registrations
 from rescheduler.recovery.ledger import FAILED_ATTEMPTS, Ledger, Line, Try
+from rescheduler.serving.admission import answer
 from tests.building import NOW, cluster
 from tests.failing import crashing
 from tests.unit.cli.conftest import lopsided
@@ -74,22 +77,29 @@ def test_a_file_that_says_whether_it_is_installed_is_believed(run, shop, steered
     assert maintained == ([] if steered == "true" else ["Unsteered"])
 
 
-WEBHOOK = {
-    "apiVersion": "admissionregistration.k8s.io/v1",
-    "kind": "MutatingWebhookConfiguration",
-    "metadata": {"name": "rescheduler", "labels": {"app.kubernetes.io/name": "rescheduler"}},
-    "webhooks": [],
-}
+class Answering:
+    """The webhook, without a network in between."""
+
+    async def call(self, _endpoint, body, _timeout_s):
+        return answer(body, IntentBook()).body
 
 
-@pytest.mark.parametrize("installed", [True, False])
-def test_in_a_cluster_it_is_looked_for(run, tmp_path, installed):
-    objects = [*complete(lopsided().objects), *([WEBHOOK] if installed else [])]
-    with served(objects, tmp_path / "kubeconfig") as kubeconfig:
+@pytest.mark.parametrize(
+    ("is_registered", "answers", "steers"),
+    [
+        pytest.param(True, Answering(), True, id="one that answers counts"),
+        pytest.param(True, None, False, id="one that is registered and dead does not"),
+        pytest.param(False, None, False, id="nor does one that is not there"),
+    ],
+)
+def test_in_a_cluster_it_is_probed(run, tmp_path, is_registered, answers, steers):
+    steering, _ = registrations(AtUrl("https://webhook.invalid"))
+    objects = [*complete(lopsided().objects), *([steering] if is_registered else [])]
+    with served(objects, tmp_path / "kubeconfig", webhooks=answers) as kubeconfig:
         live = run("explain", "pod", "shop/db-0", "-o", "json", "--kubeconfig", kubeconfig)
         planned = run("plan", "-o", "json", "--kubeconfig", kubeconfig)
     found = json.loads(live.stdout)
-    assert found["mayMove"] is installed, live.output
+    assert found["mayMove"] is steers, live.output
     assert ASSUMED not in (*found["assumptions"], *json.loads(planned.stdout)["summary"]["assumptions"])
 
 

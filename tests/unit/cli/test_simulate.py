@@ -156,7 +156,7 @@ def crowded(*, guarded):
         running(
             "web",
             "node-1",
-            {**web, "priority": 1000},
+            {**web, "priority": 1000, "preemptionPolicy": "PreemptLowerPriority"},
             labels={"app": "web"},
             owner={**owner, "controller": True},
         ),

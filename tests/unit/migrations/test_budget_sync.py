@@ -30,11 +30,12 @@ BUDGET = BudgetRecord(
 def seen(at_s=0, asked="", step=Step.EVICTING, **more):
     target = copy()
     told = {marks.ORIGINAL_POD: "source-uid"} | ({SYNC_REQUESTED: asked} if asked else {})
+    now = NOW + timedelta(seconds=at_s)
     return scene(
-        migration(step, status={"eviction_requested_at": NOW + timedelta(seconds=at_s)}),
+        migration(step, status={"eviction_requested_at": now}),
         target=msgspec.structs.replace(target, marks=told),
         budgets=(BUDGET,),
-        now=NOW + timedelta(seconds=at_s),
+        now=now,
         **more,
     )
 

@@ -60,7 +60,9 @@ def test_it_belongs_to_a_workload_of_its_own_that_nobody_knows(snapshot):
 
 
 def test_it_is_no_replica_of_the_other_workload(snapshot):
-    around = Circumstances(snapshot, Policy(), urgent=False, steered=True, cordoned=snapshot.nodes.ready)
+    around = Circumstances(
+        snapshot, Policy(), urgent=False, steered=True, guarded=True, cordoned=snapshot.nodes.ready
+    )
     for pod in ("shop/web-1-0", "shop/db-0"):
         assert around.crew(snapshot.pods.row[pod]).ready == 1
     assert around.record(snapshot.pods.row["evil/forged"]) is None
