@@ -140,6 +140,7 @@ class Followed:
         """
         await must_be_able(self._client)
         async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(self._client.probing())
             for informer in self.informers:
                 await stack.enter_async_context(informer.running())
             await asyncio.gather(*(informer.synced() for informer in self.informers))
@@ -147,7 +148,7 @@ class Followed:
 
     @property
     def is_fresh(self) -> bool:
-        """False while the API server is failing: then nothing new is begun."""
+        """Whether every informer is. False while the API server is failing: then nothing new is begun."""
         return all(informer.is_fresh for informer in self.informers)
 
     def learn_pod(self, item: Object) -> PodRecord:

@@ -32,6 +32,8 @@ class Watch(Generic[T]):
         self._send = send
         self._silence_s = silence_s
         self._ready: deque[WatchEvent[T]] = deque()
+        self._limit: asyncio.Timeout | None = None
+        """Of the read that is waited for."""
         self.heard_at = 0.0
         """When the newest event came in, in loop time; at first, when the server accepted the watch."""
 
@@ -78,9 +80,16 @@ class Watch(Generic[T]):
         # Counted from the last whole event, not the last byte: a trickle of bytes is no sign of life.
         deadline = self.heard_at + self._silence_s if self._silence_s else None
         try:
-            async with asyncio.timeout_at(deadline):
+            async with asyncio.timeout_at(deadline) as self._limit:
                 return await anext(self._chunks)
         except TimeoutError:
             raise errors.Silent(self._call, f"silent for {self._silence_s:g} s") from None
         except NoAnswer as broken:
             raise errors.Unreachable(self._call, broken.reason) from broken
+        finally:
+            self._limit = None
+
+    def give_up(self) -> None:
+        """Ends a read that waits, as a silence does; to be called on the event loop."""
+        if self._limit is not None:
+            self._limit.reschedule(asyncio.get_running_loop().time())
