@@ -36,17 +36,19 @@ class Coming:
 
 def coming(seen: Followed) -> list[Coming]:
     """All that are asked for or under way, in a fixed order."""
-    return [_coming(each, seen) for each in sorted(unfinished(seen), key=lambda each: each.key)]
+    return [_coming(each, seen) for each in unfinished(seen)]
 
 
 def _coming(migration: Migration, seen: Followed) -> Coming:
-    target = target_of(migration, seen)
+    is_begun = migration.status.phase is Phase.IN_PROGRESS
+    # One that waits has no successor, and there may be thousands of them.
+    target = target_of(migration, seen) if is_begun else None
     return Coming(
         migration.pod_key,
         migration.spec.pod.uid,
         migration.target_node,
         () if target is None else (target.key,),
-        is_begun=migration.status.phase is Phase.IN_PROGRESS,
+        is_begun=is_begun,
         strategy=migration.spec.strategy,
     )
 

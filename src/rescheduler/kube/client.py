@@ -123,11 +123,10 @@ class Client:
     async def _probe_for_ever(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            idle_s = loop.time() - self.liveness.answered_at
-            if idle_s >= PROBE_EVERY_S:
+            rest_s = self.liveness.answered_at + PROBE_EVERY_S - loop.time()
+            if rest_s <= 0:
                 await self.probe()
-                idle_s = 0.0
-            await asyncio.sleep(PROBE_EVERY_S - idle_s)
+            await asyncio.sleep(max(rest_s, 1.0))
 
     async def server_version(self) -> Object:
         """As `/version` tells it: `gitVersion`, `major`, `minor` and more."""

@@ -31,8 +31,8 @@ SHORT_S = 1.0
 """A watch that ended sooner, and told nothing, counts as failed however politely it ended."""
 STEADY_S = 5.0
 """A watch that held for so long shows that all is well again: the back-off starts anew."""
-BUSY_S = 0.01
-"""After so long in a burst of events, others have their turn on the event loop."""
+BURST = 20
+"""After so many events in a row, others have their turn on the event loop."""
 _TOO_LARGE = "ResourceVersionTooLarge"
 """The cause that a server names which has not come as far as we have: its store may have gone back."""
 _LONGEST_NUMBER = 20
@@ -284,13 +284,13 @@ class Following(Generic[T]):
                 self.contact.closed(_now(), self._suspect_since)
 
     async def _take_all(self, watch: Watch[T]) -> None:
-        rested_at = _now()
+        count = 0
         async for event in watch:
             self._take(event)
             self._told(watch.heard_at)
-            if _now() - rested_at > BUSY_S:
+            count += 1
+            if count % BURST == 0:
                 await asyncio.sleep(0)
-                rested_at = _now()
 
     def _take(self, event: WatchEvent[T]) -> None:
         version = self._number(event.resource_version)

@@ -15,6 +15,8 @@ __all__ = ["Watch"]
 
 T = TypeVar("T")
 
+_PART = 2**16
+
 
 class Watch(Generic[T]):
     """`async with` begins it (and raises what the server answers), `async for` gives its events.
@@ -32,6 +34,8 @@ class Watch(Generic[T]):
         self._send = send
         self._silence_s = silence_s
         self._ready: deque[WatchEvent[T]] = deque()
+        self._unread = b""
+        """Of the last chunk: a large one is decoded in parts, so that others have their turn in between."""
         self._limit: asyncio.Timeout | None = None
         """Of the read that is waited for."""
         self.heard_at = 0.0
@@ -62,7 +66,8 @@ class Watch(Generic[T]):
 
     async def __anext__(self) -> WatchEvent[T]:
         while not self._ready:
-            chunk = await self._chunk()
+            chunk = self._unread or await self._chunk()
+            chunk, self._unread = chunk[:_PART], chunk[_PART:]
             try:
                 self._ready.extend(self._decoder.feed(chunk))
             except Undecodable as error:
