@@ -183,7 +183,7 @@ def broken_promises(base: Measured, found: Measured) -> list[str]:
         f"{MOST_CPU_SHARE:.0%} of a core at most": found.steady_share - base.steady_share <= MOST_CPU_SHARE,
         f"no block above {1000 * MOST_BLOCK_S:.0f} ms": found.steady_block_s <= MOST_BLOCK_S,
         "the Lease is kept": found.lease_kept,
-        "those that may begin do": found.running == AT_ONCE,
+        "those that may begin do": found.running == AT_ONCE or not found.queued,
     }
     return [promise for promise, holds in promises.items() if not holds]
 

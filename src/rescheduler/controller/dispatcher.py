@@ -35,7 +35,7 @@ class Dispatcher:
         wake: Callable[[str], None],
     ) -> None:
         self.may_begin: Callable[[Migration], bool] = lambda _: True
-        """Whether halts allow it. May be exchanged; what it says may depend on namespace and strategy only."""
+        """Whether halts allow it. May be exchanged; may depend on namespace and strategy only."""
         self.policy = policy
         self._seen = seen
         self._now = now

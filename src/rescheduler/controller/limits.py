@@ -37,7 +37,7 @@ from rescheduler.model.migrations import MANUAL, Migration, Phase
 __all__ = ["MayBegin", "Turns"]
 
 MayBegin = Callable[[Migration], bool]
-"""Whether windows, halts and the like allow it now. What it says may depend on namespace and strategy only."""
+"""Whether windows, halts and the like allow it now. May depend on namespace and strategy only."""
 
 _INDEFINITELY: Final = datetime.max.replace(tzinfo=UTC)
 
