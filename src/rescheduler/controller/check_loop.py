@@ -15,7 +15,7 @@ from datetime import datetime
 
 from rescheduler.config.policy import Policy
 from rescheduler.config.strategies import FAILED_PODS
-from rescheduler.controller.anticipating import Coming, anticipated, coming
+from rescheduler.controller.anticipating import Coming, Unfinished, anticipated, unfinished_now
 from rescheduler.controller.known_cluster import KnownCluster
 from rescheduler.controller.plan_run import PlanRun
 from rescheduler.controller.recovering.recording import Recording
@@ -94,7 +94,7 @@ class CheckLoop:
         self._number += 1
         began = self._now()
         outcome = await self.usage.read()
-        under_way = coming(self._cluster.followed)
+        under_way = unfinished_now(self._cluster.followed)
         decide = _Deciding(
             self._cluster,
             self.policy,
@@ -132,7 +132,8 @@ class _Deciding:
     guarded: bool
     held_namespaces: frozenset[str]
 
-    def __call__(self, outcome: Outcome, under_way: Sequence[Coming], now_s: float) -> _Decided:
+    def __call__(self, outcome: Outcome, unfinished: Unfinished, now_s: float) -> _Decided:
+        under_way = unfinished.coming()
         strategies = strategies_of(self.policy)
         usage, smoothing = usage_of_check(
             outcome,

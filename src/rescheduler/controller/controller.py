@@ -4,14 +4,14 @@ informers ──▶ keys ──▶ WorkQueue ──▶ Workers ──▶ Reconci
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import UTC, datetime
 from typing import Final
 
 from rescheduler.config.policy import Policy
+from rescheduler.controller.dispatcher import Dispatcher
 from rescheduler.controller.events import EventWriter
 from rescheduler.controller.followed import Followed
-from rescheduler.controller.observing import unfinished
 from rescheduler.controller.queue import WorkQueue
 from rescheduler.controller.reconciler import Judge, MayPreempt, Reconciler
 from rescheduler.controller.story import Story
@@ -19,7 +19,7 @@ from rescheduler.controller.waking import Waking
 from rescheduler.controller.webhook_presence import Presence, SaidPresence
 from rescheduler.controller.workers import Workers
 from rescheduler.kube.client import Client
-from rescheduler.model.migrations import Migration
+from rescheduler.model.migrations import MANUAL, Migration
 
 __all__ = ["WORKERS", "Controller"]
 
@@ -46,18 +46,19 @@ class Controller:
         self._follows_itself = followed is None
         self.followed = followed or Followed(client)
         self._events = EventWriter(client, now)
+        self._queue = WorkQueue()
+        self._dispatcher = Dispatcher(self.followed, policy, now, self._queue.add)
         self._reconciler = Reconciler(
             client,
             self.followed,
             Story(self._events),
-            policy,
+            self._dispatcher,
             judge,
             now,
             webhook=webhook or SaidPresence(),
         )
-        self._queue = WorkQueue()
         self._waking = Waking(
-            self.followed, self._queue.add, self._reconciler.turns, self._reconciler.forced_removals
+            self.followed, self._queue.add, self._dispatcher, self._reconciler.forced_removals
         )
         self._workers = Workers(self._queue, self._reconciler.reconcile, now, count=workers, task="migration")
 
@@ -66,13 +67,16 @@ class Controller:
         """How many migrations wait to be looked at."""
         return len(self._queue)
 
-    def use(self, policy: Policy) -> None:
-        """From the next look on."""
-        self._reconciler.policy = policy
+    def use(self, policy: Policy, urgent: Iterable[str] = (MANUAL,)) -> None:
+        """From the next look on. `urgent` are the strategies whose moves begin before others."""
+        self._dispatcher.use(policy, urgent)
 
     def begin_only(self, may_begin: Callable[[Migration], bool]) -> None:
-        """Asked about every migration whose turn has come; what is under way is not asked about."""
-        self._reconciler.may_begin = may_begin
+        """Asked about every migration whose turn has come; what is under way is not asked about.
+
+        What it says may depend on namespace and strategy only: it is asked once for all that have the same.
+        """
+        self._dispatcher.may_begin = may_begin
 
     def preempt_nobody(self, may_preempt: MayPreempt) -> None:
         """Asked about every migration before a pod is let loose on the scheduler."""
@@ -83,9 +87,11 @@ class Controller:
         self._reconciler.is_winding_up = is_winding_up
 
     def look_again(self) -> None:
-        """At all that are not over: they may begin or go on now, though nothing has happened to them."""
-        for migration in unfinished(self.followed):
-            self._queue.add(migration.key)
+        """At what may begin or go on now, though nothing has happened to it."""
+        is_winding_up = self._reconciler.is_winding_up()
+        for key in self._dispatcher.unfinished() if is_winding_up else self._dispatcher.under_way():
+            self._queue.add(key)
+        self._dispatcher.dispatch(everything=True)
 
     async def finish_steps(self, within_s: float) -> None:
         """Before the end: no key is begun any more, and those at work have so long to come to a stop."""
@@ -100,4 +106,5 @@ class Controller:
             await stack.enter_async_context(self._events.running())
             stack.callback(self._waking.subscribe())
             await stack.enter_async_context(self._workers.working())
+            await stack.enter_async_context(self._dispatcher.running())
             yield

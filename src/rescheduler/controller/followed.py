@@ -6,6 +6,7 @@ Others that need to know the same objects subscribe to these informers, instead 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -30,20 +31,26 @@ from rescheduler.kube.resources import (
 from rescheduler.migrations.definition import PLURAL
 from rescheduler.migrations.marks import label_value
 from rescheduler.model.metadata import Owner, OwnerKey, owner_key, owner_keys_of_object
-from rescheduler.model.migrations import GROUP, KIND, VERSION, OwnerReference
+from rescheduler.model.migrations import GROUP, KIND, VERSION, OwnerReference, Phase
 from rescheduler.model.pods import PodRecord
 
 __all__ = [
+    "ALL",
     "OF_WORKLOADS",
     "POD_MIGRATIONS",
     "Followed",
     "is_followed",
+    "is_under_way",
     "key_of_item",
+    "minute_of",
     "owner_key_of_workload",
     "said",
 ]
 
 POD_MIGRATIONS: Final = custom(GROUP, VERSION, PLURAL, KIND)
+
+ALL: Final = ""
+"""Of all namespaces, where an index is by namespace."""
 
 _WORKLOADS: Final = {"ReplicaSet": REPLICA_SETS, "StatefulSet": STATEFUL_SETS, "Deployment": DEPLOYMENTS}
 
@@ -87,6 +94,22 @@ def _pods_of(item: Object) -> list[tuple[str, str]]:
     return [(_namespace(item), name) for name in names if name]
 
 
+def is_under_way(item: Object | None) -> bool:
+    return item is not None and said(item, "status", "phase") == Phase.IN_PROGRESS
+
+
+def minute_of(moment: datetime) -> int:
+    return int(moment.timestamp() // 60)
+
+
+def _minute_of_end(item: Object) -> list[int]:
+    finished = said(item, "status", "finishedAt")
+    try:
+        return [minute_of(datetime.fromisoformat(finished))] if isinstance(finished, str) else []
+    except ValueError:
+        return []
+
+
 _OF_PODS: Final[Mapping[str, Index[PodRecord]]] = {
     "owner": lambda pod: [] if pod.owner is None else [owner_key(pod.namespace, pod.owner)],
     "bare": lambda pod: [pod.namespace] if pod.owner is None else [],
@@ -95,9 +118,9 @@ _OF_MIGRATIONS: Final[Mapping[str, Index[Object]]] = {
     "pod": _pods_of,
     "owner": _recorded_owner,
     "mark": lambda item: [(_namespace(item), label_value(item["metadata"]["name"]))],
-    "group": lambda item: [(_namespace(item), said(item, "spec", "group"))],
-    "namespace": lambda item: [_namespace(item)],
     "unfinished": lambda item: [] if said(item, "status", "finishedAt") else [True],
+    "running": lambda item: [ALL, _namespace(item)] if is_under_way(item) else [],
+    "finished": _minute_of_end,
     "node": lambda item: [said(item, "spec", "sourceNode"), said(item, "status", "targetNode")],
 }
 OF_WORKLOADS: Final[Mapping[str, Index[Object]]] = {"owner": owner_keys_of_object}
@@ -140,6 +163,7 @@ class Followed:
         """
         await must_be_able(self._client)
         async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(self._client.probing())
             for informer in self.informers:
                 await stack.enter_async_context(informer.running())
             await asyncio.gather(*(informer.synced() for informer in self.informers))
@@ -147,7 +171,7 @@ class Followed:
 
     @property
     def is_fresh(self) -> bool:
-        """False while the API server is failing: then nothing new is begun."""
+        """Whether every informer is. False while the API server is failing: then nothing new is begun."""
         return all(informer.is_fresh for informer in self.informers)
 
     def learn_pod(self, item: Object) -> PodRecord:

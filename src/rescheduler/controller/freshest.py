@@ -42,9 +42,13 @@ class Freshest(Generic[T]):
         return learnt
 
     def find(self, index: str, value: Hashable) -> list[T]:
-        keys = {self._identify(item).key for item in self.informer.find(index, value)} | set(self._learnt)
-        found = (self.get(key) for key in sorted(keys))
+        cached = self.informer.find(index, value)
+        if not self._learnt and not self._gone:
+            # The usual case, and there may be thousands.
+            return sorted(cached, key=self.key)
         values_of = self._indices[index]
+        learnt = (key for key, (item, _) in self._learnt.items() if value in values_of(item))
+        found = (self.get(key) for key in sorted({*map(self.key, cached), *learnt}))
         return [item for item in found if item is not None and value in set(values_of(item))]
 
     def learn(self, item: T) -> None:

@@ -234,10 +234,16 @@ def _stale(facts: Facts) -> Iterator[Halt]:
         return
     oldest = max(facts.stale, key=lambda each: (each.seconds, each.kind))
     kinds = ", ".join(sorted(each.kind for each in facts.stale))
-    since = f"for {oldest.seconds:.0f} s" if oldest.seconds < float("inf") else "yet"
     why = f": {oldest.why}" if oldest.why else ""
-    words = f"nothing was heard of {kinds} {since}{why}"
-    yield Halt(HaltReason.CACHES_STALE, facts.now, words, "by itself when the API server is heard again")
+    if oldest.seconds < float("inf"):
+        words = (
+            f"no watch of {kinds} is open; the API server last sent something {oldest.seconds:.0f} s ago{why}"
+        )
+    else:
+        words = f"{kinds} have not been listed yet{why}"
+    yield Halt(
+        HaltReason.CACHES_STALE, facts.now, words, "by itself when the API server accepts the watches again"
+    )
 
 
 def _minutes(span: timedelta) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from rescheduler.config.policy import Policy
 from rescheduler.controller.followed import said
 from rescheduler.controller.known_cluster import KnownCluster
-from rescheduler.controller.observing import target_of, unfinished
+from rescheduler.controller.observing import migration_at, running, target_of
 from rescheduler.controller.pod_priorities import PodPriorities
 from rescheduler.controller.webhook_presence import Presence
 from rescheduler.migrations.scene import Answer, Verdict
@@ -144,13 +144,19 @@ class Judging:
         """Its own migration is no reason for a pod not to be moved. Another one that has begun is; one that
         begins in the same moment is kept off by the lock."""
         uid = migration.spec.pod.uid
-        others = (each for each in unfinished(self._cluster.followed) if each.key != migration.key)
-        if any(each.spec.pod.uid == uid and self._has_begun(each) for each in others):
+        seen = self._cluster.followed
+        of_pod = seen.migrations.find("pod", (migration.namespace, migration.spec.pod.name))
+        others = (found for item in of_pod if (found := seen.records.migration(item)) is not None)
+        if any(
+            each.key != migration.key and each.spec.pod.uid == uid and self._has_begun(each)
+            for each in others
+        ):
             return snapshot
         return replace(snapshot, moving=snapshot.moving - {uid})
 
     def _has_begun(self, migration: Migration) -> bool:
-        return migration.status.phase is Phase.IN_PROGRESS or migration.key in self._approved
+        phase = migration.status.phase
+        return phase is Phase.IN_PROGRESS or (phase is Phase.PENDING and migration.key in self._approved)
 
     def _with_others(self, migration: Migration, board: Board) -> Board:
         """With the copies that are still to come: whoever is approved now must find room beside them."""
@@ -163,17 +169,18 @@ class Judging:
 
     def _under_way(self, migration: Migration, snapshot: Snapshot) -> list[tuple[str, str]]:
         """Pods, and where their copies will be, as far as those are not seen there yet."""
-        known = {each.key: each for each in unfinished(self._cluster.followed)}
+        seen = self._cluster.followed
         self._approved = {
             key: at
             for key, at in self._approved.items()
-            if key in known and known[key].status.phase is Phase.PENDING and key != migration.key
+            if key != migration.key
+            and (known := migration_at(key, seen)) is not None
+            and known.status.phase is Phase.PENDING
         }
         on_record = [
             (each.pod_key, each.target_node)
-            for each in known.values()
+            for each in running(seen)
             if each.key != migration.key
-            and each.status.phase is Phase.IN_PROGRESS
             and each.status.handover is not Handover.EVICT
             and not self._is_bound(each, snapshot)
         ]

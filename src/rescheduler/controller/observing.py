@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Final
 
 from rescheduler.config.policy import Policy
-from rescheduler.controller.followed import Followed, is_followed
+from rescheduler.controller.followed import ALL, Followed, is_followed
 from rescheduler.controller.records import Protection
 from rescheduler.kube.resources import Object
 from rescheduler.migrations.advance import senseless
@@ -27,6 +27,7 @@ __all__ = [
     "covering",
     "held",
     "migration_at",
+    "running",
     "scene_of",
     "source_of",
     "target_of",
@@ -44,7 +45,14 @@ def migration_at(key: str, seen: Followed) -> Migration | None:
 
 
 def unfinished(seen: Followed) -> list[Migration]:
+    """Those that wait or are under way, in a fixed order."""
     items = seen.migrations.find("unfinished", True)
+    return [found for item in items if (found := seen.records.migration(item)) is not None]
+
+
+def running(seen: Followed) -> list[Migration]:
+    """Those that are under way, in a fixed order."""
+    items = seen.migrations.find("running", ALL)
     return [found for item in items if (found := seen.records.migration(item)) is not None]
 
 
@@ -77,6 +85,7 @@ def source_of(migration: Migration, seen: Followed) -> PodRecord | None:
 
 
 def scene_of(migration: Migration, seen: Followed, policy: Policy, now: datetime) -> Scene:
+    """Without its group: that is for whoever keeps count of groups."""
     source, target = source_of(migration, seen), target_of(migration, seen)
     line = _Line(migration, source, seen)
     return Scene(
@@ -95,7 +104,6 @@ def scene_of(migration: Migration, seen: Followed, policy: Policy, now: datetime
         locked_by=_locked_by(migration, source, seen),
         budgets=_budgets(migration, source, seen),
         nodes=_nodes(migration, target, seen),
-        group=_group(migration, seen),
     )
 
 
@@ -232,10 +240,3 @@ def _protections(namespace: str, seen: Followed) -> list[Protection]:
 def _nodes(migration: Migration, target: PodRecord | None, seen: Followed) -> Mapping[str, NodeRecord]:
     names = {migration.spec.source_node, migration.target_node, target.node if target is not None else ""}
     return {name: node for name in names if (node := seen.nodes.get(name)) is not None}
-
-
-def _group(migration: Migration, seen: Followed) -> tuple[Migration, ...]:
-    if not migration.spec.group:
-        return ()
-    members = seen.migrations.find("group", (migration.namespace, migration.spec.group))
-    return tuple(found for item in members if (found := seen.records.migration(item)) is not None)

@@ -15,12 +15,11 @@ from typing import Any, Final
 
 import msgspec
 
-from rescheduler.config.policy import Policy
 from rescheduler.controller.departed_pods import DepartedPods
+from rescheduler.controller.dispatcher import Dispatcher
 from rescheduler.controller.followed import POD_MIGRATIONS, Followed
 from rescheduler.controller.forced_removal import ForcedRemovals
-from rescheduler.controller.limits import Turns
-from rescheduler.controller.observing import migration_at, scene_of, unfinished, workload_key
+from rescheduler.controller.observing import migration_at, scene_of
 from rescheduler.controller.performing import Outcome, Performer
 from rescheduler.controller.story import Story
 from rescheduler.controller.webhook_presence import Presence
@@ -34,7 +33,7 @@ from rescheduler.migrations.effects import RecordEviction, WithdrawSteering
 from rescheduler.migrations.evicting import depends_on_webhook, with_eviction_requested
 from rescheduler.migrations.scene import Answer, Do, Happened, Report, Scene, Sight, Verdict, Wait
 from rescheduler.migrations.steps import Event, Step
-from rescheduler.model.migrations import FAILED_PODS, MANUAL, ConditionType, Migration, migration_of
+from rescheduler.model.migrations import ConditionType, Migration, migration_of
 from rescheduler.model.nodes import NodeRecord
 from rescheduler.model.plan import Handover
 
@@ -52,8 +51,6 @@ _MOST_LOOKS: Final = 100
 _SHOWN_AFTER: Final = timedelta(seconds=30)
 """A step that lasts is put on record for people, though nothing needs it. Shorter ones cost no write."""
 
-_ASK_AGAIN: Final = timedelta(seconds=30)
-
 
 class Reconciler:
     def __init__(
@@ -61,7 +58,7 @@ class Reconciler:
         client: Client,
         seen: Followed,
         story: Story,
-        policy: Policy,
+        dispatcher: Dispatcher,
         judge: Judge,
         now: Callable[[], datetime],
         *,
@@ -70,9 +67,6 @@ class Reconciler:
         self._client = client
         self._seen = seen
         self._story = story
-        self.policy = policy
-        """May be exchanged at any time."""
-        self.may_begin: Callable[[Migration], bool] = lambda _: True
         self.is_winding_up: Callable[[], bool] = lambda: False
         self.may_preempt: MayPreempt = lambda _: ""
         self._judge = judge
@@ -81,16 +75,18 @@ class Reconciler:
         self._performer = Performer(client, seen)
         self.forced_removals = ForcedRemovals(client, seen, story, now)
         self._departed = DepartedPods(seen)
-        self._beginning: dict[str, Migration] = {}
-        """Whose turn has come in this very moment: on their way to the record, and counted already."""
+        self._dispatcher = dispatcher
 
     async def reconcile(self, key: str) -> datetime | None:
         """When to look again, if nothing changes before. Raises `KubeError` or `TryAgain`: then after a
         pause, which is the queue's."""
+        failed = True
         try:
-            return await self._reconcile(key)
+            look_again = await self._reconcile(key)
+            failed = False
         finally:
-            self._beginning.pop(key, None)
+            self._dispatcher.looked_at(key, failed=failed)
+        return look_again
 
     async def _reconcile(self, key: str) -> datetime | None:
         recorded = current = migration_at(key, self._seen)
@@ -112,14 +108,20 @@ class Reconciler:
         raise RuntimeError(f"migration {key} goes in circles at {current.status.step if current else '?'}")
 
     def _scene(self, migration: Migration) -> Scene:
-        scene = scene_of(migration, self._seen, self.policy, self._now())
+        group = self._dispatcher.group(migration)
+        scene = replace(scene_of(migration, self._seen, self._dispatcher.policy, self._now()), group=group)
         if scene.source is None:
             scene = replace(scene, last_seen_source=self._departed.get(migration.spec.pod.uid))
         if senseless(migration):
             return scene
         step = step_of(migration)
         if step is Step.QUEUED:
-            return replace(scene, has_turn=self._has_turn(migration), is_winding_up=self.is_winding_up())
+            return replace(
+                scene,
+                has_turn=self._dispatcher.has_turn(migration),
+                obstacle=self._dispatcher.obstacle(migration),
+                is_winding_up=self.is_winding_up(),
+            )
         if step is Step.CHECKING:
             return replace(scene, verdict=self._verdict(migration))
         return replace(
@@ -200,8 +202,8 @@ class Reconciler:
         self, scene: Scene, happened: Happened, recorded: Migration
     ) -> tuple[Migration, Migration]:
         after = advanced(scene, happened)
-        if step_of(after) in {Step.CHECKING, Step.MARKING}:
-            self._beginning[after.key] = after
+        if step_of(after) is Step.MARKING:
+            self._dispatcher.begin(after)
         if is_checkpoint(scene.migration, after):
             # First on record, then told, then acted upon.
             recorded = after = await self._record(after)
@@ -256,9 +258,9 @@ class Reconciler:
         if migration.is_finished:
             self._story.forget(migration.uid)
             return wait.until
-        if step is Step.QUEUED:
-            # Windows open and servers recover without anybody telling us.
-            return wait.until or scene.now + _ASK_AGAIN
+        if step is Step.QUEUED and not migration.spec.group:
+            # It is woken when its turn comes; a person sees that it is Pending.
+            return wait.until
         if step is step_of(recorded) and migration.status.conditions == recorded.status.conditions:
             return wait.until
         shown_at = self._story.since(migration, scene.now) + _SHOWN_AFTER
@@ -269,31 +271,15 @@ class Reconciler:
 
     # -- beginning
 
-    def _has_turn(self, migration: Migration) -> bool:
-        """Windows are for what the program decides: a person who wishes a move chooses the time. Nor do
-        failing pods wait: they serve nobody until they are elsewhere."""
-        is_time = migration.spec.strategy in {MANUAL, FAILED_PODS} or self.policy.in_window(self._now())
-        is_allowed = is_time and self._seen.is_fresh and self.may_begin(migration)
-        return is_allowed and self._turns(but=migration.key).allows(migration)
-
     def _verdict(self, migration: Migration) -> Verdict:
         verdict = self._judge(migration)
         if verdict.answer is not Answer.APPROVED:
             return verdict
         if not verdict.target and verdict.handover.source_stays:
             return Verdict(Answer.POSTPONED, reason="NoTarget", message="no node is chosen for it")
-        if not self._turns(but=migration.key).allows(migration, verdict.target):
+        if not self._dispatcher.has_room_at(migration, verdict.target):
             return Verdict(Answer.POSTPONED, reason="NodeBusy", message=f"{verdict.target} is busy")
         return verdict
-
-    def turns(self) -> list[str]:
-        """The keys of those whose turn it is now, of all that wait."""
-        return [each.key for each in self._turns().next_ones()]
-
-    def _turns(self, but: str = "") -> Turns:
-        known = {each.key: each for each in unfinished(self._seen)} | self._beginning
-        known.pop(but, None)
-        return Turns(known.values(), self.policy, lambda each: workload_key(each, self._seen))
 
 
 def _lets_pods_loose(scene: Scene, step: Step) -> bool:

@@ -2,14 +2,21 @@
 
 from collections.abc import Callable, Iterable
 
-from rescheduler.controller.followed import Followed, key_of_item, owner_key_of_workload, said
+from rescheduler.controller.dispatcher import Dispatcher
+from rescheduler.controller.followed import (
+    Followed,
+    is_under_way,
+    key_of_item,
+    owner_key_of_workload,
+    said,
+)
 from rescheduler.controller.forced_removal import ForcedRemovals
 from rescheduler.controller.observing import source_of
 from rescheduler.kube.informer import Handler
 from rescheduler.kube.resources import Object
 from rescheduler.migrations.marks import lock_of
 from rescheduler.model.metadata import owner_key, owner_keys_of_object
-from rescheduler.model.migrations import KIND, Phase
+from rescheduler.model.migrations import KIND
 from rescheduler.model.nodes import NodeRecord
 from rescheduler.model.plan import Handover
 from rescheduler.model.pods import PodRecord
@@ -22,14 +29,13 @@ class Waking:
         self,
         seen: Followed,
         wake: Callable[[str], None],
-        turns: Callable[[], Iterable[str]],
+        dispatcher: Dispatcher,
         removals: ForcedRemovals,
     ) -> None:
-        """`turns` says whose turn it is when another one's place becomes free."""
         self._seen = seen
         self._removals = removals
         self._wake = wake
-        self._turns = turns
+        self._dispatcher = dispatcher
 
     def subscribe(self) -> Callable[[], None]:
         """Every migration is looked at once, and from then on when something about it changes."""
@@ -53,13 +59,13 @@ class Waking:
         assert item is not None
         if new is None:
             self._removals.remember(item)
-        self._wake(key_of_item(item))
-        if said(item, "spec", "group"):
-            for member in self._seen.migrations.find("group", _group(item)):
-                self._wake(key_of_item(member))
-        if _is_under_way(old) and not _is_under_way(new):
-            for key in self._turns():
-                self._wake(key)
+        key = key_of_item(item)
+        self._dispatcher.observe(key)
+        self._wake(key)
+        migration = self._seen.records.migration(item) if said(item, "spec", "group") else None
+        if migration is not None:
+            self._dispatcher.wake_group(migration)
+        self._dispatcher.dispatch_if_freed()
 
     def _pod(self, old: PodRecord | None, new: PodRecord | None) -> None:
         for pod in (old, new):
@@ -68,6 +74,12 @@ class Waking:
         marked = old if new is None else new
         if marked is not None and lock_of(marked):
             self._wake_named(marked, is_new=old is None)
+        pod = old if new is None else new
+        assert pod is not None
+        if new is None or new.is_terminating or new.is_finished:
+            # Whoever still waits to move it waits in vain.
+            for item in self._seen.migrations.find("pod", (pod.namespace, pod.name)):
+                self._wake(key_of_item(item))
 
     def _wake_named(self, pod: PodRecord, *, is_new: bool) -> None:
         """The migration that the pod's label names, also one that is over: its request may have come late."""
@@ -106,8 +118,8 @@ class Waking:
         item = old if new is None else new
         assert item is not None
         covers = [self._seen.records.protection(each) for each in (old, new) if each is not None]
-        for found in self._seen.migrations.find("namespace", item["metadata"]["namespace"]):
-            migration = self._seen.records.migration(found) if _is_under_way(found) else None
+        for found in self._seen.migrations.find("running", item["metadata"]["namespace"]):
+            migration = self._seen.records.migration(found)
             source = None if migration is None else source_of(migration, self._seen)
             if source is None or any(
                 each is not None and each.pods.matches(source.labels) for each in covers
@@ -128,13 +140,5 @@ class Waking:
     def _wake_all(self, items: Iterable[Object]) -> None:
         """Of those that are under way: who waits for his turn is woken by that, or by his own time."""
         for item in items:
-            if _is_under_way(item):
+            if is_under_way(item):
                 self._wake(key_of_item(item))
-
-
-def _is_under_way(item: Object | None) -> bool:
-    return item is not None and said(item, "status", "phase") == Phase.IN_PROGRESS
-
-
-def _group(item: Object) -> tuple[str, str]:
-    return item["metadata"]["namespace"], said(item, "spec", "group")

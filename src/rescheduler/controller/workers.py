@@ -69,6 +69,8 @@ class Workers:
                 await self._look_at(key)
             finally:
                 self._queue.done(key)
+            # Most looks wait for nothing: thousands of keys in a row must not hold up the event loop.
+            await asyncio.sleep(0)
 
     async def _look_at(self, key: str) -> None:
         try:

@@ -25,7 +25,7 @@ from rescheduler.controller.webhook_presence import Presence, SaidPresence
 from rescheduler.daemon.whereabouts import who_we_are
 from rescheduler.kube import errors
 from rescheduler.kube.client import Client
-from rescheduler.model.migrations import Migration
+from rescheduler.model.migrations import MANUAL, Migration
 from rescheduler.strategies.node_maintenance import NodeMaintenance
 from rescheduler.strategies.registry import strategies_of
 from rescheduler.usage.reading import UsageReader, usage_reader
@@ -94,7 +94,7 @@ class Rescheduler:
         )
         self.judging.use(policy, _urgent(policy))
         if self.controller is not None:
-            self.controller.use(policy)
+            self.controller.use(policy, (MANUAL, *_urgent(policy)))
             self.controller.look_again()
         if self._recovering is not None:
             self._recovering.reconsider()
@@ -195,6 +195,7 @@ class Rescheduler:
             now=self._now,
             webhook=self.webhook,
         )
+        controller.use(self.configuration.policy, (MANUAL, *_urgent(self.configuration.policy)))
         controller.begin_only(self._ask_may_begin)
         controller.preempt_nobody(self.judging.may_preempt)
         controller.call_off_when(self._ask_winding_up)

@@ -231,4 +231,5 @@ class Daemon:
 def _silence(informer: Informer[Any]) -> str:
     if not informer.is_synced:
         return f"not known yet{f': {informer.failure}' if informer.failure else ''}"
-    return f"nothing heard for {informer.staleness():.0f} s"
+    why = f": {informer.failure}" if informer.failure else ""
+    return f"no watch is open; the API server last sent something {informer.staleness():.0f} s ago{why}"

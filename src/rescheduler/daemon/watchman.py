@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from rescheduler.controller.answering import Answering
-from rescheduler.controller.followed import said
+from rescheduler.controller.followed import minute_of
 from rescheduler.controller.halting import RECENT, Facts, StaleCache, continued, halts_of
 from rescheduler.controller.state import StateFollowed
 from rescheduler.controller.telling import Told
@@ -105,9 +105,8 @@ class Watchman:
 
     def _finished(self, after: datetime) -> Iterator[Migration]:
         followed = self._rescheduler.followed
-        for item in followed.migrations.informer:
-            finished = said(item, "status", "finishedAt")
-            if finished and datetime.fromisoformat(finished) > after:
+        for minute in range(minute_of(after), minute_of(self._now()) + 2):
+            for item in followed.migrations.informer.find("finished", minute):
                 migration = followed.records.migration(item)
                 if migration is not None:
                     yield migration

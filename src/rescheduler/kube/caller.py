@@ -12,6 +12,7 @@ import msgspec
 from rescheduler.kube import errors
 from rescheduler.kube.answers import decoded, refusal
 from rescheduler.kube.call import Call
+from rescheduler.kube.liveness import Liveness
 from rescheduler.kube.paths import InvalidSegment
 from rescheduler.kube.patience import Patience, patiently
 from rescheduler.kube.rate_limit import RateLimit
@@ -43,6 +44,7 @@ class Caller:
     timeout_s: float
     observer: Observer | None
     patience: Patience
+    liveness: Liveness
 
     async def read(
         self, call: Call, resource: Resource[T], query: Query, decode: Callable[[str, bytes], R]
@@ -57,6 +59,7 @@ class Caller:
         return await patiently(lambda: self._page(call, resource, request), self.patience)
 
     async def _page(self, call: Call, resource: Resource[T], request: Request) -> Page[T]:
+        sent_at = _now()
         async with await self.send(call, request) as response:
             page = ArrivingPage(resource.codec, response.headers.get("content-type", ""))
             try:
@@ -64,6 +67,7 @@ class Caller:
                     page.feed(chunk)
                 return page.finish()
             except NoAnswer as broken:
+                self.liveness.unanswered(sent_at)
                 raise _unreachable(call, broken) from broken
             except Undecodable as error:
                 raise errors.Unreadable(call, str(error)) from error
@@ -105,17 +109,19 @@ class Caller:
     async def send(self, call: Call, request: Request) -> Response:
         """A response of status 2xx, to be closed by who asked for it; anything else raises."""
         await self.rate_limit.wait()
-        loop = asyncio.get_running_loop()
-        began = loop.time()
+        began = _now()
         code = 0
         try:
             response = await self.transport.send(request)
             code = response.status
+            self.liveness.answered()
         except NoAnswer as broken:
+            if broken.sent:
+                self.liveness.unanswered(began)
             raise _unreachable(call, broken) from broken
         finally:
             if self.observer:
-                self.observer(call, code, loop.time() - began)
+                self.observer(call, code, _now() - began)
         if 200 <= code < 300:
             return response
         async with response:
@@ -142,6 +148,10 @@ def collection_path(call: Call, resource: Resource[Any]) -> str:
         return resource.collection_path(call.namespace)
     except InvalidSegment as invalid:
         raise errors.InvalidName(call, str(invalid)) from invalid
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _unreachable(call: Call, broken: NoAnswer) -> errors.Unreachable:

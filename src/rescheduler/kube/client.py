@@ -11,8 +11,11 @@ Whatever fails raises one of `errors`. Reads that an overloaded server puts off 
 a write is sent once and never again: whether to repeat it is for the caller, who knows what it means.
 """
 
+import asyncio
+import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -21,6 +24,7 @@ from rescheduler.kube import errors
 from rescheduler.kube.answers import decoded
 from rescheduler.kube.call import Call
 from rescheduler.kube.caller import Caller, Observer, Query, collection_path, object_path
+from rescheduler.kube.liveness import PROBE_EVERY_S, PROBE_TIMEOUT_S, Liveness
 from rescheduler.kube.patches import Patch
 from rescheduler.kube.patience import QUICK, USUAL, Patience, patiently
 from rescheduler.kube.rate_limit import RateLimit
@@ -43,6 +47,8 @@ FIELD_MANAGER = "rescheduler"
 PAGE_SIZE = 500
 """As kubectl and client-go."""
 JSON = "application/json"
+ACCEPT_WATCH_S = 10.0
+"""A watch is answered with its headers at once; a server that takes longer is asked again."""
 
 
 class Client:
@@ -57,10 +63,14 @@ class Client:
         field_manager: str = FIELD_MANAGER,
         observer: Observer | None = None,
         patience: Patience = USUAL,
+        liveness: Liveness | None = None,
     ) -> None:
         """`timeout_s` is for one request; watches have their own. No `rate_limit` means none."""
         self.transport = transport
-        self._caller = Caller(transport, rate_limit or RateLimit(), timeout_s, observer, patience)
+        self.liveness = liveness or Liveness()
+        self._caller = Caller(
+            transport, rate_limit or RateLimit(), timeout_s, observer, patience, self.liveness
+        )  # fmt: skip
         self.field_manager = field_manager
         """By which the API server records what this client has written."""
 
@@ -74,6 +84,7 @@ class Client:
             field_manager=self.field_manager,
             observer=same.observer,
             patience=QUICK,
+            liveness=same.liveness,
         )
 
     async def close(self) -> None:
@@ -87,6 +98,35 @@ class Client:
         return await self._caller.read(
             _about("get", resource, key), resource, query, resource.codec.decode_one
         )
+
+    async def probe(self, timeout_s: float = PROBE_TIMEOUT_S) -> bool:
+        """Whether the server answers anything at all, a refusal too; the cheapest read that there is."""
+        request = replace(self._caller.request("GET", "/livez", (), JSON), timeout_s=timeout_s)
+        try:
+            response = await self._caller.send(Call("get", "/livez"), request)
+        except errors.KubeError as error:
+            return not isinstance(error, errors.Unreachable)
+        await response.close()
+        return True
+
+    @contextlib.asynccontextmanager
+    async def probing(self) -> AsyncIterator[None]:
+        """While the body runs, the server is asked for a sign of life when it has given none for a while."""
+        task = asyncio.create_task(self._probe_for_ever(), name="liveness of the API server")
+        try:
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _probe_for_ever(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            rest_s = self.liveness.answered_at + PROBE_EVERY_S - loop.time()
+            if rest_s <= 0:
+                await self.probe()
+            await asyncio.sleep(max(rest_s, 1.0))
 
     async def server_version(self) -> Object:
         """As `/version` tells it: `gitVersion`, `major`, `minor` and more."""
@@ -132,6 +172,14 @@ class Client:
             log.info("the pages of %s expired while being read; reading all at once", resource.label)
             return await self._all_pages(resource, namespace, query, 0)
 
+    async def newest_version(
+        self, resource: Resource[T], *, namespace: str = "", labels: str = "", fields: str = ""
+    ) -> str:
+        """The resourceVersion that a list would have now, read with a quorum and almost nothing else."""
+        query = _given(("labelSelector", labels), ("fieldSelector", fields), ("limit", "1"))
+        call = Call("list", resource.label, namespace)
+        return (await self._caller.read_page(call, resource, query)).resource_version
+
     def watch(
         self,
         resource: Resource[T],
@@ -159,6 +207,7 @@ class Client:
         accept = resource.codec.watch_accept
         path = collection_path(call, resource)
         request = self._caller.request("GET", path, query, accept, streaming=True)
+        request = replace(request, timeout_s=min(request.timeout_s, ACCEPT_WATCH_S))
         return Watch(call, resource.codec, lambda: self._caller.send(call, request), silence_s)
 
     # --- writing ---

@@ -18,6 +18,7 @@ from rescheduler.kube.call import Call
 from rescheduler.kube.client import Client
 from rescheduler.kube.contact import Contact
 from rescheduler.kube.resources import Resource
+from rescheduler.kube.watch import Watch
 from rescheduler.kube.wire.codec import WatchEvent
 
 __all__ = ["Counts", "Following", "Pace", "Phase", "Selection"]
@@ -30,9 +31,8 @@ SHORT_S = 1.0
 """A watch that ended sooner, and told nothing, counts as failed however politely it ended."""
 STEADY_S = 5.0
 """A watch that held for so long shows that all is well again: the back-off starts anew."""
-SILENCES = 2
-"""After so many watches in a row that told nothing, not even by a bookmark, list again: the server may not
-know our version at all, or something between us may keep what it says to itself."""
+BURST = 20
+"""After so many events in a row, others have their turn on the event loop."""
 _TOO_LARGE = "ResourceVersionTooLarge"
 """The cause that a server names which has not come as far as we have: its store may have gone back."""
 _LONGEST_NUMBER = 20
@@ -49,14 +49,23 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How patient to be, in seconds. API servers send a bookmark about once a minute."""
+    """How patient to be, in seconds.
+
+    API servers send a bookmark about once a minute, but only if they know of a newer version. Of a quiet kind
+    they hear of newer versions only from etcd's progress notifications, every 10 minutes.
+    """
 
     watch_s: tuple[float, float] = (300.0, 600.0)
     """Each watch is asked to end after a time drawn from this range, so that not all end together."""
     silence_s: float = 90.0
-    """Without an event or a bookmark for so long, a watch is given up and begun anew."""
+    """Without an event or a bookmark for so long, a watch is opened again: if it is accepted, all is well."""
+    relist_after_s: float = 900.0
+    """Without an event or a bookmark for so long, over any number of watches, list again. A server would have
+    sent a bookmark by now; something between us may hold back what it sends."""
+    lost_after_s: float = 5.0
+    """So long after its watch was lost, and no other one accepted, a cache is not fresh."""
     stale_after_s: float = 120.0
-    """From this staleness on, a cache is not fresh."""
+    """From this staleness on, a cache is not fresh, whatever its watch is."""
     first_delay_s: float = 0.5
     longest_delay_s: float = 30.0
 
@@ -124,9 +133,12 @@ class Following(Generic[T]):
         self._backoff = Backoff(pace.first_delay_s, pace.longest_delay_s, dice)
         self._version = 0
         """All changes up to this one are in the cache."""
-        self._silences = 0
-        self._accepted = False
-        """Whether the server let the newest watch in."""
+        self._watching: Watch[T] | None = None
+        """The watch that is open."""
+        self._suspect_since: float | None = None
+        """When the request was sent whose missing answer made us give the watch up."""
+        self._told_at = 0.0
+        """When the last event, bookmark or list came."""
         self._complaint = ""
         """What the log was last told of."""
 
@@ -134,6 +146,7 @@ class Following(Generic[T]):
         """Until cancelled."""
         if not self.synced.is_set():
             self.synced_or_over.clear()
+        end = self._client.liveness.on_unanswered(self._suspect)
         try:
             while True:
                 await self._list()
@@ -144,6 +157,7 @@ class Following(Generic[T]):
             self.failure = errors.Unreadable(self._call, f"the informer stopped: {error!r}")
             raise
         finally:
+            end()
             self.phase = Phase.STOPPED
             self.synced_or_over.set()
 
@@ -170,7 +184,7 @@ class Following(Generic[T]):
                 continue
             self._adopt(page.items, version)
             # What the server read for us, it read after we asked.
-            self.contact.heard(began)
+            self.contact.listed(began, _now())
             return
 
     def _adopt(self, items: list[T], version: int) -> None:
@@ -184,7 +198,7 @@ class Following(Generic[T]):
         self.counts.lists += 1
         self.counts.relists += self.synced.is_set()
         self._version = version
-        self._silences = 0
+        self._told_at = _now()
         self._tell(self._cache.replace(items, rewound=rewound))
         self.synced.set()
         self.synced_or_over.set()
@@ -197,22 +211,26 @@ class Following(Generic[T]):
             self.phase = Phase.WATCHING
             began = _now()
             told_before = self.counts.events + self.counts.bookmarks
+            is_silent = False
             failure: errors.KubeError | None = None
             try:
                 await self._watch_once()
             except _Lost as lost:
                 await self._wait(errors.Gone(self._call, str(lost)))
                 return
+            except errors.Silent:
+                # Nothing by itself: a quiet kind has nothing to tell.
+                is_silent = True
             except errors.KubeError as error:
                 failure = error
             lasted = _now() - began
             if lasted >= STEADY_S:
                 self._backoff.reset()
             told = self.counts.events + self.counts.bookmarks > told_before
-            told_nothing = self._accepted and lasted >= SHORT_S and not told
-            self._silences += told_nothing or isinstance(failure, errors.Silent)
-            if failure is None and lasted < SHORT_S and not told:
+            if failure is None and not is_silent and lasted < SHORT_S and not told:
                 failure = errors.Unreachable(self._call, "the server ended the watch at once")
+            if is_silent and self._suspect_since is None:
+                failure = await self._compared()
             if failure is not None:
                 await self._wait(failure)
             if self._needs_list(failure):
@@ -221,7 +239,28 @@ class Following(Generic[T]):
     def _needs_list(self, failure: errors.KubeError | None) -> bool:
         lost_thread = isinstance(failure, errors.Gone | errors.Unreadable | errors.Final)
         ahead = failure is not None and any(cause.reason == _TOO_LARGE for cause in failure.causes)
-        return lost_thread or ahead or self._silences >= SILENCES
+        return lost_thread or ahead or _now() - self._told_at >= self._pace.relist_after_s
+
+    async def _compared(self) -> errors.KubeError | None:
+        """After a silence: a server whose store was restored from a backup accepts a watch from a version of
+        its future, and then never says a word."""
+        chosen = self._selection
+        try:
+            version = await self._client.newest_version(
+                self._resource, namespace=chosen.namespace, labels=chosen.labels, fields=chosen.fields
+            )
+            if self._number(version) < self._version:
+                why = f"the server is at version {version}, behind our {self._version}"
+                return errors.Gone(self._call, why)
+        except errors.KubeError as error:
+            return error
+        return None
+
+    def _suspect(self, sent_at: float) -> None:
+        """A request of that time was not answered: a watch that has told nothing since may be dead, too."""
+        if self._watching is not None and not self.contact.has_heard_since(sent_at):
+            self._suspect_since = sent_at
+            self._watching.give_up()
 
     async def _watch_once(self) -> None:
         watch = self._client.watch(
@@ -233,21 +272,25 @@ class Following(Generic[T]):
             timeout_s=self._dice.uniform(*self._pace.watch_s),
             silence_s=self._pace.silence_s,
         )
-        self._accepted = False
         async with watch:
-            self._accepted = True
+            self._watching, self._suspect_since = watch, None
             self.counts.watches += 1
-            if not self._silences:
-                # After a silence, being let in proves nothing: a server whose store was restored from a
-                # backup accepts a version from its future and then never says a word.
-                self.contact.opened(_now())
-                self.failure = None
+            self.contact.opened(_now())
+            self.failure = None
             try:
-                async for event in watch:
-                    self._take(event)
-                    self._told(watch.heard_at)
+                await self._take_all(watch)
             finally:
-                self.contact.closed(_now())
+                self._watching = None
+                self.contact.closed(_now(), self._suspect_since)
+
+    async def _take_all(self, watch: Watch[T]) -> None:
+        count = 0
+        async for event in watch:
+            self._take(event)
+            self._told(watch.heard_at)
+            count += 1
+            if count % BURST == 0:
+                await asyncio.sleep(0)
 
     def _take(self, event: WatchEvent[T]) -> None:
         version = self._number(event.resource_version)
@@ -275,7 +318,7 @@ class Following(Generic[T]):
         self.counts.repeated += 1
 
     def _told(self, heard_at: float) -> None:
-        self._silences = 0
+        self._told_at = heard_at
         self.contact.heard(heard_at)
         self.counts.lag_s = _now() - heard_at
         self.counts.worst_lag_s = max(self.counts.worst_lag_s, self.counts.lag_s)

@@ -6,7 +6,7 @@
      │    ▼                     │   └──── resume after the last version ───┘
      └─ WAITING ◀───────────────┘
                    410 Gone, refused (4xx), unreadable, events that don't follow on what
-                   we have, two watches in a row that told nothing
+                   we have, a server behind our version, nothing told for `relist_after_s`
 
 What a reader of the cache may rely on:
 
@@ -15,9 +15,13 @@ What a reader of the cache may rely on:
 - Before a handler hears of a change, the cache has it. Each handler hears of every change of the cache
   once and in order, as old and new. After a new list it hears of what was missed as of any other change,
   deletions first; what came and went in between is not told.
-- `staleness()` is the time since the server's last sign of life (event, bookmark, accepted watch, list). It
-  grows while the server is away, silent or refusing, and the cache stays as it was. It can't see how far the
-  server itself is behind its store: what is irreversible is preceded by a live read.
+- `is_fresh` says whether the cache is followed: it is synced, and its watch is open, or was lost only a few
+  seconds ago. Silence alone means nothing: a quiet kind has nothing to tell. A watch is suspect when a
+  request of the same client got no answer (`liveness`): then it is opened again, and fresh once it is
+  accepted. The kernel ends connections whose peer is gone within about ten seconds (`network`).
+- `staleness()` is the time since the server's last sign of life (event, bookmark, accepted watch, list). A
+  quiet watch is opened again every `silence_s`, so it hardly exceeds that. It can't see how far the server
+  itself is behind its store: what is irreversible is preceded by a live read.
 - Lists after the first are read with a quorum, so they never go back to what a lagging server remembers. If
   one does go back, the store was restored from a backup: the cache follows it, and the log says so.
 
@@ -153,8 +157,15 @@ class Informer(Generic[T]):
 
     @property
     def is_fresh(self) -> bool:
-        """Synced, and heard of the server within `Pace.stale_after_s`."""
-        return self.is_synced and self.staleness() < self._pace.stale_after_s
+        """Synced and followed; see the top of this module."""
+        pace = self._pace
+        return (
+            self.is_synced and self.lost_s() < pace.lost_after_s and self.staleness() < pace.stale_after_s
+        )  # fmt: skip
+
+    def lost_s(self) -> float:
+        """For how long no watch follows the server, in seconds; 0 while one does."""
+        return self._following.contact.lost(asyncio.get_running_loop().time())
 
     @property
     def failure(self) -> errors.KubeError | None:

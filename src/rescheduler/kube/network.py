@@ -8,7 +8,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import getproxies_environment, proxy_bypass
 from weakref import WeakSet
@@ -21,7 +21,7 @@ from rescheduler.kube.access.tls import tls_context
 from rescheduler.kube.transport import NoAnswer, Request
 from rescheduler.model.confidential_urls import is_confidential, is_loopback
 
-__all__ = ["Network"]
+__all__ = ["DEAD_PEER_OPTIONS", "Network"]
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +29,16 @@ CONNECT_TIMEOUT_S = 10.0
 CONNECTIONS = 100
 """At once; each watch holds one for as long as it lasts."""
 GOODBYE_S = 1.0
+DEAD_PEER_OPTIONS: Final = {
+    "TCP_KEEPIDLE": 5,
+    "TCP_KEEPALIVE": 5,
+    "TCP_KEEPINTVL": 2,
+    "TCP_KEEPCNT": 3,
+    "TCP_USER_TIMEOUT": 10_000,
+}
+"""Of every socket. A peer that is gone is noticed about ten seconds after it last acknowledged anything: by
+keep-alive probes on an idle connection, by the user timeout (in milliseconds) on one with data that was not
+acknowledged. On macOS `TCP_KEEPALIVE` is what `TCP_KEEPIDLE` is on Linux."""
 
 
 class Network:
@@ -239,8 +249,8 @@ def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
     family, kind, protocol, _, _ = address
     made = socket.socket(family, kind, protocol)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
-        # Not on every system, and only a refinement.
+    for option, value in DEAD_PEER_OPTIONS.items():
+        # No system has all of them: Linux lacks TCP_KEEPALIVE, macOS TCP_KEEPIDLE and TCP_USER_TIMEOUT.
         if hasattr(socket, option):
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
     return made

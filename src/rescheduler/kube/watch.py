@@ -15,6 +15,8 @@ __all__ = ["Watch"]
 
 T = TypeVar("T")
 
+_PART = 2**16
+
 
 class Watch(Generic[T]):
     """`async with` begins it (and raises what the server answers), `async for` gives its events.
@@ -32,6 +34,10 @@ class Watch(Generic[T]):
         self._send = send
         self._silence_s = silence_s
         self._ready: deque[WatchEvent[T]] = deque()
+        self._unread = b""
+        """Of the last chunk: a large one is decoded in parts, so that others have their turn in between."""
+        self._limit: asyncio.Timeout | None = None
+        """Of the read that is waited for."""
         self.heard_at = 0.0
         """When the newest event came in, in loop time; at first, when the server accepted the watch."""
 
@@ -60,7 +66,8 @@ class Watch(Generic[T]):
 
     async def __anext__(self) -> WatchEvent[T]:
         while not self._ready:
-            chunk = await self._chunk()
+            chunk = self._unread or await self._chunk()
+            chunk, self._unread = chunk[:_PART], chunk[_PART:]
             try:
                 self._ready.extend(self._decoder.feed(chunk))
             except Undecodable as error:
@@ -78,9 +85,16 @@ class Watch(Generic[T]):
         # Counted from the last whole event, not the last byte: a trickle of bytes is no sign of life.
         deadline = self.heard_at + self._silence_s if self._silence_s else None
         try:
-            async with asyncio.timeout_at(deadline):
+            async with asyncio.timeout_at(deadline) as self._limit:
                 return await anext(self._chunks)
         except TimeoutError:
             raise errors.Silent(self._call, f"silent for {self._silence_s:g} s") from None
         except NoAnswer as broken:
             raise errors.Unreachable(self._call, broken.reason) from broken
+        finally:
+            self._limit = None
+
+    def give_up(self) -> None:
+        """Ends a read that waits, as a silence does; to be called on the event loop."""
+        if self._limit is not None:
+            self._limit.reschedule(asyncio.get_running_loop().time())

@@ -1,6 +1,7 @@
 """Before anything is touched: a migration waits for its turn, and is looked at once more when that comes."""
 
 from rescheduler.migrations.effects import CallOffMigration, HoldMigration, LetGoMigration
+from rescheduler.migrations.groups import waiting_for_group
 from rescheduler.migrations.scene import Answer, Do, Happened, Scene, Sight, Wait
 from rescheduler.migrations.steps import Event
 from rescheduler.model.migrations import FINALIZER, MANUAL
@@ -18,6 +19,8 @@ def queued(scene: Scene) -> Sight:
     retry_at = scene.migration.status.retry_at
     if retry_at is not None and scene.now < retry_at:
         return Wait(retry_at, f"tried again at {retry_at:%H:%M:%S}")
+    if (reason := waiting_for_group(scene)) is not None:
+        return reason
     if not scene.has_turn:
         return Wait(message="waits for its turn")
     return Happened(Event.TURN_CAME)

@@ -1,21 +1,98 @@
-"""Migrations that are handed over together or not at all: pods that are of no use one by one."""
+"""Migrations that are handed over together or not at all: pods that are of no use one by one.
 
-from rescheduler.migrations.scene import Happened, Scene
+A group is known by its namespace, `spec.group`, `spec.groupSize` and `spec.strategy`: migrations that differ
+in any of them have nothing to do with each other. Its members are the first `groupSize` migrations of that
+identity: those that have begun, then by age. Any that comes later is a stranger, and is refused.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from rescheduler.migrations.scene import Happened, Scene, Wait
 from rescheduler.migrations.steps import Event, Step
 from rescheduler.model.migrations import Migration, Phase
 
-__all__ = ["all_settled", "partner_failed"]
+__all__ = ["GroupId", "MigrationGroup", "all_settled", "group_of", "partner_failed", "waiting_for_group"]
 
 _SETTLED = frozenset({Step.SETTLING, Step.EVICTING, Step.ADOPTING, Step.RELEASING, Step.COMPLETED})
 _HANDED_OVER = frozenset({Step.ADOPTING, Step.REPLACING, Step.RELEASING, Step.COMPLETED})
 
 
+class GroupId(NamedTuple):
+    namespace: str
+    name: str
+    size: int
+    strategy: str
+
+
+def group_of(migration: Migration) -> GroupId | None:
+    spec = migration.spec
+    if not spec.group:
+        return None
+    return GroupId(migration.namespace, spec.group, max(1, spec.group_size), spec.strategy)
+
+
+class MigrationGroup:
+    """Keys of all migrations of one identity, in the order that decides who is a member."""
+
+    def __init__(self, group: GroupId) -> None:
+        self.id = group
+        self._line: list[tuple[bool, float, str]] = []
+        self._places: dict[str, tuple[bool, float, str]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._line)
+
+    def put(self, migration: Migration) -> None:
+        self.remove(migration.key)
+        status = migration.status
+        has_begun = status.attempts > 0 or status.phase is Phase.IN_PROGRESS
+        place = self._places[migration.key] = (not has_begun, migration.created.timestamp(), migration.key)
+        insort(self._line, place)
+
+    def remove(self, key: str) -> None:
+        place = self._places.pop(key, None)
+        if place is not None:
+            del self._line[bisect_left(self._line, place)]
+
+    def members(self) -> Iterator[str]:
+        return (key for _, _, key in self._line[: self.id.size])
+
+
+def waiting_for_group(scene: Scene) -> Happened | Wait | None:
+    """Why a migration that has not begun can't, as far as its group is the reason; None if it is not."""
+    migration, group = scene.migration, group_of(scene.migration)
+    if group is None:
+        return None
+    if migration.key not in {each.key for each in scene.group}:
+        words = f"group {group.name} has its {group.size} members already; use another name for another group"
+        return _refused(words, "GroupFull")
+    for each in _others(scene):
+        if each.status.phase is Phase.FAILED:
+            return _refused(f"{each.name} of the same group failed: {each.status.message}", "PartnerFailed")
+    if missing := group.size - len(scene.group):
+        given_up_at = migration.created + scene.policy.migration_timeout
+        words = f"group {group.name} has {group.size - missing} of {group.size} members"
+        if scene.now >= given_up_at:
+            return _refused(f"{words}; create all of them within migrationTimeout", "GroupIncomplete")
+        return Wait(given_up_at, f"waits for the rest of its group: {words}")
+    if scene.obstacle:
+        return _refused(f"group {group.name} can't begin together: {scene.obstacle}", "GroupTooLarge")
+    return None
+
+
+def _refused(words: str, failure: str) -> Happened:
+    return Happened(Event.REFUSED, words, failure, final=True)
+
+
 def all_settled(scene: Scene) -> bool:
     """As the others have recorded it: being settled is written down by members of a group."""
-    if not scene.migration.spec.group:
+    group = group_of(scene.migration)
+    if group is None:
         return True
     arrived = sum(each.status.step in _SETTLED for each in _others(scene))
-    return 1 + arrived >= scene.migration.spec.group_size
+    return 1 + arrived >= group.size
 
 
 def partner_failed(scene: Scene) -> Happened | None:

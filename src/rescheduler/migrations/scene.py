@@ -73,11 +73,13 @@ class Scene:
     nodes: Mapping[str, NodeRecord] = field(default_factory=dict)
     """Source and target node, and where the successor is, as far as they are there."""
     group: tuple[Migration, ...] = ()
-    """The other members of its group."""
+    """The members of its group, itself included unless it came too late to be one."""
     verdict: Verdict | None = None
     """Asked for at the check only."""
     has_turn: bool = True
     """Whether the limits allow it to begin."""
+    obstacle: str = ""
+    """Why the limits will never let its group begin."""
     is_winding_up: bool = False
     """Whether nothing is begun any more, and soon nobody is there who executes."""
     is_steered: bool = False

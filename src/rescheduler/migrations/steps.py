@@ -111,6 +111,7 @@ _BEGIN: Final[Transitions] = {
     (Step.QUEUED, Event.TURN_CAME): Step.CHECKING,
     (Step.QUEUED, Event.SOURCE_GONE): Step.FAILED,
     (Step.QUEUED, Event.CANCELLED): Step.FAILED,
+    (Step.QUEUED, Event.REFUSED): Step.FAILED,
     (Step.CHECKING, Event.APPROVED): Step.MARKING,
     (Step.CHECKING, Event.POSTPONED): Step.QUEUED,
     (Step.CHECKING, Event.REFUSED): Step.FAILED,

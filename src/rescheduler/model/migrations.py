@@ -21,6 +21,7 @@ __all__ = [
     "FINALIZER",
     "GROUP",
     "KIND",
+    "LARGEST_GROUP",
     "LONGEST_TEXT",
     "MANUAL",
     "MOST_SIBLINGS",
@@ -77,6 +78,9 @@ class ConditionType(StrEnum):
 MOST_SIBLINGS: Final = 100
 """Of whom a status tells: an object must not grow with the workload."""
 
+LARGEST_GROUP: Final = 100
+"""Migrations that are handed over together."""
+
 LONGEST_TEXT: Final = 4096
 """Of what is said in words."""
 
@@ -113,7 +117,14 @@ class MigrationSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
     group: Annotated[
         str, Meta(max_length=253, description="Migrations of one group are handed over together.")
     ] = ""
-    group_size: Annotated[int, Meta(ge=0, description="How many migrations the group has.")] = 0
+    group_size: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=LARGEST_GROUP,
+            description="How many migrations the group has; none of them begins before all of them exist.",
+        ),
+    ] = 0
     replicas: Annotated[
         int,
         Meta(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from rescheduler.config.strategies import FAILED_PODS
+from rescheduler.model.migrations import LARGEST_GROUP
 from rescheduler.model.plan import Change, NodeChange
 from rescheduler.planner.legs import Leg, Unit, legs_in
 from rescheduler.planner.moving_on import may_move_on, with_fewer_stops, with_hops_marked
@@ -229,7 +230,8 @@ def _units(draft: Draft, view: PlanView, steps: Sequence[Step]) -> list[Unit]:
 
 
 def _no_by_groups(draft: Draft, view: PlanView, units: Sequence[Unit]) -> _No | None:
-    most = min(draft.policy.max_concurrent_migrations, draft.policy.max_reschedule_pods)
+    policy = draft.policy
+    most = min(policy.max_concurrent_migrations, policy.max_reschedule_pods, LARGEST_GROUP)
     for unit in units:
         if not unit.group:
             continue

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rescheduler.config.policy import Policy
+from rescheduler.model.migrations import LARGEST_GROUP
 from rescheduler.model.node_marks import in_maintenance
 from rescheduler.model.plan import Handover, Rejection
 from rescheduler.planner.eligibility import Eligibility
@@ -145,7 +146,7 @@ def _kept_by_group(
     if (kept := next((each for each in others if each is not None), None)) is not None:
         detail = f"{kept.subject} has to stay ({kept.reason}: {kept.detail})"
         yield Rejection(pod, Reason.GROUP_INCOMPLETE, group, detail)
-    most = min(policy.max_concurrent_migrations, policy.max_reschedule_pods)
+    most = min(policy.max_concurrent_migrations, policy.max_reschedule_pods, LARGEST_GROUP)
     if len(members) > most:
         detail = f"{len(members)} pods have to move at once, of {most} at most"
         yield Rejection(pod, Reason.GROUP_TOO_LARGE, group, detail)

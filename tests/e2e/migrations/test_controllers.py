@@ -2,17 +2,19 @@
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from rescheduler.controller.followed import POD_MIGRATIONS
-from rescheduler.kube.resources import EVENTS
+from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.resources import EVENTS, PODS, Object
 from rescheduler.migrations import marks
 from rescheduler.model.migrations import FINALIZER, Phase
 from tests.e2e.facts.observer import observing
 from tests.e2e.facts.stage import node_of
 from tests.e2e.facts.waiting import until, until_gone
-from tests.e2e.migrations.moving import SetMoves
+from tests.e2e.migrations.moving import Moves, SetMoves
 
 
 async def test_two_controllers_at_once_move_each_pod_once(set_moves: SetMoves) -> None:
@@ -153,6 +155,14 @@ async def test_events_tell_the_story_on_pod_workload_and_nodes(set_moves: SetMov
     ]
 
 
+async def declare_group(moves: Moves, *pods: Object) -> dict[str, Any]:
+    """The pods say themselves that they belong together; what their migrations say of it."""
+    label = {"metadata": {"labels": {moves.policy.pod_group_label: "ring"}}}
+    for pod in pods:
+        await moves.client.patch(PODS, moves.stage.key(pod["metadata"]["name"]), merge_patch(label))
+    return {"group": "ring", "groupSize": len(pods)}
+
+
 async def test_pods_of_one_group_are_handed_over_together(set_moves: SetMoves) -> None:
     moves = await set_moves()
     stage = moves.stage
@@ -160,10 +170,9 @@ async def test_pods_of_one_group_are_handed_over_together(set_moves: SetMoves) -
     first, second = await stage.pods()
     target = await stage.free_node()
     stage.behave({"startup": "2s", "termination": "0s"})
-    group = {"group": "ring", "groupSize": 2}
+    group = await declare_group(moves, first, second)
     async with moves.executing():
         one = await moves.wish(first, target, **group)
-        await moves.until(one, lambda migration: migration.status.step == "Settling")
         other = await moves.wish(second, target, **group)
         ends = await asyncio.gather(moves.until_finished(one), moves.until_finished(other))
     assert [end.status.phase for end in ends] == [Phase.COMPLETED] * 2
@@ -173,6 +182,37 @@ async def test_pods_of_one_group_are_handed_over_together(set_moves: SetMoves) -
     await moves.until_nothing_left()
 
 
+async def test_a_group_that_is_never_complete_touches_nothing_and_says_so(set_moves: SetMoves) -> None:
+    moves = await set_moves()
+    await moves.stage.deployment(2)
+    first, second = await moves.stage.pods()
+    group = await declare_group(moves, first, second)
+    async with moves.executing(migration_timeout=timedelta(seconds=3)):
+        ended = await moves.until_finished(await moves.wish(first, await moves.stage.free_node(), **group))
+    assert (ended.status.failure, ended.status.started_at) == ("GroupIncomplete", None)
+    assert "group ring has 1 of 2 members" in ended.status.message
+
+
+async def test_the_name_of_a_group_lets_nobody_past_the_limits(set_moves: SetMoves) -> None:
+    """Pods that don't declare the group count one by one; whoever comes after its members is refused."""
+    moves = await set_moves()
+    stage = moves.stage
+    await stage.deployment(3)
+    pods = await stage.pods()
+    target = await stage.free_node()
+    by_hand = {"group": "by-hand", "groupSize": 2}
+    async with moves.executing(max_concurrent_per_node=9):
+        keys = [await moves.wish(pod, target, **by_hand) for pod in pods[:2]]
+        ends = [await moves.until_finished(key) for key in keys]
+        assert [(end.status.failure, end.status.started_at) for end in ends] == [("GroupTooLarge", None)] * 2
+        assert "maxConcurrentPerWorkload allows 1" in ends[0].status.message
+        late = await moves.until_finished(await moves.wish(pods[2], target, **by_hand))
+    assert late.status.failure == "GroupFull"
+    assert {pod["metadata"]["uid"] for pod in await stage.until_ready(3)} == {
+        pod["metadata"]["uid"] for pod in pods
+    }
+
+
 async def test_if_one_of_a_group_fails_all_stay(set_moves: SetMoves) -> None:
     moves = await set_moves()
     stage = moves.stage
@@ -180,7 +220,7 @@ async def test_if_one_of_a_group_fails_all_stay(set_moves: SetMoves) -> None:
     first, second = before = await stage.pods()
     target = await stage.free_node()
     await stage.cordon(node_of(first))
-    group = {"group": "ring", "groupSize": 2}
+    group = await declare_group(moves, first, second)
     keys = [await moves.wish(first, target, **group), await moves.wish(second, node_of(first), **group)]
     async with moves.executing(max_retries=0):
         ends = await asyncio.gather(*(moves.until_finished(key) for key in keys))

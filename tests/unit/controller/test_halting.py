@@ -85,8 +85,8 @@ def test_each_halt_says_why_and_how_it_ends():
             "by itself when most requests are answered again"
         ),
         "CachesStale": (
-            "nothing was heard of pods for 200 s: the server is away | "
-            "by itself when the API server is heard again"
+            "no watch of pods is open; the API server last sent something 200 s ago: the server is away | "
+            "by itself when the API server accepts the watches again"
         ),
     }
 
@@ -254,7 +254,7 @@ def test_an_api_server_that_errs(requests, failed, halted):
 
 def test_a_cache_that_was_never_filled_is_told_in_words():
     (halt,) = halts_of(Facts(now=NOW, stale=[StaleCache("pods", float("inf"))]), LIMITS)
-    assert halt.words == "nothing was heard of pods yet"
+    assert halt.words == "pods have not been listed yet"
 
 
 def test_a_halt_that_goes_on_began_when_it_began():

@@ -56,24 +56,105 @@ async def test_a_trickle_of_bytes_is_no_sign_of_life(informer, server, until):
         task.cancel()
 
 
-async def test_a_server_that_is_let_in_but_never_speaks_makes_the_cache_stale(informer, server, until):
+async def test_an_hour_without_a_word_on_a_quiet_kind_never_makes_the_cache_stale(informer, server, caplog):
+    """No event, no bookmark: the watch is opened again and again, and that it is accepted is enough."""
     server.mute = True
-    await until(lambda: not informer.is_fresh, within_s=130)
-    assert informer.staleness() >= 120
-    assert informer.counts.watches >= 2, "it was let in again, and does not take that for a sign of life"
-    await until(lambda: informer.counts.relists == 1, within_s=100)
-    assert informer.is_fresh
+    for _ in range(3600):
+        await asyncio.sleep(1)
+        assert informer.is_fresh
+    assert informer.counts.watches > 30
+    assert informer.counts.relists <= 4, "only if nothing at all was told for a quarter of an hour"
+    assert informer.counts.failures == 0
+    assert not caplog.records
+
+
+async def test_what_a_connection_held_back_is_known_as_soon_as_the_watch_is_opened_again(
+    informer, server, until
+):
+    server.mute = True
+    server.put("unheard")
+    await asyncio.sleep(80)
+    assert informer.get("ns/unheard") is None
+    server.mute = False
+    await until(lambda: informer.get("ns/unheard"), within_s=15)
+    assert informer.counts.relists == 0
 
 
 async def test_while_the_server_is_away_staleness_grows_and_then_falls(informer, server, until):
     server.fail(503, times=15)
     server.drop()
-    await asyncio.sleep(110)
-    assert informer.is_fresh
-    await asyncio.sleep(20)
+    await asyncio.sleep(4)
+    assert informer.is_fresh, "a server that restarts is back in a moment"
+    await asyncio.sleep(2)
     assert not informer.is_fresh
+    await asyncio.sleep(124)
     assert informer.staleness() == pytest.approx(130, abs=2)
     await until(lambda: informer.is_fresh, within_s=400)
+
+
+# --- requests without an answer ---
+
+
+async def test_a_request_without_an_answer_makes_a_quiet_watch_be_opened_again(
+    informer, server, client, until
+):
+    await asyncio.sleep(10)
+    loop = asyncio.get_running_loop()
+    client.liveness.unanswered(loop.time() - 3)
+    await until(lambda: informer.counts.watches == 2, within_s=1)
+    assert informer.is_fresh, "the server accepted the new one"
+    assert informer.counts.failures == informer.counts.relists == 0
+
+
+async def test_a_watch_that_has_told_something_since_is_not_suspect(informer, server, client):
+    sent_at = asyncio.get_running_loop().time()
+    await asyncio.sleep(1)
+    server.put("late")
+    await asyncio.sleep(1)
+    client.liveness.unanswered(sent_at)
+    await asyncio.sleep(10)
+    assert informer.counts.watches == 1
+
+
+@pytest.mark.parametrize("stalled_s", [20, 200])
+async def test_a_server_that_stops_answering_is_noticed_within_seconds(
+    informer, server, client, transport, until, stalled_s
+):
+    """Connections stay open, and nothing comes: a stopped process, or a proxy that forwards nothing."""
+    handle, released = transport._handle, asyncio.Event()
+
+    async def stalled(*asked):
+        await released.wait()
+        return await handle(*asked)
+
+    async with client.probing():
+        await asyncio.sleep(100)
+        assert informer.is_fresh
+        server.mute = True
+        transport._handle = stalled
+        await until(lambda: not informer.is_fresh, within_s=10)
+        await asyncio.sleep(stalled_s)
+        assert not informer.is_fresh
+        server.mute, transport._handle = False, handle
+        released.set()
+        server.put("late")
+        await until(lambda: informer.is_fresh, within_s=45)
+        await until(lambda: informer.get("ns/late"), within_s=1)
+
+
+async def test_a_server_that_is_asked_often_enough_is_not_probed(client, things, server):
+    asked = len(server.asked)
+    async with client.probing():
+        for _ in range(100):
+            await asyncio.sleep(2)
+            await client.list(things)
+    assert len(server.asked) == asked + 101, "once before the first list"
+
+
+async def test_a_server_that_nothing_asks_is_probed_every_few_seconds(client, server):
+    async with client.probing():
+        await asyncio.sleep(60)
+    assert 15 <= len(server.asked) <= 21
 
 
 async def test_a_server_that_lets_in_and_drops_at_once_does_not_count_as_there(informer, server):

@@ -1,0 +1,113 @@
+"""Silence is no sign of death, and death is noticed within seconds: on a real API server."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from rescheduler.kube.client import Client
+from rescheduler.kube.cluster_config import load
+from rescheduler.kube.informer import Informer, Pace
+from rescheduler.kube.network import Network
+from rescheduler.kube.resources import NAMESPACES, NODES, PODS, STATEFUL_SETS, Object, Resource
+from tests.e2e.client_truth.cable import Cable
+from tests.testbed import ControlPlane, Part
+
+QUIET: tuple[Resource[Object], ...] = (NAMESPACES, STATEFUL_SETS)
+QUIET_S = 20.0
+HURRIED = Pace(silence_s=3.0, lost_after_s=2.0, stale_after_s=5.0)
+"""Thirty times as impatient as usual: many silences in a short time."""
+NOTICED_S = 15.0
+"""The default pace is to notice within about eight."""
+BACK_S = 60.0
+
+
+@contextlib.asynccontextmanager
+async def following(client: Client, pace: Pace = Pace()) -> AsyncIterator[list[Informer[object]]]:  # noqa: B008
+    informers = [Informer(client, each, pace=pace) for each in (PODS, NODES, *QUIET)]
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(client.probing())
+        for informer in informers:
+            await stack.enter_async_context(informer.running())
+            await informer.synced()
+        yield informers  # type: ignore[misc]  # of whatever they are, only their state is looked at
+
+
+@pytest.fixture
+async def cable(bare: ControlPlane) -> AsyncIterator[Cable]:
+    async with Cable(load(bare.kubeconfig)).laid() as laid:
+        yield laid
+
+
+@pytest.fixture
+async def far(cable: Cable) -> AsyncIterator[Client]:
+    """A client at the other end of the cable."""
+    client = Client(Network(cable.access))
+    yield client
+    await client.close()
+
+
+async def test_kinds_of_which_nothing_is_heard_stay_fresh(truth: Client) -> None:
+    async with following(truth, HURRIED) as informers:
+        await asyncio.sleep(2)
+        until = time.monotonic() + QUIET_S
+        while time.monotonic() < until:
+            stale = {each.resource.label: each.failure for each in informers if not each.is_fresh}
+            assert not stale
+            await asyncio.sleep(0.05)
+        for informer in informers:
+            assert informer.counts.watches >= 5, "silent watches were opened again"
+            assert informer.counts.relists == informer.counts.failures == 0
+
+
+@contextlib.asynccontextmanager
+async def held_back(plane: ControlPlane, cable: Cable) -> AsyncIterator[None]:
+    """Connections stay open; no byte comes through."""
+    cable.hold()
+    try:
+        yield
+    finally:
+        cable.release()
+
+
+@contextlib.asynccontextmanager
+async def stopped(plane: ControlPlane, cable: Cable) -> AsyncIterator[None]:
+    """The kernel still answers for the process, the process does not."""
+    pid = plane.process(Part.API_SERVER).pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize(
+    "disturbed",
+    [
+        pytest.param(held_back, id="a proxy that forwards nothing"),
+        pytest.param(stopped, id="an API server that is stopped"),
+    ],
+)
+async def test_a_connection_that_is_open_and_dead_is_noticed_within_seconds(
+    bare: ControlPlane,
+    cable: Cable,
+    far: Client,
+    disturbed: Callable[[ControlPlane, Cable], contextlib.AbstractAsyncContextManager[None]],
+) -> None:
+    async with following(far) as informers:
+        await until(lambda: all(each.is_fresh for each in informers), 10)
+        async with disturbed(bare, cable):
+            began = time.monotonic()
+            await until(lambda: not any(each.is_fresh for each in informers), NOTICED_S)
+            print(f"noticed after {time.monotonic() - began:.1f} s")
+        await until(lambda: all(each.is_fresh for each in informers), BACK_S)
+
+
+async def until(holds: Callable[[], bool], within_s: float) -> None:
+    async with asyncio.timeout(within_s):
+        while not holds():  # noqa: ASYNC110 - only looking tells
+            await asyncio.sleep(0.05)

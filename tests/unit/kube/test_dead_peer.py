@@ -1,0 +1,109 @@
+"""A peer that vanishes without a word: the kernel says so, because our sockets ask it to."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import pytest
+
+from rescheduler.kube.access.cluster import ClusterAccess
+from rescheduler.kube.access.credentials import Stored
+from rescheduler.kube.network import DEAD_PEER_OPTIONS, Network
+from rescheduler.kube.transport import NoAnswer, Request
+
+NOTICED_S = 20.0
+HERE, THERE, PORT = "198.51.100.1", "198.51.100.2", 8000
+_SERVER = f"""
+import socket
+with socket.create_server(("{THERE}", {PORT})) as server:
+    print("listens", flush=True)
+    line, _ = server.accept()
+    line.recv(65536)
+    line.sendall(b"HTTP/1.1 200 OK\\r\\ntransfer-encoding: chunked\\r\\n\\r\\n")
+    line.recv(65536)
+"""
+
+
+class Wire(NamedTuple):
+    cut: Callable[[], None]
+
+
+def _access(host: str, port: int) -> ClusterAccess:
+    return ClusterAccess(f"http://{host}:{port}", Stored(), "the test")
+
+
+def _can_make_networks() -> bool:
+    if sys.platform != "linux" or os.geteuid() or shutil.which("ip") is None:
+        return False
+    name = f"rsprobe{os.getpid()}"
+    made = subprocess.run(["ip", "netns", "add", name], capture_output=True, check=False)
+    subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
+    return made.returncode == 0
+
+
+@pytest.fixture
+def wire() -> Iterator["Wire"]:
+    """Another host, at the end of a wire that can be cut."""
+    space, near, far = f"rs{os.getpid()}", f"rsn{os.getpid()}", f"rsf{os.getpid()}"
+
+    def ip(*arguments: str) -> None:
+        subprocess.run(["ip", *arguments], check=True, capture_output=True)
+
+    ip("netns", "add", space)
+    try:
+        ip("link", "add", near, "type", "veth", "peer", "name", far, "netns", space)
+        ip("address", "add", f"{HERE}/30", "dev", near)
+        ip("-n", space, "address", "add", f"{THERE}/30", "dev", far)
+        ip("link", "set", near, "up")
+        ip("-n", space, "link", "set", far, "up")
+        command = ["ip", "netns", "exec", space, sys.executable, "-c", _SERVER]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as server:
+            try:
+                assert server.stdout is not None
+                assert server.stdout.readline() == b"listens\n"
+                yield Wire(lambda: ip("-n", space, "link", "set", far, "down"))
+            finally:
+                server.kill()
+    finally:
+        with contextlib.suppress(subprocess.CalledProcessError):
+            ip("netns", "delete", space)
+
+
+@pytest.mark.skipif(not _can_make_networks(), reason="needs root and network namespaces")
+async def test_a_host_that_vanishes_ends_its_connections_within_seconds(wire: Wire) -> None:
+    async with Network(_access(THERE, PORT)) as network:
+        watch = Request("GET", "/watch", streaming=True)
+        async with await network.send(watch) as response:
+            assert response.status == 200
+            wire.cut()
+            began = time.monotonic()
+            with pytest.raises(NoAnswer, match="broke in the middle"):
+                await asyncio.wait_for(response.read(), NOTICED_S)
+            print(f"noticed after {time.monotonic() - began:.1f} s")
+
+
+async def test_every_socket_asks_the_kernel_to_find_out_about_dead_peers() -> None:
+    accepted: list[asyncio.StreamWriter] = []
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        accepted.append(writer)
+        writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, Network(_access("127.0.0.1", port)) as network:
+        async with await network.send(Request("GET", "/", streaming=True)):
+            (made,) = network._sockets
+            assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            for option, value in DEAD_PEER_OPTIONS.items():
+                if hasattr(socket, option):
+                    assert made.getsockopt(socket.IPPROTO_TCP, getattr(socket, option)) == value
+        for writer in accepted:
+            writer.transport.abort()
