@@ -64,7 +64,7 @@ class CopyMaker:
         record = self._seen.learn_pod(made)
         if GATE not in record.shape.scheduling_gates:
             return _refused("GateMissing", f"the server did not keep the scheduling gate; {_NEEDED}")
-        return self._compare(source, made)
+        return self._compare(source, made, replica_set)
 
     def ignored(self, scene: Scene, node: str) -> Happened | None:
         """Asked after the nomination: without it nothing leads the copy to its target."""
@@ -80,21 +80,28 @@ class CopyMaker:
         if scene.target.uid in self._compared:
             return None
         key = f"{scene.migration.namespace}/{scene.target.name}"
+        owner = scene.migration.status.owner
         try:
             source, copy = await asyncio.gather(
                 self._client.get(PODS.as_json, scene.migration.pod_key),
                 self._client.get(PODS.as_json, key),
             )
+            replica_set: Object | None = None
+            if owner is not None:
+                replica_set = await self._client.get(
+                    REPLICA_SETS, f"{scene.migration.namespace}/{owner.name}"
+                )
         except errors.NotFound:
             await asyncio.gather(
                 self._seen.read_pod(scene.migration.pod_key, scene.migration.spec.pod.uid),
                 self._seen.read_pod(key, scene.target.uid),
             )
             return None
-        return self._compare(source, copy)
+        return self._compare(source, copy, replica_set)
 
-    def _compare(self, source: Object, copy: Object) -> Happened | None:
-        differences = admission_differences(source, copy)
+    def _compare(self, source: Object, copy: Object, replica_set: Object | None) -> Happened | None:
+        template = None if replica_set is None else replica_set["spec"]["template"]["spec"]
+        differences = admission_differences(source, copy, template)
         if differences:
             return _refused("AdmissionDiffers", f"admission made another pod of it: {'; '.join(differences)}")
         while len(self._compared) >= _REMEMBERED:

@@ -1,7 +1,9 @@
 """Whether an admitted copy is the same pod as its source: all of both specs, but for where they run.
 
 A webhook that looks at the controller may treat the copy differently: leave out a sidecar, say. Defaults of
-the API server are no difference: it applies them to old objects, too, when they are read.
+the API server are no difference: it applies them to old objects, too, when they are read. Nor are the values
+of environment variables in containers that a webhook has injected: service meshes tell their sidecars there
+which workload they belong to, and until the copy is adopted that is the PodMigration.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,22 +40,33 @@ _KEYS: Final = (("mountPath",), ("name",), ("containerPort", "protocol"), ("devi
 _MOST_NAMED: Final = 10
 
 
-def admission_differences(source: Object, copy: Object) -> list[str]:
-    """Name the fields in which the admitted copy is another pod than its source; none if it is the same."""
-    found = _differences("spec", _comparable(source["spec"]), _comparable(copy["spec"]))
+def admission_differences(source: Object, copy: Object, template: Object | None = None) -> list[str]:
+    """Name the fields in which the admitted copy is another pod than its source; none if it is the same.
+
+    `template` is the spec that the workload has for its pods: what is not in it was injected.
+    """
+    found = _differences("spec", _comparable(source["spec"], template), _comparable(copy["spec"], template))
     if len(found) > _MOST_NAMED:
         return [*found[:_MOST_NAMED], f"{len(found) - _MOST_NAMED} more"]
     return found
 
 
-def _comparable(spec: Object) -> Object:
+def _comparable(spec: Object, template: Object | None) -> Object:
     kept = {**_BY_ADMISSION, **{name: value for name, value in spec.items() if name not in _IGNORED}}
     kept["volumes"] = [
         {"name": TOKENS} if each["name"].startswith(TOKENS) else each for each in spec.get("volumes") or ()
     ]
     for part in ("containers", "initContainers"):
-        kept[part] = [_with_same_token(each) for each in spec.get(part) or ()]
+        own = None if template is None else {each["name"] for each in template.get(part) or ()}
+        kept[part] = [
+            _with_same_token(each if own is None or each["name"] in own else _without_values(each))
+            for each in spec.get(part) or ()
+        ]
     return kept
+
+
+def _without_values(container: Object) -> Object:
+    return {**container, "env": [{"name": each["name"]} for each in container.get("env") or ()]}
 
 
 def _with_same_token(container: Object) -> Object:

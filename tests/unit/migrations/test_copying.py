@@ -152,6 +152,24 @@ def test_what_admission_changed_is_named(parts, difference):
     assert difference in admission_differences(SOURCE, changed(**parts))
 
 
+def test_an_injected_sidecar_may_be_told_of_another_workload_but_not_be_another_container():
+    """Istio puts the pod's controller into ISTIO_META_OWNER, and a copy's is its PodMigration."""
+    template = {"containers": [MAIN]}
+
+    def with_proxy(**parts):
+        return changed(containers=[MAIN, {"name": "proxy", "image": "mesh:1", **parts}])
+
+    source = with_proxy(env=[{"name": "OWNER", "value": "replicasets/web"}])
+    copy = with_proxy(env=[{"name": "OWNER", "value": "podmigrations/m"}])
+    assert admission_differences(source, copy, template) == []
+    assert admission_differences(source, copy) == ["spec.containers[proxy].env[OWNER].value differs"]
+    privileged = with_proxy(securityContext={"privileged": True}, env=[{"name": "OWNER"}, {"name": "MORE"}])
+    assert admission_differences(source, privileged, template) == [
+        "spec.containers[proxy].env[MORE] was added",
+        "spec.containers[proxy].securityContext was added",
+    ]
+
+
 def test_values_of_fields_that_differ_are_not_told():
     """They may be secrets."""
     other = changed(containers=[MAIN | {"env": [{"name": "PASSWORD", "value": "secret"}]}])
