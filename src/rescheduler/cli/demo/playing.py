@@ -11,6 +11,7 @@ from rescheduler.cli.demo.story import CONFIGURATION
 from rescheduler.controller.telling import Told
 from rescheduler.daemon.running import Daemon, DaemonOptions
 from rescheduler.install.definition import install_definition
+from rescheduler.install.names import identified
 from rescheduler.install.webhook import certificate_secret
 from rescheduler.kube.client import Client, Observer
 from rescheduler.kube.resources import MUTATING_WEBHOOKS, NAMESPACES, SECRETS, VALIDATING_WEBHOOKS
@@ -55,9 +56,9 @@ async def webhook_at_work(client: Client) -> AsyncIterator[None]:
     address = AtUrl(f"https://127.0.0.1:{port}")
     steering, guard = registrations(address)
     await client.create(SECRETS, certificate_secret(HOME))
-    await client.create(MUTATING_WEBHOOKS, steering)
-    await client.create(VALIDATING_WEBHOOKS, guard)
-    options = WebhookOptions(HOME, address, host="127.0.0.1", port=port)
+    await client.create(MUTATING_WEBHOOKS, identified(steering, HOME))
+    await client.create(VALIDATING_WEBHOOKS, identified(guard, HOME))
+    options = WebhookOptions(HOME, address, host="127.0.0.1", port=port, extender_port=0)
     webhook = Webhook(client, options)
     async with webhook.running():
         await webhook.registered()

@@ -4,10 +4,11 @@ import asyncio
 import contextlib
 import ipaddress
 import zlib
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
 
 from rescheduler.simulator.exchange import Answer
 from rescheduler.simulator.faults import ResponseLost
@@ -38,6 +39,7 @@ class RunningServer:
     def __init__(
         self,
         runner: web.ServerRunner,
+        connections: "_Connections",
         streams: set[asyncio.Task[object]],
         url: str,
         config: str,
@@ -45,18 +47,67 @@ class RunningServer:
         self.url = url
         self.kubeconfig = config
         self._runner = runner
+        self._connections = connections
         self._streams = streams
 
     async def stop(self) -> None:
         for stream in tuple(self._streams):
             stream.cancel()
         await self._runner.cleanup()
+        await self._connections.abort()
 
     async def __aenter__(self) -> "RunningServer":
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
+
+
+class _Connections(web.Server):
+    """Knows its connections until they are closed. aiohttp only asks them to close, and over TLS that waits
+    for the client: with the event loop gone meanwhile, a socket would stay open until it is garbage."""
+
+    def __init__(self, answer: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]) -> None:
+        super().__init__(answer)
+        self._open: set[asyncio.Transport] = set()
+        self._closed = asyncio.Event()
+        self._closed.set()
+
+    def __call__(self) -> RequestHandler:
+        return _Connection(self)
+
+    async def abort(self) -> None:
+        """Close them all, whatever clients do, and wait until they are closed."""
+        for transport in tuple(self._open):
+            transport.abort()
+        await self._closed.wait()
+
+    def made(self, transport: asyncio.Transport) -> None:
+        self._open.add(transport)
+        self._closed.clear()
+
+    def lost(self, transport: asyncio.Transport) -> None:
+        self._open.discard(transport)
+        if not self._open:
+            self._closed.set()
+
+
+class _Connection(RequestHandler):
+    __slots__ = ("_own", "_server")
+
+    def __init__(self, server: _Connections) -> None:
+        super().__init__(server, loop=asyncio.get_running_loop(), access_log=None)  # type: ignore[arg-type]
+        self._server = server
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._own = transport
+        self._server.made(transport)
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._server.lost(self._own)
+        super().connection_lost(exc)
 
 
 class _Serves(Protocol):
@@ -76,7 +127,8 @@ async def serve(
     _expect_loopback(host)
     certificates = make_certificates() if tls else None
     shell = _Shell(server.handle, token)
-    runner = web.ServerRunner(web.Server(shell.answer), handle_signals=False, shutdown_timeout=1)
+    connections = _Connections(shell.answer)
+    runner = web.ServerRunner(connections, handle_signals=False, shutdown_timeout=1)
     await runner.setup()
     site = web.TCPSite(
         runner,
@@ -89,7 +141,7 @@ async def serve(
     shown_host = f"[{host}]" if ":" in host else host
     url = f"{'https' if tls else 'http'}://{shown_host}:{bound_port}"
     config = kubeconfig(url, authority=certificates.authority if certificates else None, token=token)
-    return RunningServer(runner, shell.streams, url, config)
+    return RunningServer(runner, connections, shell.streams, url, config)
 
 
 def _expect_loopback(host: str) -> None:
