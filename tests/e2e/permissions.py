@@ -18,6 +18,7 @@ from rescheduler.install.grants import Grant
 from rescheduler.install.names import identified
 from rescheduler.install.options import AdmissionPolicies
 from rescheduler.install.roles import daemon_roles, webhook_roles
+from rescheduler.model.installation import INSTALL_ID
 from tests.testbed import ControlPlane
 
 __all__ = ["DAEMON", "WEBHOOK", "Request", "Seen", "kubeconfig_as", "unused"]
@@ -92,7 +93,11 @@ def kubeconfig_as(
     """
     if not installed:
         _restrict(control_plane)
-        _apply(control_plane, [identified(each, namespace) for each in _ROLES[account](namespace)])
+        roles = [identified(each, namespace) for each in _ROLES[account](namespace)]
+        for each in roles:
+            # Only the roles are there: commands must not take them for an installation.
+            del each["metadata"]["labels"][INSTALL_ID]
+        _apply(control_plane, roles)
     content = yaml.safe_load(control_plane.kubeconfig.read_text())
     for user in content["users"]:
         user["user"]["as"] = f"system:serviceaccount:{namespace}:{account}"

@@ -24,6 +24,7 @@ URGENT: Final[Object] = {
     "apiVersion": "scheduling.k8s.io/v1",
     "kind": "PriorityClass",
     "metadata": {"name": "urgent"},
+    "preemptionPolicy": "Never",
     "value": 100_000,
 }
 

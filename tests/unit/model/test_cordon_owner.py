@@ -57,9 +57,7 @@ def test_after_any_history_only_the_client_that_cordoned_last_owns_the_cordon(hi
 
 @pytest.mark.parametrize(("manager", "uncordons"), [("rescheduler", True), ("kubectl-cordon", False)])
 def test_uninstall_removes_the_mark_but_not_the_cordon_of_another_client(manager, uncordons):
-    (look,) = [
-        each.look for each in MARKS if each.resource.plural == "nodes" and "_node" in str(each.look)
-    ]
+    (look,) = [each.look for each in MARKS if each.resource.plural == "nodes" and "_node" in str(each.look)]
     trace = look(NODES.as_json, node(entry(manager, CORDON)))
     assert (b'"unschedulable"' in trace.patch.body) is uncordons
     assert CORDONED_BY.encode() in trace.patch.body
