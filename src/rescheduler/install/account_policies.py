@@ -233,6 +233,13 @@ _PODS: Final = (
                 "has(object.deleteOptions) && has(object.deleteOptions.preconditions)"
                 " && has(object.deleteOptions.preconditions.uid)",
             ),
+            Rule(
+                # With 0 the pod is removed before its containers have stopped: then two pods of a StatefulSet
+                # write to one volume.
+                "A pod must not be evicted without a grace period.",
+                "!has(object.deleteOptions) || !has(object.deleteOptions.gracePeriodSeconds)"
+                " || object.deleteOptions.gracePeriodSeconds > 0",
+            ),
         ),
     ),
 )
