@@ -393,6 +393,21 @@ WEBHOOK_POLICIES: Final = (
             ("oldWebhooks", or_empty("oldObject.webhooks", "[]")),
         ),
     ),
+    AdmissionPolicy(
+        "update-secrets",
+        "",
+        ("secrets",),
+        ("UPDATE",),
+        (
+            # With an owner that does not exist it would be deleted, and immutable its certificates expire.
+            Rule(
+                "Beside the metadata, only data may change.",
+                unchanged_except("variables.whole", "variables.oldWhole", "k in ['metadata', 'data']"),
+            ),
+            _metadata_unchanged_except(),
+        ),
+        (*_METADATA, ("whole", "dyn(object)"), ("oldWhole", "dyn(oldObject)")),
+    ),
 )
 
 

@@ -7,10 +7,11 @@ does not grant the verb, or an admission policy, which restricts a verb that is 
 from base64 import b64encode
 from typing import Any, Final, NamedTuple
 
-from rescheduler.install.names import DAEMON, WEBHOOK
+from rescheduler.install.names import DAEMON, WEBHOOK, labels
 from rescheduler.migrations.copies import GATE
 from rescheduler.migrations.marks import ANNOTATIONS, ID
-from rescheduler.model.webhook_registration import GUARD, STEERING
+from rescheduler.model.installation import install_labels
+from rescheduler.model.webhook_registration import GUARD, SECRET, STEERING
 
 __all__ = [
     "BOTH",
@@ -652,6 +653,25 @@ WEBHOOKS: Final = (
             ("ValidatingWebhookConfiguration", GUARD),
         )
     ),
+    *(
+        Request(
+            f"{what} its own Secret",
+            "PUT",
+            f"/api/v1/namespaces/{HOME}/secrets/{SECRET}",
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                **content,
+                "metadata": {"name": SECRET, **content.get("metadata", {})},
+            },
+            POLICY,
+        )
+        for what, content in (
+            ("freeze", {"immutable": True}),
+            ("garbage-collect", {"metadata": {"ownerReferences": [_FOREIGN_OWNER]}}),
+            ("remove the labels of", {}),
+        )
+    ),
     Request("delete its own Secret", "DELETE", f"/api/v1/namespaces/{HOME}/secrets/rescheduler-webhook-cert"),
     _create("create a Secret", f"/api/v1/namespaces/{HOME}/secrets", _object("v1", "Secret", "x")),
     _patch(
@@ -662,14 +682,27 @@ WEBHOOKS: Final = (
 )
 """Refused to the webhook."""
 
-WEBHOOKS_JOB: Final = tuple(
-    _patch(
-        f"write the caBundle of its registration ({kind})",
-        f"{_ADMISSION}/{kind.lower()}s/rescheduler.{HOME}",
-        [{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": b64encode(b"x").decode()}],
-        content_type="application/json-patch+json",
-    )
-    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+WEBHOOKS_JOB: Final = (
+    *(
+        _patch(
+            f"write the caBundle of its registration ({kind})",
+            f"{_ADMISSION}/{kind.lower()}s/rescheduler.{HOME}",
+            [{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": b64encode(b"x").decode()}],
+            content_type="application/json-patch+json",
+        )
+        for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+    ),
+    Request(
+        "write its certificates",
+        "PUT",
+        f"/api/v1/namespaces/{HOME}/secrets/{SECRET}",
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": SECRET, "labels": labels("webhook") | install_labels(HOME)},
+            "data": {"tls.crt": b64encode(b"x").decode()},
+        },
+    ),
 )
 """Allowed to the webhook."""
 
