@@ -233,6 +233,13 @@ _PODS: Final = (
                 "has(object.deleteOptions) && has(object.deleteOptions.preconditions)"
                 " && has(object.deleteOptions.preconditions.uid)",
             ),
+            Rule(
+                # With 0 the pod is removed before its containers have stopped: then two pods of a StatefulSet
+                # write to one volume.
+                "A pod must not be evicted without a grace period.",
+                "!has(object.deleteOptions) || !has(object.deleteOptions.gracePeriodSeconds)"
+                " || object.deleteOptions.gracePeriodSeconds > 0",
+            ),
         ),
     ),
 )
@@ -385,6 +392,21 @@ WEBHOOK_POLICIES: Final = (
             ("webhooks", or_empty("object.webhooks", "[]")),
             ("oldWebhooks", or_empty("oldObject.webhooks", "[]")),
         ),
+    ),
+    AdmissionPolicy(
+        "update-secrets",
+        "",
+        ("secrets",),
+        ("UPDATE",),
+        (
+            # With an owner that does not exist it would be deleted, and immutable its certificates expire.
+            Rule(
+                "Beside the metadata, only data may change.",
+                unchanged_except("variables.whole", "variables.oldWhole", "k in ['metadata', 'data']"),
+            ),
+            _metadata_unchanged_except(),
+        ),
+        (*_METADATA, ("whole", "dyn(object)"), ("oldWhole", "dyn(oldObject)")),
     ),
 )
 

@@ -1,8 +1,8 @@
 """YAML of which a few bytes can't become many: for every file that may come from somebody else.
 
-Merge keys (`<<: [*a, *a]`) multiply with every level, numbers in base 60 or with a million digits take
-minutes to read, and very deep nesting overflows the stack of libyaml, which ends the process. All of it is
-refused as soon as it exceeds what a real file needs.
+Aliases (`[*a, *a]`) and merge keys (`<<: [*a, *a]`) multiply with every level, numbers in base 60 or with a
+million digits take minutes to read, and very deep nesting overflows the stack of libyaml, which ends the
+process. All of it is refused as soon as it exceeds what a real file needs.
 """
 
 from typing import Any, Final
@@ -11,7 +11,8 @@ import yaml
 
 __all__ = ["BoundedLoader", "load_yaml"]
 
-_MOST_MERGED_KEYS: Final = 10_000
+_MOST_REPEATED: Final = 100_000
+"""Values that aliases stand for, in the whole file."""
 _LONGEST_NUMBER: Final = 100
 _DEEPEST: Final = 250
 
@@ -36,10 +37,16 @@ class BoundedLoader(_FASTEST):  # type: ignore[misc] # with or without libyaml: 
         self._depth -= 1
         super().ascend_resolver()
 
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        super().flatten_mapping(node)
-        if len(node.value) > _MOST_MERGED_KEYS and any(_is_merged(node, key) for key, _ in node.value):
-            raise _refusal(f"merge keys (<<) make more than {_MOST_MERGED_KEYS} keys", node)
+    def get_single_node(self) -> yaml.Node | None:
+        """The whole file, before anything is made of it: here it is seen how large it would become."""
+        root: yaml.Node | None = super().get_single_node()
+        if root is not None:
+            written: dict[int, int] = {}
+            if _size(root, written) - len(written) > _MOST_REPEATED:
+                raise _refusal(
+                    f"aliases (*name) and merge keys (<<) stand for more than {_MOST_REPEATED} values", root
+                )
+        return root
 
     def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
         _must_be_short(node)
@@ -54,9 +61,23 @@ BoundedLoader.add_constructor("tag:yaml.org,2002:int", BoundedLoader.construct_y
 BoundedLoader.add_constructor("tag:yaml.org,2002:float", BoundedLoader.construct_yaml_float)
 
 
-def _is_merged(node: yaml.MappingNode, key: yaml.Node) -> bool:
-    """Whether the key was written elsewhere in the file, and came here through a merge key."""
-    return bool(not node.start_mark.index <= key.start_mark.index < node.end_mark.index)
+_BEING_MEASURED: Final = -1
+
+
+def _size(node: yaml.Node, known: dict[int, int]) -> int:
+    """Return how many values the node is when every alias in it is written out; `known` holds all nodes."""
+    found = known.get(id(node))
+    if found == _BEING_MEASURED:
+        raise _refusal("an alias (*name) that contains itself", node)
+    if found is None:
+        known[id(node)] = _BEING_MEASURED
+        found = 1
+        if isinstance(node, yaml.SequenceNode):
+            found += sum(_size(each, known) for each in node.value)
+        elif isinstance(node, yaml.MappingNode):
+            found += sum(_size(key, known) + _size(value, known) for key, value in node.value)
+        known[id(node)] = found
+    return found
 
 
 def _must_be_short(node: yaml.ScalarNode) -> None:
@@ -70,4 +91,8 @@ def _refusal(why: str, node: yaml.Node) -> yaml.YAMLError:
 
 def load_yaml(content: str | bytes) -> Any:
     """Return what the one document in it says. Raises `yaml.YAMLError`, and RecursionError."""
-    return yaml.load(content, Loader=BoundedLoader)  # noqa: S506 - it is a safe loader
+    try:
+        return yaml.load(content, Loader=BoundedLoader)  # noqa: S506 - it is a safe loader
+    except (ValueError, OverflowError, AttributeError) as error:
+        # A date or a character that YAML's grammar lets pass and its constructors do not.
+        raise yaml.YAMLError(str(error)) from error

@@ -187,7 +187,7 @@ class _TryForm(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class _LineForm(msgspec.Struct, frozen=True, omit_defaults=True):
     revision: str = ""
-    tries: tuple[_TryForm, ...] = ()
+    tries: Annotated[tuple[_TryForm, ...], msgspec.Meta(max_length=_MOST_TRIES_IN_ALL)] = ()
     end: _TryForm | None = None
     earlier: _Count = 0
     forgiven: _Count = 0

@@ -15,7 +15,7 @@ what that webhook's changes lack is added.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -37,6 +37,10 @@ from rescheduler.serving.review import (
 from rescheduler.serving.telling import told
 
 __all__ = ["Answer", "Steered", "answer"]
+
+_MOST_REQUIREMENTS: Final = 2_000
+"""Exclusions that are written into one pod, in all terms together: about 160 KB. A record of failed attempts
+that we have written ourselves has 600 at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +99,28 @@ def _steered(request: Request, book: IntentBook, used: Mapping[str, int]) -> Ste
         # What it was told stands, even if more is known since: the annotation must stay true.
         before = avoided(metadata.annotations or {})
         intent = replace(intent, avoid=tuple(node for node in before if node in intent.excluded), tried=())
+    intent = _bounded(intent, spec.affinity)
+    if not (intent.excluded or intent.prefer):
+        return None
     key = f"{request.namespace}/{metadata.name or metadata.generate_name or ''}"
     return Steered(key, intent, found.is_again, is_dry_run=bool(request.dry_run))
+
+
+def _bounded(intent: Intent, affinity: Affinity | None) -> Intent:
+    """Return the intent with as many exclusions as may be written into this pod.
+
+    Every term gets every exclusion. Tenants write the terms, and with the record of failed attempts most of
+    the exclusions, too: without a limit, 130 KB of theirs become a patch of hundreds of megabytes. What a
+    migration must avoid comes first.
+    """
+    own = affinity.node_affinity if affinity is not None else None
+    required = own.required if own is not None else None
+    terms = len(required.node_selector_terms or ()) if required is not None else 1
+    most = _MOST_REQUIREMENTS // max(1, terms)
+    if len(intent.excluded) <= most:
+        return intent
+    avoid = intent.avoid if len(intent.avoid) <= most else ()
+    return replace(intent, avoid=avoid, tried=intent.tried[: most - len(avoid)])
 
 
 def _can_be_told(affinity: Affinity | None) -> bool:

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Final
 
 from rescheduler.intents.from_attempts import intents_of_ledger
@@ -92,7 +93,7 @@ class AttemptsFollowed:
         item = self._workloads[kind].get(key)
         intents = () if item is None else tuple(self._intents(kind, item))
         # Whoever has avoided every node there is avoids some again as soon as there are others.
-        if item is not None and self._ledger(kind, item).lines:
+        if item is not None and _ledger(*self._record(kind, item)).lines:
             self._steering[kind, key] = None
         else:
             self._steering.pop((kind, key), None)
@@ -101,19 +102,19 @@ class AttemptsFollowed:
     def _intents(self, kind: str, item: Object) -> Iterator[Intent]:
         metadata = item["metadata"]
         controller = OwnerReference(_API_VERSIONS[kind], kind, metadata["name"], metadata["uid"])
-        ledger = self._ledger(kind, item)
-        yield from intents_of_ledger(ledger, metadata["namespace"], controller, self._open_nodes)
+        found = _shared_intents(*self._record(kind, item), kind, self._open_nodes)
+        yield from (replace(each, namespace=metadata["namespace"], workload=controller) for each in found)
 
-    def _ledger(self, kind: str, item: Object) -> Ledger:
-        """That of the topmost: what stands below it is a copy, or of another time."""
+    def _record(self, kind: str, item: Object) -> tuple[str, str]:
+        """What is written on the topmost, and the uid of that: what stands below is a copy, or of another
+        time."""
         metadata = item["metadata"]
         for owner in metadata.get("ownerReferences") or ():
             if owner.get("controller") and owner.get("kind") == _ABOVE.get(kind):
                 above = self._workloads[_ABOVE[kind]].get(f"{metadata['namespace']}/{owner.get('name')}")
                 if above is not None and above["metadata"]["uid"] == owner.get("uid"):
                     metadata = above["metadata"]
-        written = (metadata.get("annotations") or {}).get(FAILED_ATTEMPTS, "")
-        return read_ledger(written, {metadata["uid"]})
+        return (metadata.get("annotations") or {}).get(FAILED_ATTEMPTS, ""), metadata["uid"]
 
     def _node_changed(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
         if (old is not None and _is_open(old)) == (new is not None and _is_open(new)):
@@ -128,6 +129,19 @@ class AttemptsFollowed:
 
 
 _API_VERSIONS: Final[Mapping[str, str]] = {each.kind: each.api_version for each in _FOLLOWED}
+
+
+# A Deployment can have any number of ReplicaSets, and its record takes milliseconds to read: once for all.
+@lru_cache(maxsize=8)
+def _ledger(written: str, holder: str) -> Ledger:
+    return read_ledger(written, {holder})
+
+
+@lru_cache(maxsize=8)
+def _shared_intents(written: str, holder: str, kind: str, open_nodes: frozenset[str]) -> tuple[Intent, ...]:
+    """Return the intents of a controller of that kind, without saying which one it is."""
+    nobody = OwnerReference(_API_VERSIONS[kind], kind, "", "")
+    return tuple(intents_of_ledger(_ledger(written, holder), "", nobody, open_nodes))
 
 
 def _informer(client: Client, resource: Resource[Object]) -> Informer[Object]:

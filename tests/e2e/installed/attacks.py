@@ -7,9 +7,11 @@ does not grant the verb, or an admission policy, which restricts a verb that is 
 from base64 import b64encode
 from typing import Any, Final, NamedTuple
 
-from rescheduler.install.names import DAEMON, WEBHOOK
+from rescheduler.install.names import DAEMON, WEBHOOK, labels
 from rescheduler.migrations.copies import GATE
 from rescheduler.migrations.marks import ANNOTATIONS, ID
+from rescheduler.model.installation import install_labels
+from rescheduler.model.webhook_registration import GUARD, SECRET, STEERING
 
 __all__ = [
     "BOTH",
@@ -33,6 +35,7 @@ SHOP: Final = "shop"
 NODE: Final = "worker"
 
 MERGE: Final = "application/merge-patch+json"
+_APPLY: Final = "application/apply-patch+yaml"
 _JSON: Final = "application/json"
 RBAC: Final = "RBAC"
 POLICY: Final = "policy"
@@ -133,6 +136,19 @@ _REGISTRATION_CHANGES: Final = {
     "add a webhook": [{"op": "add", "path": "/webhooks/-", "value": _WEBHOOK}],
     "remove its webhook": [{"op": "remove", "path": "/webhooks/0"}],
     "relabel its registration": [{"op": "add", "path": "/metadata/labels/x", "value": "y"}],
+    "hold its registration by a finalizer": [
+        {"op": "add", "path": "/metadata/finalizers", "value": ["a.example/b"]}
+    ],
+    "have its registration garbage-collected": [
+        {"op": "add", "path": "/metadata/ownerReferences", "value": [_FOREIGN_OWNER]}
+    ],
+    "have pods of one namespace left out": [
+        {
+            "op": "add",
+            "path": "/webhooks/0/namespaceSelector",
+            "value": {"matchLabels": {"x": "y"}},
+        }
+    ],
 }
 
 
@@ -420,7 +436,58 @@ DAEMONS: Final = (
         {"metadata": {"labels": {"app": "x"}}},
         POLICY,
     ),
+    _patch(
+        "change the template of a Deployment by a JSON patch",
+        f"{_APPS}/deployments/web",
+        [{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "attacker.example/x"}],
+        POLICY,
+        content_type="application/json-patch+json",
+    ),
+    _patch(
+        "change the template of a Deployment by server-side apply",
+        f"{_APPS}/deployments/web?fieldManager=attacker&force=true",
+        _object("apps/v1", "Deployment", "web", spec={"template": {"spec": {"hostNetwork": True}}}),
+        POLICY,
+        content_type=_APPLY,
+    ),
+    _patch(
+        "create a Deployment by server-side apply",
+        f"{_APPS}/deployments/miner?fieldManager=attacker",
+        _object("apps/v1", "Deployment", "miner", spec=_SELECTED),
+        content_type=_APPLY,
+    ),
+    _patch(
+        "create a pod by server-side apply",
+        f"{_PODS}/miner?fieldManager=attacker",
+        pod("miner"),
+        POLICY,
+        content_type=_APPLY,
+    ),
+    _patch(
+        "create a node by server-side apply",
+        "/api/v1/nodes/miner?fieldManager=attacker",
+        _object("v1", "Node", "miner"),
+        content_type=_APPLY,
+    ),
+    _create(
+        "create a pod with a generated name",
+        _PODS,
+        {**pod("", spec=_GATED), "metadata": {"generateName": "rescheduled-", "namespace": SHOP}},
+        POLICY,
+    ),
     # The end of pods.
+    _create(
+        "evict a pod without its grace period",
+        f"{_PODS}/web-1/eviction",
+        _object(
+            "policy/v1",
+            "Eviction",
+            "web-1",
+            deleteOptions={"gracePeriodSeconds": 0, "preconditions": {"uid": "x"}},
+        ),
+        POLICY,
+        is_dry_run=False,
+    ),
     Request("delete a ready pod", "DELETE", f"{_PODS}/web-1", by=POLICY),
     _create(
         "evict whichever pod has a name",
@@ -554,7 +621,7 @@ WEBHOOKS: Final = (
     *(
         _patch(
             f"{what} ({kind})",
-            f"{_ADMISSION}/{kind.lower()}s/rescheduler",
+            f"{_ADMISSION}/{kind.lower()}s/rescheduler.{HOME}",
             change,
             POLICY,
             content_type="application/json-patch+json",
@@ -563,8 +630,47 @@ WEBHOOKS: Final = (
         for what, change in _REGISTRATION_CHANGES.items()
     ),
     *(
-        Request(f"delete its registration ({kind})", "DELETE", f"{_ADMISSION}/{kind.lower()}s/rescheduler")
+        Request(
+            f"delete its registration ({kind})", "DELETE", f"{_ADMISSION}/{kind.lower()}s/rescheduler.{HOME}"
+        )
         for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+    ),
+    *(
+        _patch(
+            f"have {kind} sent elsewhere by server-side apply",
+            f"{_ADMISSION}/{kind.lower()}s/rescheduler.{HOME}?fieldManager=attacker&force=true",
+            _object(
+                "admissionregistration.k8s.io/v1",
+                kind,
+                f"rescheduler.{HOME}",
+                webhooks=[{"name": name, "failurePolicy": "Fail"}],
+            ),
+            POLICY,
+            content_type=_APPLY,
+        )
+        for kind, name in (
+            ("MutatingWebhookConfiguration", STEERING),
+            ("ValidatingWebhookConfiguration", GUARD),
+        )
+    ),
+    *(
+        Request(
+            f"{what} its own Secret",
+            "PUT",
+            f"/api/v1/namespaces/{HOME}/secrets/{SECRET}",
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                **content,
+                "metadata": {"name": SECRET, **content.get("metadata", {})},
+            },
+            POLICY,
+        )
+        for what, content in (
+            ("freeze", {"immutable": True}),
+            ("garbage-collect", {"metadata": {"ownerReferences": [_FOREIGN_OWNER]}}),
+            ("remove the labels of", {}),
+        )
     ),
     Request("delete its own Secret", "DELETE", f"/api/v1/namespaces/{HOME}/secrets/rescheduler-webhook-cert"),
     _create("create a Secret", f"/api/v1/namespaces/{HOME}/secrets", _object("v1", "Secret", "x")),
@@ -576,14 +682,27 @@ WEBHOOKS: Final = (
 )
 """Refused to the webhook."""
 
-WEBHOOKS_JOB: Final = tuple(
-    _patch(
-        f"write the caBundle of its registration ({kind})",
-        f"{_ADMISSION}/{kind.lower()}s/rescheduler",
-        [{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": b64encode(b"x").decode()}],
-        content_type="application/json-patch+json",
-    )
-    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+WEBHOOKS_JOB: Final = (
+    *(
+        _patch(
+            f"write the caBundle of its registration ({kind})",
+            f"{_ADMISSION}/{kind.lower()}s/rescheduler.{HOME}",
+            [{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": b64encode(b"x").decode()}],
+            content_type="application/json-patch+json",
+        )
+        for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+    ),
+    Request(
+        "write its certificates",
+        "PUT",
+        f"/api/v1/namespaces/{HOME}/secrets/{SECRET}",
+        {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": SECRET, "labels": labels("webhook") | install_labels(HOME)},
+            "data": {"tls.crt": b64encode(b"x").decode()},
+        },
+    ),
 )
 """Allowed to the webhook."""
 

@@ -172,13 +172,14 @@ async def test_a_webhook_that_is_still_terminating_can_not_register_again(
     apply_manifests(control_plane, "--namespace", "hooked", "--create-namespace")
     await ready(client, "hooked/rescheduler-webhook", eventually)
     arguments = ["--namespace", "hooked", "--host", "127.0.0.1", "--port", str(unused_tcp_port)]
+    arguments += ["--extender-port", "0"]
     process = await asyncio.create_subprocess_exec(
         str(Path(sys.executable).with_name("rescheduler")), "webhook", *arguments,
         env={**os.environ, "KUBECONFIG": str(control_plane.kubeconfig)},
         stderr=asyncio.subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        await eventually(lambda: is_registered(client))
+        await eventually(lambda: is_trusted(client, "hooked"))
 
         async def ends_in_its_grace_period() -> None:
             await eventually(lambda: all_terminating(client, "hooked"), timeout_s=240)
@@ -192,7 +193,8 @@ async def test_a_webhook_that_is_still_terminating_can_not_register_again(
         with contextlib.suppress(ProcessLookupError):
             process.kill()
     assert done.returncode == 0, done.stdout + done.stderr
-    assert not await is_registered(client)
+    with pytest.raises(errors.NotFound):
+        await client.get(MUTATING_WEBHOOKS, "rescheduler.hooked")
 
 
 async def ready(client: Client, deployment: str, eventually: Eventually) -> None:
@@ -203,12 +205,10 @@ async def ready(client: Client, deployment: str, eventually: Eventually) -> None
     await eventually(is_available)
 
 
-async def is_registered(client: Client) -> bool:
-    try:
-        await client.get(MUTATING_WEBHOOKS, "rescheduler")
-    except errors.NotFound:
-        return False
-    return True
+async def is_trusted(client: Client, namespace: str) -> bool:
+    """Whether the webhook has written its authority into the registration that was installed."""
+    found = await client.get(MUTATING_WEBHOOKS, f"rescheduler.{namespace}")
+    return "caBundle" in found["webhooks"][0]["clientConfig"]
 
 
 async def all_terminating(client: Client, namespace: str) -> bool:

@@ -23,6 +23,15 @@ GZIP_BOMB = gzip.compress(b" " * (65 << 20))
 MERGE_KEY_BOMB = "a0: &a0 {x: 1, y: 2}\n" + "".join(
     f"a{level}: &a{level} {{<<: [{', '.join([f'*a{level - 1}'] * 9)}]}}\n" for level in range(1, 12)
 )
+MERGED_OFTEN = (
+    f"x: &x {{{', '.join(f'k{number}: 1' for number in range(9_000))}}}\n"
+    + "".join(f"y{number}: {{<<: *x}}\n" for number in range(2_000))
+).encode()
+"""No mapping is large, but there are many: 150 KB become gigabytes."""
+MERGED_AT_ONCE = (
+    f"x: &x {{{', '.join(f'k{number}: 1' for number in range(9_000))}}}\n"
+    f"y: {{<<: [{','.join(['*x'] * 30_000)}]}}\n"
+).encode()
 every_command = pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 
 
@@ -53,6 +62,11 @@ def refused(run, command, file, folder) -> str:
         pytest.param(lambda raw: b'{"kind": "List", "items": {}}', "items", id="a list that is none"),
         pytest.param(lambda raw: GZIP_BOMB, "unpack to more than", id="gzip that unpacks to gigabytes"),
         pytest.param(lambda raw: MERGE_KEY_BOMB.encode(), "merge keys", id="merge keys that multiply"),
+        pytest.param(lambda raw: MERGED_OFTEN, "merge keys", id="merge keys that add up"),
+        pytest.param(lambda raw: MERGED_AT_ONCE, "merge keys", id="a list of merge keys"),
+        pytest.param(
+            lambda raw: b"a: &a {<<: *a, b: 1}", "contains itself", id="a mapping that merges itself"
+        ),
         pytest.param(lambda raw: b"- " * 50_000, "nested too deep", id="YAML nested without end"),
         pytest.param(lambda raw: b"a: 1" + b":1" * 300_000, "a number", id="an endless number in base 60"),
     ],

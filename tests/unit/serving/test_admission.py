@@ -317,6 +317,27 @@ def test_asked_again_it_is_told_nothing_twice_even_if_it_has_failed_elsewhere_si
     assert steered(once, after_failures(*nodes, "later")) == once
 
 
+@pytest.mark.parametrize("terms", [1, 40, 1_000, 20_000])
+def test_what_tenants_write_does_not_multiply(terms: int):
+    """Terms and records of failed attempts are theirs, and every term gets every exclusion."""
+    exists = {"matchExpressions": [{"key": "a", "operator": "Exists"}]}
+    pod = pod_of({"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [exists] * terms}}})
+    body = answer(review_of(pod), after_failures(*(f"node-{number}" for number in range(4_000)))).body
+    assert len(body) < 400_000
+
+
+def test_where_not_all_exclusions_fit_those_of_a_migration_come_first():
+    exists = {"matchExpressions": [{"key": "a", "operator": "Exists"}]}
+    pod = pod_of({"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [exists] * 1_000}}})
+    owner = OwnerReference("apps/v1", "ReplicaSet", "web", "rs-1")
+    tried = tuple(f"node-{number}" for number in range(100))
+    book = IntentBook([Intent("shop", owner, None, "", ("source",), "move-1", tried=tried)])
+    made = steered(pod, book)
+    terms = node_affinity_of(made)[REQUIRED]["nodeSelectorTerms"]
+    assert all(term["matchFields"] == only("node-0", "source") for term in terms)
+    assert json.loads(made["metadata"]["annotations"][AVOIDS]) == ["node-0", "source"]
+
+
 # -- whatever comes in
 
 _json = st.recursive(

@@ -1,11 +1,13 @@
 """New pods are told where others of their workload have failed: by the record on the workload alone."""
 
 import json
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
+from rescheduler.intents.intent import Intent
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import merge_patch
 from rescheduler.kube.resources import (
@@ -22,6 +24,7 @@ from rescheduler.kube.resources import (
 from rescheduler.model.steering import AVOIDS, avoided
 from rescheduler.model.webhook_registration import AtUrl, registrations
 from rescheduler.recovery.ledger import FAILED_ATTEMPTS, Ledger, Line, Try
+from rescheduler.serving.attempts import AttemptsFollowed
 from rescheduler.serving.steering_desk import SteeringDesk
 from rescheduler.simulator import ApiServer
 from tests.testbed.fake_kubelet.nodes import node_object, node_shapes
@@ -216,3 +219,26 @@ async def test_where_no_other_node_is_open_none_is_avoided(
     await eventually(is_free)
     await client.patch(NODES, nodes[2], merge_patch({"spec": {"unschedulable": None}}))
     await eventually(is_told)
+
+
+async def test_a_record_is_read_once_for_all_replica_sets_below(
+    client: Client, connect: Callable[[], Client], nodes: list[str], eventually: Eventually
+):
+    """Tenants write the record, and as many ReplicaSets as they like: together they must not hold us up."""
+    above = await workload(client, DEPLOYMENTS, "web")
+    for number in range(200):
+        await workload(client, REPLICA_SETS, f"web-{number}", above)
+    learnt: dict[str, tuple[Intent, ...]] = {}
+    followed = AttemptsFollowed(connect(), lambda name, intents: learnt.update({name: intents}))
+    async with followed.running():
+        await followed.settled()
+        failed = {f"pod_{line}": [f"n{line}-{number}" for number in range(20)] for line in range(150)}
+
+        async def all_know() -> bool:
+            return sum(map(bool, learnt.values())) == 200
+
+        began_s = time.process_time()
+        await has_failed(client, DEPLOYMENTS, above, **failed)
+        await eventually(all_know)
+        assert time.process_time() - began_s < 0.6
+    assert {intents[0].workload.name for intents in learnt.values()} == {f"web-{n}" for n in range(200)}
