@@ -13,7 +13,7 @@ from rescheduler.controller.dispatcher import Dispatcher
 from rescheduler.controller.events import EventWriter
 from rescheduler.controller.followed import Followed
 from rescheduler.controller.queue import WorkQueue
-from rescheduler.controller.reconciler import Judge, MayPreempt, Reconciler
+from rescheduler.controller.reconciler import Judge, MayPreempt, NoRoom, Reconciler
 from rescheduler.controller.story import Story
 from rescheduler.controller.waking import Waking
 from rescheduler.controller.webhook_presence import Presence, SaidPresence
@@ -77,6 +77,10 @@ class Controller:
         What it says may depend on namespace and strategy only: it is asked once for all that have the same.
         """
         self._dispatcher.may_begin = may_begin
+
+    def find_room(self, no_room: NoRoom) -> None:
+        """From now on, nothing is evicted whose replacement would find no room."""
+        self._reconciler.no_room = no_room
 
     def preempt_nobody(self, may_preempt: MayPreempt) -> None:
         """Asked about every migration before a pod is let loose on the scheduler."""

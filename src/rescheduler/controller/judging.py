@@ -12,7 +12,7 @@ from typing import Final, TypedDict
 import numpy as np
 
 from rescheduler.config.policy import Policy
-from rescheduler.controller.followed import said
+from rescheduler.controller.followed import Followed, said
 from rescheduler.controller.known_cluster import KnownCluster
 from rescheduler.controller.observing import migration_at, running, target_of
 from rescheduler.controller.pod_priorities import PodPriorities
@@ -62,7 +62,7 @@ class _Terms(TypedDict):
 
 
 class Judging:
-    """`judge` and `may_preempt` are what the controller asks."""
+    """`judge`, `may_preempt` and `no_room` are what the controller asks."""
 
     def __init__(
         self,
@@ -129,6 +129,23 @@ class Judging:
             pending = NOWHERE
         return Preemption(snapshot, unreserved=pending).by_another(row)
 
+    def no_room(self, migration: Migration) -> str:
+        """Why the replacement of its pod would find no node now, in words; empty if it would find one.
+
+        The eviction may have waited long for its budget. Then the pod would be gone and its replacement
+        pending, or it would preempt others. Its own node does not count: it is to go elsewhere.
+        """
+        snapshot = self._without(migration, self._cluster.present())
+        row = snapshot.pods.row.get(migration.pod_key)
+        if row is None or snapshot.pods.records[row].uid != migration.spec.pod.uid:
+            return ""
+        board = self._with_others(migration, Board(snapshot))
+        fits = board.fits(row, source_stays=False) & open_nodes(snapshot)
+        source = snapshot.nodes.row.get(migration.spec.source_node)
+        if source is not None:
+            fits[source] = False
+        return "" if fits.any() else "no other node has room for its replacement any more"
+
     def _policy_for(self, migration: Migration) -> Policy:
         if migration.spec.strategy == MANUAL:
             return as_wished(self._policy, migration.spec.handover)
@@ -168,7 +185,8 @@ class Judging:
         return board
 
     def _under_way(self, migration: Migration, snapshot: Snapshot) -> list[tuple[str, str]]:
-        """Pods, and where their copies will be, as far as those are not seen there yet."""
+        """Pods, and where their copies or replacements will be, as far as those are not seen there yet. What
+        stands for a pod that was evicted is its replacement: that may wait for the scheduler."""
         seen = self._cluster.followed
         self._approved = {
             key: at
@@ -178,11 +196,9 @@ class Judging:
             and known.status.phase is Phase.PENDING
         }
         on_record = [
-            (each.pod_key, each.target_node)
+            (_stand_in(each, snapshot, seen), each.target_node)
             for each in running(seen)
-            if each.key != migration.key
-            and each.status.handover is not Handover.EVICT
-            and not self._is_bound(each, snapshot)
+            if each.key != migration.key and not self._is_bound(each, snapshot)
         ]
         return [*on_record, *self._approved.values()]
 
@@ -206,6 +222,12 @@ class Judging:
             return False
         leaving = {pod.node for pod in snapshot.pods.records if pod.is_terminating and pod.node}
         return rejection.by in leaving if rejection.by else bool(leaving)
+
+
+def _stand_in(migration: Migration, snapshot: Snapshot, seen: Followed) -> str:
+    """The key of a pod of the size of its copy or replacement."""
+    successor = None if migration.pod_key in snapshot.pods.row else target_of(migration, seen)
+    return migration.pod_key if successor is None else successor.key
 
 
 def _move(migration: Migration, present: Handover) -> Move:

@@ -29,7 +29,7 @@ from rescheduler.kube.client import Client
 from rescheduler.kube.resources import NODES
 from rescheduler.migrations.advance import advanced, is_checkpoint, look, senseless, shown, step_of
 from rescheduler.migrations.copies import GATE
-from rescheduler.migrations.effects import RecordEviction, WithdrawSteering
+from rescheduler.migrations.effects import RecordEviction, UnmarkSource, WithdrawSteering
 from rescheduler.migrations.evicting import depends_on_webhook, with_eviction_requested
 from rescheduler.migrations.scene import Answer, Do, Happened, Report, Scene, Sight, Verdict, Wait
 from rescheduler.migrations.steps import Event, Step
@@ -37,13 +37,16 @@ from rescheduler.model.migrations import ConditionType, Migration, migration_of
 from rescheduler.model.nodes import NodeRecord
 from rescheduler.model.plan import Handover
 
-__all__ = ["Judge", "MayPreempt", "Reconciler"]
+__all__ = ["Judge", "MayPreempt", "NoRoom", "Reconciler"]
 
 Judge = Callable[[Migration], Verdict]
 """Is it still a good move, how, and where to? Asked just before anything is touched."""
 
 MayPreempt = Callable[[Migration], str]
 """Whom one more pod like the migration's could preempt at its present step, in words; empty if nobody."""
+
+NoRoom = Callable[[Migration], str]
+"""Why the replacement of an evicted pod would find no node, in words; empty if it would find one."""
 
 _MOST_LOOKS: Final = 100
 """Far more than any migration has steps: whoever needs more goes in circles."""
@@ -69,6 +72,7 @@ class Reconciler:
         self._story = story
         self.is_winding_up: Callable[[], bool] = lambda: False
         self.may_preempt: MayPreempt = lambda _: ""
+        self.no_room: NoRoom = lambda _: ""
         self._judge = judge
         self._now = now
         self._webhook = webhook
@@ -139,6 +143,8 @@ class Reconciler:
         if _can_not_be_undone(scene, sight):
             confirmed, nodes = await asyncio.gather(self._confirmed(scene), self._read_live(scene))
             scene = replace(self._scene(scene.migration), nodes=nodes, **confirmed)
+            if scene.migration.status.handover is Handover.EVICT:
+                scene = replace(scene, no_room=self.no_room(scene.migration))
             sight = look(scene)
         if not isinstance(sight, Do):
             return sight
@@ -165,7 +171,7 @@ class Reconciler:
         }
 
     async def _read_live(self, scene: Scene) -> Mapping[str, NodeRecord]:
-        """Both pods; and the nodes of the scene, with the copy's as it is now: a pod on a node that is gone
+        """Both pods; and the nodes of the scene, with the target as it is now: a pod on a node that is gone
         still says that it is ready."""
         migration = scene.migration
         reads = [self._seen.read_pod(migration.pod_key, migration.spec.pod.uid)]
@@ -173,10 +179,10 @@ class Reconciler:
         copy = migration.status.target_pod if scene.target is None else scene.target_reference
         if copy is not None:
             reads.append(self._seen.read_pod(f"{migration.namespace}/{copy.name}", copy.uid))
-        if scene.target is None or migration.status.handover is Handover.EVICT:
+        name = migration.target_node if scene.target is None else scene.target.node
+        if not name:
             await asyncio.gather(*reads)
             return scene.nodes
-        name = scene.target.node
         node, *_ = await asyncio.gather(self._live_node(name), *reads)
         others = {each: known for each, known in scene.nodes.items() if each != name}
         return others if node is None else others | {name: node}
@@ -290,12 +296,10 @@ def _lets_pods_loose(scene: Scene, step: Step) -> bool:
 
 
 def _can_not_be_undone(scene: Scene, sight: Sight) -> bool:
-    """The eviction; and to call it off, which rests on a source that stands and that nobody can evict any
-    more. Both as it is now, not as a cache has it."""
+    """The eviction; and to call it off, from the unlocking on: that rests on a source that stands, on a copy
+    that does not, and in the end on a source that nobody can evict any more. All of it as it is now, not as a
+    cache has it."""
+    is_evicting = step_of(scene.migration) is Step.EVICTING
     if isinstance(sight, Do):
-        return sight.effect.irreversible
-    return (
-        isinstance(sight, Happened)
-        and step_of(scene.migration) is Step.EVICTING
-        and sight.event is not Event.SOURCE_LEFT
-    )
+        return sight.effect.irreversible or (is_evicting and isinstance(sight.effect, UnmarkSource))
+    return is_evicting and isinstance(sight, Happened) and sight.event is not Event.SOURCE_LEFT

@@ -198,6 +198,7 @@ class Rescheduler:
         controller.use(self.configuration.policy, (MANUAL, *_urgent(self.configuration.policy)))
         controller.begin_only(self._ask_may_begin)
         controller.preempt_nobody(self.judging.may_preempt)
+        controller.find_room(self.judging.no_room)
         controller.call_off_when(self._ask_winding_up)
         return controller
 

@@ -1,6 +1,6 @@
 """Adopt: a pod of a ReplicaSet moves make-before-break, and its ReplicaSet takes over the copy."""
 
-from rescheduler.migrations.copies import creating, marking, placing, settling, starting
+from rescheduler.migrations.copies import creating, marking, not_adoptable, placing, settling, starting
 from rescheduler.migrations.effects import OfferCopy, ReturnCopy
 from rescheduler.migrations.evicting import evicting_beside_copy
 from rescheduler.migrations.releasing import releasing
@@ -25,7 +25,17 @@ def adopting(scene: Scene) -> Sight:
         return Do(OfferCopy(scene.target_reference))
     if copy.owner is not None:
         return Happened(Event.ADOPTED, f"{copy.owner.kind} {copy.owner.name} has adopted {copy.name}")
+    if copy.is_finished:
+        return _not_adopted(f"{copy.name} is {copy.phase} ({copy.reason or 'its containers ended'})")
+    if why := not_adoptable(scene):
+        return _not_adopted(why)
     return Wait(message=f"waits for {owner.kind} {owner.name} to adopt {copy.name}")
+
+
+def _not_adopted(why: str) -> Happened:
+    """To wait for it would be in vain. The copy stays as it is: nothing deletes it after the eviction."""
+    report = Report(ConditionType.STEERED, holds=False, reason="TargetMissed")
+    return Happened(Event.COPY_GONE, why, reports=(report,))
 
 
 def _gone(scene: Scene) -> Happened:

@@ -43,11 +43,11 @@ def _requests(scene: Scene) -> tuple[int, datetime]:
     count, _, written = scene.target.marks.get(SYNC_REQUESTED, "").partition(" ")
     try:
         last = datetime.strptime(written, _FORM).replace(tzinfo=UTC)
-        made = min(int(count), 100)
+        made = max(0, min(int(count), 100))
     except ValueError:
         return 0, scene.now
-    # Whole seconds, rounded down; and a time that lies ahead is of another clock, or made up.
-    last = min(last + timedelta(seconds=1), scene.now)
+    # A time that lies ahead is of another clock, or made up. Whole seconds, rounded down.
+    last = min(last, scene.now - timedelta(seconds=1)) + timedelta(seconds=1)
     return made, last + min(_FIRST_PAUSE * (1 << min(made, 10)), _LONGEST_PAUSE)
 
 

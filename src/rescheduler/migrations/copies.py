@@ -16,6 +16,7 @@ from rescheduler.migrations.scene import Do, Happened, Report, Scene, Sight, Wai
 from rescheduler.migrations.steps import Event
 from rescheduler.migrations.target_node import target_loss, target_lost
 from rescheduler.model.migrations import COPY_FAILING, FAILED_PODS, ConditionType, PodReference
+from rescheduler.model.plan import Handover
 from rescheduler.model.pods import ContainerStatus, PodRecord, Terminated, Waiting
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "creating",
     "keep_copy",
     "marking",
+    "not_adoptable",
     "placing",
     "settling",
     "starting",
@@ -212,7 +214,21 @@ def _ended(scene: Scene) -> Happened | None:
 def copy_gone(scene: Scene) -> Happened | None:
     if not scene.target_stands:
         return Happened(Event.COPY_GONE, "the copy was removed by another client", "CopyGone")
+    if why := not_adoptable(scene):
+        return Happened(Event.COPY_GONE, why, "CopyRelabelled")
     return None
+
+
+def not_adoptable(scene: Scene) -> str:
+    """Say why its ReplicaSet would not adopt the copy; empty if it would. It adopts only what it selects."""
+    copy, owner = scene.target, scene.owner
+    if copy is None or owner is None or owner.selector is None:
+        return ""
+    if scene.migration.status.handover is not Handover.ADOPT or owner.pods().matches(copy.labels):
+        return ""
+    return (
+        f"the labels of copy {copy.name} were changed: {owner.kind} {owner.name} does not select it any more"
+    )
 
 
 def _trouble(scene: Scene, copy: PodRecord) -> str:

@@ -6,12 +6,13 @@ from typing import Final
 from rescheduler.migrations.copies import marking
 from rescheduler.migrations.effects import CreateBudget, DeleteReplacement, WithdrawSteering
 from rescheduler.migrations.evicting import evicting
-from rescheduler.migrations.interference import interrupted
+from rescheduler.migrations.interference import deadline, interrupted
 from rescheduler.migrations.naming import budget_name
 from rescheduler.migrations.releasing import releasing, serves, temporary_budget
 from rescheduler.migrations.replacement import is_scaled_away
 from rescheduler.migrations.scene import Do, Happened, Report, Scene, Sight, Wait
 from rescheduler.migrations.steps import Event, Step
+from rescheduler.migrations.target_node import target_lost
 from rescheduler.model.migrations import FAILED_PODS, ConditionType
 from rescheduler.model.pods import PodRecord
 from rescheduler.model.steering import STEERED_BY
@@ -27,7 +28,7 @@ _STEERING_LEAD: Final = timedelta(seconds=1)
 
 
 def protecting(scene: Scene) -> Sight:
-    ended = interrupted(scene)
+    ended = interrupted(scene) or target_lost(scene)
     if ended is not None:
         return ended
     budget = temporary_budget(scene)
@@ -36,7 +37,8 @@ def protecting(scene: Scene) -> Sight:
         workload = scene.deployment or scene.owner
         return Do(CreateBudget(budget_name(workload.name)))
     if budget is not None and not budget.is_current:
-        return Wait(message=f"waits until the disruption controller has seen {budget.name}")
+        waits_for = f"waits until the disruption controller has seen {budget.name}"
+        return Wait(scene.now + deadline(scene), waits_for)
     known_since = scene.migration.status.started_at
     if scene.is_steered and known_since is not None and scene.now < known_since + _STEERING_LEAD:
         return Wait(known_since + _STEERING_LEAD, "lets the webhook hear of it")

@@ -25,6 +25,7 @@ from rescheduler.model.plan import Handover
 from rescheduler.rules.taints import tolerates_cordon
 
 __all__ = [
+    "NO_ROOM",
     "SURPLUS_WOULD_PREEMPT",
     "depends_on_webhook",
     "evicting",
@@ -35,6 +36,9 @@ __all__ = [
 
 SURPLUS_WOULD_PREEMPT: Final = "SurplusWouldPreempt"
 """The failure of a migration whose ReplicaSet would create a pod that preempts others."""
+
+NO_ROOM: Final = "NoRoomForReplacement"
+"""The failure of a migration whose pod would be evicted and find no node."""
 
 _RECORD_HOLDS: Final = timedelta(seconds=3)
 """An eviction is asked for so long after it was put on record at most: the webhook guards the handover for a
@@ -75,7 +79,14 @@ def _copy_ended(scene: Scene) -> Happened | None:
 def evicting(scene: Scene) -> Sight:
     if not scene.source_stands:
         return _left(scene)
-    ended = interrupted(scene) or _impossible(scene) or _unsteered(scene) or _unguarded(scene)
+    ended = (
+        interrupted(scene)
+        or target_lost(scene)
+        or _impossible(scene)
+        or _unsteered(scene)
+        or _unguarded(scene)
+        or _without_room(scene)
+    )
     if ended is None and not scene.source_is_ours:
         # Another process has begun to call it off, and ended before it could say why.
         ended = Happened(Event.TIMED_OUT, "called off", "CalledOff")
@@ -169,6 +180,11 @@ def _unguarded(scene: Scene) -> Happened | None:
         f"{scene.may_preempt}, and no webhook prevents that{problem}"
     )
     return Happened(Event.WORKLOAD_CHANGED, why, SURPLUS_WOULD_PREEMPT)
+
+
+def _without_room(scene: Scene) -> Happened | None:
+    """The room that there was at the check was taken since."""
+    return Happened(Event.WORKLOAD_CHANGED, scene.no_room, NO_ROOM) if scene.no_room else None
 
 
 def _left(scene: Scene) -> Happened:

@@ -56,6 +56,10 @@ def _not_serving(scene: Scene, copy: PodRecord) -> Happened | None:
         return Happened(
             Event.MISSED, f"{copy.name} took the pod's place, but {loss}", TARGET_LOST, final=True
         )
+    owner = scene.migration.status.owner
+    if scene.target_stands and owner is not None and copy.owner is None and not scene.owner_is_gone:
+        why = f"{owner.kind} {owner.name} did not adopt {copy.name}, and makes another pod in its place"
+        return Happened(Event.MISSED, f"{why}: {scene.migration.status.message}", "NotAdopted", final=True)
     failure = scene.migration.status.failure
     if failure and not copy.is_ready:
         why = f"the pod was lost before its copy was ready; {copy.name} stays, and is not ready"
@@ -71,11 +75,11 @@ def _because(scene: Scene) -> str:
 
 def _where_it_ended(scene: Scene) -> Happened:
     """An evicted pod's replacement is its controller's: it may end up where nobody wanted it, or not come."""
-    if scene.target is None and is_scaled_away(scene.migration, scene.owner):
-        return Happened(
-            Event.MISSED, "the workload was scaled down, and wants no replacement", "ScaledDown", final=True
-        )
     if scene.target is None or not serves(scene.target):
+        # Also beside one that was made just before, and is about to go.
+        if is_scaled_away(scene.migration, scene.owner):
+            why = "the workload was scaled down, and wants no replacement"
+            return Happened(Event.MISSED, why, "ScaledDown", final=True)
         return Happened(Event.MISSED, "no replacement is ready", "NotReplaced", final=True)
     if scene.target.node == scene.migration.spec.source_node:
         return Happened(

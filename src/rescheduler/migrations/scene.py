@@ -91,6 +91,10 @@ class Scene:
     may_preempt: str = ""
     """Whom one more pod like the source could preempt now, in words; empty if nobody."""
 
+    no_room: str = ""
+    """Why the replacement of the source would find no node now, in words; empty if it would find one. Asked
+    for right before the eviction (Evict)."""
+
     @property
     def source_stands(self) -> bool:
         return self.source is not None and not self.source.is_terminating and not self.source.is_finished

@@ -145,13 +145,13 @@ _COPY: Final[Transitions] = {
     (Step.SETTLING, Event.TARGET_LOST): Step.ROLLING_BACK,
     (Step.SETTLING, Event.SOURCE_LOST): Step.EVICTING,
     (Step.EVICTING, Event.COPY_GONE): Step.ROLLING_BACK,
-    (Step.EVICTING, Event.TARGET_LOST): Step.ROLLING_BACK,
     **{(step, Event.PARTNER_FAILED): Step.ROLLING_BACK for step in _BESIDE},
     **_undone_at(Step.MARKING, *_BESIDE),
 }
 """Make before break: shared by Adopt and Copy."""
 
 _EVICTING: Final[Transitions] = {
+    (Step.EVICTING, Event.TARGET_LOST): Step.ROLLING_BACK,
     (Step.EVICTING, Event.WORKLOAD_CHANGED): Step.ROLLING_BACK,
     (Step.EVICTING, Event.TIMED_OUT): Step.ROLLING_BACK,
     (Step.EVICTING, Event.CANCELLED): Step.ROLLING_BACK,
@@ -191,6 +191,7 @@ NEXT: Final[Mapping[Handover, Transitions]] = {
         **_BEGIN,
         (Step.MARKING, Event.MARKED): Step.PROTECTING,
         (Step.PROTECTING, Event.PROTECTED): Step.EVICTING,
+        (Step.PROTECTING, Event.TARGET_LOST): Step.ROLLING_BACK,
         (Step.PROTECTING, Event.WRITE_REFUSED): Step.ROLLING_BACK,
         **_undone_at(Step.MARKING, Step.PROTECTING),
         **_EVICTING,

@@ -1,4 +1,7 @@
-"""Whether the node of a copy can keep it. A pod on a lost node still says that it is ready, for a while."""
+"""Whether the target node can keep the copy, or the replacement that is to come.
+
+A pod on a lost node still says that it is ready, for a while.
+"""
 
 from typing import Final
 
@@ -17,16 +20,18 @@ _OF_READINESS: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernet
 
 
 def target_lost(scene: Scene) -> Happened | None:
-    """Return the end of an attempt whose copy can't stay on its node; None if it can."""
+    """Return the end of an attempt whose target node can't keep the pod; None if it can."""
     if loss := target_loss(scene):
         return Happened(Event.TARGET_LOST, loss, TARGET_LOST)
     return None
 
 
 def target_loss(scene: Scene) -> str:
-    """Say why the target node can't keep the copy; empty if it can."""
+    """Say why the target node can't keep the pod; empty if it can, or if none was chosen (Evict)."""
     copy = scene.target
     name = copy.node if copy is not None and copy.node else scene.migration.target_node
+    if not name:
+        return ""
     node = scene.nodes.get(name)
     if node is None:
         return f"target node {name} is gone"
@@ -34,9 +39,10 @@ def target_loss(scene: Scene) -> str:
         return f"target node {name} is not ready"
     if node.deleted_s is not None:
         return f"target node {name} is being deleted"
-    evicting = [taint for taint in node.taints if copy is not None and _evicts(taint, copy)]
+    pod = copy or scene.source
+    evicting = [taint for taint in node.taints if pod is not None and _evicts(taint, pod)]
     if evicting:
-        return f"target node {name} has the taint {evicting[0].key}:NoExecute, which evicts the copy"
+        return f"target node {name} has the taint {evicting[0].key}:NoExecute, which evicts the pod"
     return ""
 
 

@@ -199,7 +199,8 @@ WORDS: Final = frozenset(
         "Placing", "Starting", "Settling", "Protecting", "Evicting", "Adopting", "Replacing", "Releasing",
         "RollingBack", "CalledOff", "Cancelled", "CopyFailing", "CopyGone", "Locked", "NotReplaced",
         "PartnerFailed", "SeveralBudgets", "SourceGone", "SourceLost", "TargetLost", "MarkRefused",
-        "PlacementRefused", "BudgetRefused", "FinalizerRefused", "NodeNameInTemplate",
+        "PlacementRefused", "BudgetRefused", "FinalizerRefused", "NodeNameInTemplate", "CopyRelabelled",
+        "NotAdopted", "NoRoomForReplacement",
     }
 )  # fmt: skip
 """Where a field has one of a few words."""

@@ -13,6 +13,7 @@ from tests.e2e.facts.adopt import ready_since
 from tests.e2e.facts.observer import observing
 from tests.e2e.facts.stage import node_of
 from tests.e2e.migrations.moving import Moves, SetMoves
+from tests.e2e.migrations.workloads import stateful_set
 
 Lose = Callable[[Moves, str], Awaitable[None]]
 
@@ -101,3 +102,25 @@ async def test_while_the_eviction_waits_for_a_budget_the_target_is(set_moves: Se
         migration = await moves.until_finished(key)
     await released(moves, target)
     await as_before(moves, source, migration)
+
+
+@pytest.mark.parametrize("lose", LOSSES)
+async def test_while_a_pod_that_is_to_be_replaced_waits_for_its_budget_the_target_is(
+    set_moves: SetMoves, lose: Lose
+) -> None:
+    """Nothing has been created there yet; but its replacement is to go there, and not back to the source."""
+    moves: Moves = await set_moves(nodes=3, max_retries=0)
+    stage = moves.stage
+    await stateful_set(stage, 2)
+    guard = await stage.budget(minAvailable=5)
+    source = (await stage.pods())[-1]
+    target = await stage.free_node()
+    key = await moves.wish(source, target)
+    async with observing(moves.client, stage.namespace) as seen, moves.executing():
+        await moves.until(key, lambda migration: migration.status.step == "Evicting")
+        await lose(moves, target)
+        await moves.allow_all(guard)
+        migration = await moves.until_finished(key)
+    await released(moves, target)
+    await as_before(moves, source, migration)
+    assert seen.deleted == []

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import msgspec
+import pytest
 
 from rescheduler.migrations import effects, marks
 from rescheduler.migrations.advance import look
@@ -92,3 +93,11 @@ def test_on_the_way_back_it_is_asked_for_too_because_the_copy_goes_within_that_b
     assert isinstance(look(seen(step=Step.ROLLING_BACK)).effect, effects.RequestBudgetSync)
     asked = "1 2026-01-01T12:00:00Z"
     assert isinstance(look(seen(1, asked, step=Step.ROLLING_BACK)).effect, effects.DeleteCopy)
+
+
+@pytest.mark.parametrize(
+    "written", ["-5 2026-01-01T12:00:00Z", "-1 9999-12-31T23:59:59Z", "1 9999-12-31T23:59:59Z", "9 x", "-"]
+)
+def test_what_tenants_write_there_holds_up_nobody(written):
+    assert isinstance(look(seen(30, written)), Do | Wait)
+    assert isinstance(look(seen(3000, written)), Do), "the attempt is over, and called off"

@@ -14,7 +14,7 @@ from rescheduler.migrations.steps import Step
 from rescheduler.model.constraints import Constraints, Toleration
 from rescheduler.model.nodes import NodeRecord
 from rescheduler.model.plan import Handover
-from tests.unit.migrations.scenes import LATER, NOW, copy, migration, pod, scene
+from tests.unit.migrations.scenes import LATER, NOW, copy, migration, node, pod, scene
 
 VICTIMS = "shop/db-0 on n3"
 
@@ -85,7 +85,7 @@ def test_a_pod_that_tolerates_a_cordon_is_not_evicted_from_a_cordoned_node_unste
         pod().shape, constraints=Constraints(tolerations=(Toleration(operator="Exists"),))
     )
     tolerant = msgspec.structs.replace(pod(), shape=shape)
-    cordoned = {"old": NodeRecord("old", unschedulable=True)}
+    cordoned = {"old": NodeRecord("old", unschedulable=True), "new": node("new")}
     moving = migration(Step.EVICTING, Handover.EVICT)
     seen = evicting(scene(moving, source=tolerant, nodes=cordoned, webhook_problem="it does not answer"))
     assert isinstance(seen, Happened)

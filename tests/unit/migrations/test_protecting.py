@@ -7,12 +7,12 @@ from rescheduler.config.policy import Policy
 from rescheduler.migrations.effects import CreateBudget, EvictSource, UnmarkSource
 from rescheduler.migrations.evict import protecting
 from rescheduler.migrations.evicting import evicting
-from rescheduler.migrations.scene import Do, Happened
+from rescheduler.migrations.scene import Do, Happened, Wait
 from rescheduler.migrations.steps import Step
 from rescheduler.model.budgets import BudgetRecord
 from rescheduler.model.nodes import NodeRecord
 from rescheduler.model.plan import Handover
-from tests.unit.migrations.scenes import migration, pod, replica_set, scene
+from tests.unit.migrations.scenes import NOW, US, migration, node, pod, replica_set, scene
 
 BUDGETS = tuple(BudgetRecord(f"shop/{name}", "shop", disruptions_allowed=1) for name in ("one", "other"))
 
@@ -59,7 +59,7 @@ def test_a_failing_pod_is_evicted_out_of_a_rollout_that_it_holds_up_and_others_a
 STEERED = {
     "a webhook is there": {"is_steered": True},
     "that is allowed": {"policy": Policy(allow_unsteered=True)},
-    "its node is cordoned": {"nodes": {"old": NodeRecord("old", unschedulable=True)}},
+    "its node is cordoned": {"nodes": {"old": NodeRecord("old", unschedulable=True), "new": node("new")}},
 }
 
 
@@ -77,3 +77,12 @@ def test_a_pod_is_not_evicted_once_nobody_steers_its_replacement_any_more():
     seen = evicting(scene(at(Step.EVICTING), source=pod()))
     assert isinstance(seen, Happened)
     assert (seen.failure, seen.final) == ("Unsteered", False)
+
+
+def test_a_budget_that_the_disruption_controller_never_sees_is_waited_for_until_the_attempt_is_over():
+    ours = BudgetRecord(
+        "shop/web-1-rescheduler-pdb", "shop", owners=(US,), disruptions_allowed=0, is_current=False
+    )
+    waits = protecting(scene(at(Step.PROTECTING), budgets=(ours,)))
+    assert isinstance(waits, Wait)
+    assert waits.until == NOW + Policy().migration_timeout
