@@ -40,7 +40,7 @@ e2e-rules: $(READY) control-plane ## ask the real scheduler about N random pods 
 	@N=$(or $(N),20000) SEED=$(or $(SEED),1) $(BIN)/pytest tests/e2e/test_scheduler_truth.py -s
 
 .PHONY: e2e-full
-e2e-full: $(READY) control-plane ## the long parts: 30,000 and 150,000 pods, five minutes of churn
+e2e-full: $(READY) control-plane ## the long parts: 30,000 and 150,000 pods, five minutes of churn, three rounds of chaos
 	@$(BIN)/pytest tests/e2e/full $(ARGS)
 	@$(BIN)/python -m bench.read_cluster --pods 30000 --nodes 1000 --repeat 4
 	@$(BIN)/python -m bench.read_cluster --pods 150000 --nodes 5000 --repeat 1 --only protobuf

@@ -16,10 +16,17 @@ from rescheduler.migrations.scene import Happened, Scene, Wait
 from rescheduler.migrations.steps import Event
 from rescheduler.model.plan import Handover
 
-__all__ = ["REFUSED", "CopyMaker"]
+__all__ = ["REFUSED", "CopyMaker", "lacks_permission"]
 
 REFUSED: Final = (errors.Forbidden, errors.Invalid, errors.BadRequest)
 """Quota, LimitRange, PodSecurity, policies and webhooks: to ask again the same way would be in vain."""
+
+
+def lacks_permission(refusal: errors.KubeError) -> bool:
+    """Whether RBAC refuses, which is not for good: an API server that has just started has not read its roles
+    yet, and refuses for a moment what it allows before and after."""
+    return isinstance(refusal, errors.Forbidden) and refusal.lacks_permission
+
 
 _NEEDED: Final = "Adopt and Copy need Kubernetes 1.30 or newer"
 
@@ -60,6 +67,8 @@ class CopyMaker:
                 return None
             return _refused("CopyNameTaken", f"another pod is called {name}, which is to be the copy's name")
         except REFUSED as refusal:
+            if lacks_permission(refusal):
+                raise
             return _refused("CopyRefused", f"the copy was refused: {refusal.why}")
         record = self._seen.learn_pod(made)
         if GATE not in record.shape.scheduling_gates:

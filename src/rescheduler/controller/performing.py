@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
-from rescheduler.controller.copy_maker import REFUSED, CopyMaker
+from rescheduler.controller.copy_maker import REFUSED, CopyMaker, lacks_permission
 from rescheduler.controller.followed import POD_MIGRATIONS, Followed
 from rescheduler.controller.observing import covering, scene_of
 from rescheduler.controller.patching import (
@@ -86,7 +86,7 @@ class Performer:
             return await self._handlers[type(effect)](scene, effect)
         except REFUSED as refusal:
             failure = _FAILURES.get(type(effect))
-            if failure is None:
+            if failure is None or lacks_permission(refusal):
                 raise
             return Happened(Event.WRITE_REFUSED, str(refusal), failure, final=True)
 

@@ -96,5 +96,6 @@ class Watch(Generic[T]):
 
     def give_up(self) -> None:
         """Ends a read that waits, as a silence does; to be called on the event loop."""
-        if self._limit is not None:
+        # Several requests may find out at once; a read that is being ended can't be ended again.
+        if self._limit is not None and not self._limit.expired():
             self._limit.reschedule(asyncio.get_running_loop().time())
