@@ -64,6 +64,8 @@ def rescheduler(control_plane: ControlPlane, tmp_path: Path) -> Command:
     content = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
+        # Tests before this one have left what looks like an installation: where the Lease is has to be said.
+        "leaderElection": {"resourceNamespace": "kube-system"},
         "profiles": [{"pluginConfig": [{"name": "Rescheduler", "args": args}]}],
     }
     config.write_text(json.dumps(content))
