@@ -17,7 +17,10 @@ from rescheduler.model.plan import Handover
 __all__ = ["LONGEST_S", "HandingOver", "handing_over"]
 
 LONGEST_S: Final = 10.0
-"""How long a ReplicaSet is held up at most. Adoption takes milliseconds; the rest is for slow servers."""
+"""How long a ReplicaSet is held up at most. Adoption takes milliseconds; the rest is for slow servers.
+
+A migration whose evictions keep being refused does not hold it up again before `GUARD_INTERVAL` has passed:
+then the ReplicaSet can create pods that it really needs."""
 
 _STEPS: Final = frozenset({Step.EVICTING, Step.ADOPTING})
 

@@ -25,6 +25,7 @@ from rescheduler.model.plan import Handover
 from rescheduler.rules.taints import tolerates_cordon
 
 __all__ = [
+    "GUARD_INTERVAL",
     "NO_ROOM",
     "SURPLUS_WOULD_PREEMPT",
     "depends_on_webhook",
@@ -43,6 +44,9 @@ NO_ROOM: Final = "NoRoomForReplacement"
 _RECORD_HOLDS: Final = timedelta(seconds=3)
 """An eviction is asked for so long after it was put on record at most: the webhook guards the handover for a
 few seconds from then on."""
+
+GUARD_INTERVAL: Final = timedelta(seconds=30)
+"""From one window in which the webhook guards a handover to the next of the same migration."""
 
 _GUARD_LEAD: Final = timedelta(milliseconds=500)
 """How long every replica of the webhook is given to hear of the eviction, where others depend on that."""
@@ -106,7 +110,13 @@ def _unrecorded(scene: Scene) -> Sight | None:
     if scene.migration.status.handover is not Handover.ADOPT:
         return None
     requested_at = scene.migration.status.eviction_requested_at
-    if requested_at is None or not timedelta() <= scene.now - requested_at <= _RECORD_HOLDS:
+    if requested_at is None or scene.now < requested_at:
+        return Do(RecordEviction())
+    if scene.now - requested_at > _RECORD_HOLDS:
+        # An eviction that was refused: what depends on the guard waits until it guards again.
+        again_at = requested_at + GUARD_INTERVAL
+        if scene.may_preempt and scene.now < again_at:
+            return Wait(again_at, "waits until the webhook guards the handover again")
         return Do(RecordEviction())
     guarded_at = requested_at + _GUARD_LEAD
     if scene.may_preempt and scene.now < guarded_at:

@@ -13,6 +13,7 @@ from typing import Final
 from rescheduler.intents.handing_over import LONGEST_S, HandingOver, handing_over
 from rescheduler.kube.informer import Informer
 from rescheduler.kube.resources import Object
+from rescheduler.migrations.evicting import GUARD_INTERVAL
 from rescheduler.model.migrations import UnreadableMigration, migration_of
 from rescheduler.model.saying import say
 from rescheduler.model.webhook_registration import GUARD, REPLICA_SET_CONTROLLERS
@@ -36,10 +37,12 @@ _FOREIGN_CLOCK_S: Final = 60.0
 
 
 class _Window:
-    def __init__(self, of: HandingOver, until_s: float) -> None:
+    def __init__(self, of: HandingOver, opened_s: float, lasts_s: float) -> None:
+        """`opened_s` is by our own monotonic clock."""
         self.of = of
-        self.until_s = until_s
-        """By our own monotonic clock."""
+        self.until_s = opened_s + lasts_s
+        self.next_s = opened_s + GUARD_INTERVAL.total_seconds()
+        """The same migration opens no other window before."""
 
 
 class SurplusGuard:
@@ -108,10 +111,11 @@ class SurplusGuard:
     def _open(self, key: str, found: HandingOver) -> None:
         windows = self._by_owner.setdefault(found.owner_uid, {})
         known = windows.get(key)
-        if known is not None and known.of.requested_at == found.requested_at:
+        now_s = self._monotonic_s()
+        if known is not None and (known.of.requested_at == found.requested_at or now_s < known.next_s):
             known.of = found
             return
-        windows[key] = _Window(found, self._monotonic_s() + self._left_s(found))
+        windows[key] = _Window(found, now_s, self._left_s(found))
 
     def _left_s(self, found: HandingOver) -> float:
         """Of what is heard as it happens, the whole time, whatever the clocks say. Of what was there before

@@ -91,3 +91,18 @@ def test_a_pod_that_tolerates_a_cordon_is_not_evicted_from_a_cordoned_node_unste
     assert isinstance(seen, Happened)
     assert seen.failure == "Unsteered"
     assert "it does not answer" in seen.message
+
+
+@pytest.mark.parametrize(
+    ("after_s", "waits"),
+    [
+        pytest.param(4, True, id="right after a refusal it waits"),
+        pytest.param(29, True, id="until the ReplicaSet had time to create what it needs"),
+        pytest.param(30, False, id="then it is put on record again"),
+    ],
+)
+def test_a_refused_eviction_that_depends_on_the_guard_waits_until_it_guards_again(after_s, waits):
+    sight = look(at_eviction(may_preempt=VICTIMS, is_guarded=True, now=LATER + timedelta(seconds=after_s)))
+    assert isinstance(sight, Wait) is waits
+    if not waits:
+        assert type(sight.effect) is effects.RecordEviction
