@@ -299,7 +299,7 @@ def _can_not_be_undone(scene: Scene, sight: Sight) -> bool:
     """The eviction; and to call it off, from the unlocking on: that rests on a source that stands, on a copy
     that does not, and in the end on a source that nobody can evict any more. All of it as it is now, not as a
     cache has it."""
-    is_evicting = step_of(scene.migration) is Step.EVICTING
+    is_evicting = scene.migration.status.step == Step.EVICTING
     if isinstance(sight, Do):
         return sight.effect.irreversible or (is_evicting and isinstance(sight.effect, UnmarkSource))
     return is_evicting and isinstance(sight, Happened) and sight.event is not Event.SOURCE_LEFT
