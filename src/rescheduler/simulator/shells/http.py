@@ -3,12 +3,13 @@
 import asyncio
 import contextlib
 import ipaddress
+import socket
+import weakref
 import zlib
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol
+from collections.abc import Awaitable, Mapping
+from typing import Any, Protocol
 
 from aiohttp import web
-from aiohttp.web_protocol import RequestHandler
 
 from rescheduler.simulator.exchange import Answer
 from rescheduler.simulator.faults import ResponseLost
@@ -20,6 +21,7 @@ __all__ = ["RunningServer", "serve"]
 
 _LARGE_ENOUGH_TO_COMPRESS = 128 * 1024  # the real server's choice
 _FASTEST = 1
+_TURN_S, _MOST_TURNS = 0.01, 100
 _LARGEST_BODY = 3 * 1024 * 1024
 _UNAUTHORIZED = (
     b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Unauthorized",'
@@ -39,7 +41,7 @@ class RunningServer:
     def __init__(
         self,
         runner: web.ServerRunner,
-        connections: "_Connections",
+        listener: "_Listener",
         streams: set[asyncio.Task[object]],
         url: str,
         config: str,
@@ -47,14 +49,14 @@ class RunningServer:
         self.url = url
         self.kubeconfig = config
         self._runner = runner
-        self._connections = connections
+        self._listener = listener
         self._streams = streams
 
     async def stop(self) -> None:
         for stream in tuple(self._streams):
             stream.cancel()
         await self._runner.cleanup()
-        await self._connections.abort()
+        await self._listener.end_connections()
 
     async def __aenter__(self) -> "RunningServer":
         return self
@@ -63,51 +65,33 @@ class RunningServer:
         await self.stop()
 
 
-class _Connections(web.Server):
-    """Knows its connections until they are closed. aiohttp only asks them to close, and over TLS that waits
-    for the client: with the event loop gone meanwhile, a socket would stay open until it is garbage."""
+class _Listener(socket.socket):
+    """Knows the connections that it has accepted, until their sockets are closed.
 
-    def __init__(self, answer: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]) -> None:
-        super().__init__(answer)
-        self._open: set[asyncio.Transport] = set()
-        self._closed = asyncio.Event()
-        self._closed.set()
+    aiohttp knows none whose TLS handshake is not finished, and of the others it only asks that they close,
+    which waits for the client. With the event loop gone meanwhile, a socket would stay open until it is
+    garbage.
+    """
 
-    def __call__(self) -> RequestHandler:
-        return _Connection(self)
+    def __init__(self, family: int, kind: int, protocol: int) -> None:
+        super().__init__(family, kind, protocol)
+        self._accepted: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
-    async def abort(self) -> None:
-        """Close them all, whatever clients do, and wait until they are closed."""
-        for transport in tuple(self._open):
-            transport.abort()
-        await self._closed.wait()
+    def accept(self) -> tuple[socket.socket, Any]:
+        made, peer = super().accept()
+        self._accepted.add(made)
+        return made, peer
 
-    def made(self, transport: asyncio.Transport) -> None:
-        self._open.add(transport)
-        self._closed.clear()
-
-    def lost(self, transport: asyncio.Transport) -> None:
-        self._open.discard(transport)
-        if not self._open:
-            self._closed.set()
-
-
-class _Connection(RequestHandler):
-    __slots__ = ("_own", "_server")
-
-    def __init__(self, server: _Connections) -> None:
-        super().__init__(server, loop=asyncio.get_running_loop(), access_log=None)  # type: ignore[arg-type]
-        self._server = server
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._own = transport
-        self._server.made(transport)
-        super().connection_made(transport)
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        self._server.lost(self._own)
-        super().connection_lost(exc)
+    async def end_connections(self) -> None:
+        """End them all, whatever clients do, and let the event loop close them."""
+        for _ in range(_MOST_TURNS):
+            left = [each for each in self._accepted if each.fileno() >= 0]
+            if not left:
+                return
+            for each in left:
+                with contextlib.suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
+            await asyncio.sleep(_TURN_S)
 
 
 class _Serves(Protocol):
@@ -127,13 +111,12 @@ async def serve(
     _expect_loopback(host)
     certificates = make_certificates() if tls else None
     shell = _Shell(server.handle, token)
-    connections = _Connections(shell.answer)
-    runner = web.ServerRunner(connections, handle_signals=False, shutdown_timeout=1)
+    runner = web.ServerRunner(web.Server(shell.answer), handle_signals=False, shutdown_timeout=1)
     await runner.setup()
-    site = web.TCPSite(
+    listener = _listening(host, port)
+    site = web.SockSite(
         runner,
-        host,
-        port,
+        listener,
         ssl_context=showing(certificates.certificate, certificates.key) if certificates else None,
     )
     await site.start()
@@ -141,7 +124,21 @@ async def serve(
     shown_host = f"[{host}]" if ":" in host else host
     url = f"{'https' if tls else 'http'}://{shown_host}:{bound_port}"
     config = kubeconfig(url, authority=certificates.authority if certificates else None, token=token)
-    return RunningServer(runner, connections, shell.streams, url, config)
+    return RunningServer(runner, listener, shell.streams, url, config)
+
+
+def _listening(host: str, port: int) -> _Listener:
+    """Raises `OSError` if the port is taken."""
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    listener = _Listener(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setblocking(False)
+        listener.bind(address)
+    except OSError:
+        listener.close()
+        raise
+    return listener
 
 
 def _expect_loopback(host: str) -> None:
