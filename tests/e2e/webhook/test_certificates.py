@@ -11,11 +11,10 @@ import pytest
 from rescheduler.install.names import WEBHOOK, identified
 from rescheduler.install.options import Options
 from rescheduler.install.webhook import webhook_objects
-from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import json_patch
 from rescheduler.kube.resources import MUTATING_WEBHOOKS, SECRETS, Object
-from rescheduler.model.webhook_registration import SECRET, AtUrl, InService, registrations
+from rescheduler.model.webhook_registration import SECRET, AtUrl, InService
 from rescheduler.serving.certificate_secret import CertificateSecret
 from rescheduler.serving.certificates import Lifetimes, renewed
 from rescheduler.serving.registration import KINDS, Registration
@@ -151,27 +150,3 @@ async def test_what_the_webhook_has_written_stays_when_it_is_applied_again_by(
     for kind in KINDS:
         (found,) = (await ours.get(kind, configuration_of(namespace)))["webhooks"]
         assert b64decode(found["clientConfig"]["caBundle"]) == credentials.trusted
-
-
-async def test_the_account_of_the_webhook_can_create_and_delete_nothing(
-    ours: Client, namespace: str, unregistered: None, client: Client
-) -> None:
-    """Whoever can create Secrets beside a service account can have its token."""
-    await install_webhook(client, namespace, InService(namespace, WEBHOOK))
-    token = {
-        "metadata": {
-            "namespace": namespace,
-            "name": "token",
-            "annotations": {"kubernetes.io/service-account.name": "rescheduler"},
-        },
-        "type": "kubernetes.io/service-account-token",
-    }
-    with pytest.raises(errors.Forbidden):
-        await ours.create(SECRETS, token)
-    with pytest.raises(errors.Forbidden):
-        await ours.delete(SECRETS, f"{namespace}/{SECRET}")
-    for kind, item in zip(KINDS, registrations(InService(namespace, WEBHOOK)), strict=True):
-        with pytest.raises(errors.Forbidden):
-            await ours.create(kind, {**item, "metadata": {"name": "another"}})
-        with pytest.raises(errors.Forbidden):
-            await ours.delete(kind, configuration_of(namespace))
