@@ -7,8 +7,9 @@ from typing import Any
 from rescheduler.cli.terminal import Cell, Terminal, table, wrapped
 from rescheduler.cli.wording import counted
 from rescheduler.migrations.advance import senseless
+from rescheduler.migrations.releasing import SOURCE_LOST
 from rescheduler.model.duration import short_duration
-from rescheduler.model.migrations import Migration, Phase, UnreadableMigration, migration_of
+from rescheduler.model.migrations import ConditionType, Migration, Phase, UnreadableMigration, migration_of
 
 __all__ = ["change_line", "list_lines", "story_lines"]
 
@@ -74,12 +75,19 @@ def story_lines(item: Object, events: Sequence[Object], terminal: Terminal) -> I
     yield from _course(migration, events, terminal)
 
 
+def _handed_over(migration: Migration) -> str:
+    condition = migration.status.condition(ConditionType.HANDED_OVER)
+    if condition is not None and condition.reason == SOURCE_LOST:
+        return "handed over: the copy took the pod's place"
+    return "handed over: the pod was evicted"
+
+
 def _course(migration: Migration, events: Sequence[Object], terminal: Terminal) -> Iterator[str]:
     status = migration.status
     moments = [
         (migration.created, "asked for"),
         (status.started_at, "begun"),
-        (status.handed_over_at, "handed over: the pod was evicted"),
+        (status.handed_over_at, _handed_over(migration)),
         (status.finished_at, f"over: {status.phase}"),
         *((each.last_transition_time, _condition(each)) for each in status.conditions),
         *((_moment(each), f"{each.get('reason')}: {each.get('message')}") for each in events),

@@ -123,11 +123,22 @@ class ForcedRemovals:
             known = msgspec.structs.replace(migration.status, target_pod=PodReference(copy.name, copy.uid))
             _keep(self._removed, migration.key, msgspec.structs.replace(migration, status=known))
             return self._now() + _ASK_AGAIN
-        if migration.status.owner is not None or not _is_spare(copy, source):
+        if migration.status.owner is not None or not self._is_spare(copy, source):
             await self._patch(migration, copy, completed(copy), "kept as it is")
         else:
             await self._remove(migration, copy)
         return None
+
+    def _is_spare(self, copy: PodRecord, source: PodRecord | None) -> bool:
+        """Whether the copy is not needed: it never ran, or its source stands and is as ready as the copy."""
+        stands = source is not None and not source.is_terminating and not source.is_finished
+        if source is None or not stands or not copy.node:
+            return not copy.node
+        return self._is_serving(source) or not self._is_serving(copy)
+
+    def _is_serving(self, pod: PodRecord) -> bool:
+        node = self._seen.nodes.get(pod.node)
+        return pod.is_ready and node is not None and node.is_ready
 
     def _is_locked(self, source: PodRecord, migration: Migration) -> bool:
         """Whether the label is the lock of this migration, and not one that its workload gives its pods."""
@@ -161,12 +172,6 @@ class ForcedRemovals:
             await self._seen.read_pod(pod.key, pod.uid)
             raise
         self._story.cleaned_up(migration, pod, what)
-
-
-def _is_spare(copy: PodRecord, source: PodRecord | None) -> bool:
-    """Of a source that has ended by itself only its record is left: its copy is what serves."""
-    stands = source is not None and not source.is_terminating and not source.is_finished
-    return stands or not copy.node
 
 
 def _keep(where: OrderedDict[str, Migration] | OrderedDict[str, PodRecord], key: str, what: object) -> None:

@@ -197,18 +197,19 @@ class Performer:
 
     async def _delete_copy(self, scene: Scene, effect: effects.DeleteCopy) -> Outcome:
         assert scene.target is not None
-        key = _key(scene, effect.pod)
+        # Unchanged: else it may have begun to serve, and others may have gone because of that; or its
+        # ReplicaSet may have adopted it, and removes another pod.
+        key, version = _key(scene, effect.pod), scene.target.resource_version
         try:
             if effect.within_budget:
-                await self._client.evict(key, uid=effect.pod.uid)
+                await self._client.evict(key, uid=effect.pod.uid, version=version)
             else:
-                # Unchanged: else it may have begun to serve, and others may have gone because of that.
-                version = scene.target.resource_version
                 await self._client.delete(PODS, key, uid=effect.pod.uid, version=version)
         except errors.BudgetRefused as refusal:
             return Wait(scene.now + _ASK_AGAIN, f"the copy is needed until others are back: {refusal.why}")
         except errors.SeveralBudgets:
-            await self._client.delete(PODS, key, uid=effect.pod.uid)
+            with contextlib.suppress(errors.NotFound, errors.Conflict):
+                await self._client.delete(PODS, key, uid=effect.pod.uid, version=version)
         except (errors.NotFound, errors.Conflict):
             pass
         await self._seen.read_pod(key, effect.pod.uid)

@@ -29,7 +29,7 @@ from rescheduler.kube.client import Client
 from rescheduler.kube.resources import NODES
 from rescheduler.migrations.advance import advanced, is_checkpoint, look, senseless, shown, step_of
 from rescheduler.migrations.copies import GATE
-from rescheduler.migrations.effects import RecordEviction, UnmarkSource, WithdrawSteering
+from rescheduler.migrations.effects import DeleteCopy, RecordEviction, UnmarkSource, WithdrawSteering
 from rescheduler.migrations.evicting import depends_on_webhook, with_eviction_requested
 from rescheduler.migrations.scene import Answer, Do, Happened, Report, Scene, Sight, Verdict, Wait
 from rescheduler.migrations.steps import Event, Step
@@ -172,20 +172,20 @@ class Reconciler:
 
     async def _read_live(self, scene: Scene) -> Mapping[str, NodeRecord]:
         """Both pods; and the nodes of the scene, with the target as it is now: a pod on a node that is gone
-        still says that it is ready."""
+        still says that it is ready. On the way back that holds for the source, too."""
         migration = scene.migration
         reads = [self._seen.read_pod(migration.pod_key, migration.spec.pod.uid)]
         # As it is on record, if the cache does not know it: that may be a long way behind.
         copy = migration.status.target_pod if scene.target is None else scene.target_reference
         if copy is not None:
             reads.append(self._seen.read_pod(f"{migration.namespace}/{copy.name}", copy.uid))
-        name = migration.target_node if scene.target is None else scene.target.node
-        if not name:
-            await asyncio.gather(*reads)
-            return scene.nodes
-        node, *_ = await asyncio.gather(self._live_node(name), *reads)
-        others = {each: known for each, known in scene.nodes.items() if each != name}
-        return others if node is None else others | {name: node}
+        names = {migration.target_node if scene.target is None else scene.target.node}
+        if migration.status.step == Step.ROLLING_BACK:
+            names.add(migration.spec.source_node)
+        names.discard("")
+        nodes, *_ = await asyncio.gather(asyncio.gather(*map(self._live_node, names)), *reads)
+        others = {each: known for each, known in scene.nodes.items() if each not in names}
+        return others | {node.name: node for node in nodes if node is not None}
 
     async def _live_node(self, name: str) -> NodeRecord | None:
         try:
@@ -297,9 +297,11 @@ def _lets_pods_loose(scene: Scene, step: Step) -> bool:
 
 def _can_not_be_undone(scene: Scene, sight: Sight) -> bool:
     """The eviction; and to call it off, from the unlocking on: that rests on a source that stands, on a copy
-    that does not, and in the end on a source that nobody can evict any more. All of it as it is now, not as a
-    cache has it."""
+    that does not, and in the end on a source that nobody can evict any more. And the removal of a ready copy,
+    which rests on a ready source. All of it as it is now, not as a cache has it."""
     is_evicting = scene.migration.status.step == Step.EVICTING
     if isinstance(sight, Do):
+        if isinstance(sight.effect, DeleteCopy):
+            return scene.target is not None and scene.target.is_ready
         return sight.effect.irreversible or (is_evicting and isinstance(sight.effect, UnmarkSource))
     return is_evicting and isinstance(sight, Happened) and sight.event is not Event.SOURCE_LEFT

@@ -198,12 +198,13 @@ def is_checkpoint(before: Migration, after: Migration) -> bool:
 
     Before anything is touched: how, where to, and which attempt. Before a bare pod's copy may be scheduled:
     which pod it is, because no owner reference says so. Before the eviction: that it may be under way. Before
-    anything is undone: that there is no going on. And that a member waits for the others of its group, or
-    they for it again.
+    anything is undone: that there is no going on, or that the copy is kept after all. And that a member waits
+    for the others of its group, or they for it again.
     """
     step = step_of(after)
     return (
         step in {Step.MARKING, Step.EVICTING, Step.REPLACING, Step.ROLLING_BACK}
+        or (step is Step.ADOPTING and step_of(before) is Step.ROLLING_BACK)
         or (step is Step.PLACING and handover_of(after) is Handover.COPY)
         or phase_of(step).is_final
         or (step is Step.QUEUED and step_of(before) is not Step.QUEUED)
@@ -219,6 +220,8 @@ def _of_the_event(scene: Scene, happened: Happened) -> dict[str, object]:
             return _new_attempt(scene)
         case Event.COPY_CREATED | Event.REPLACED:
             return {"target_pod": scene.target_reference}
+        case Event.SOURCE_LOST:
+            return {"target_pod": scene.target_reference, "handed_over_at": _left_at(scene)}
         case Event.SETTLED:
             return {"eviction_requested_at": scene.now}
         case Event.UNREPLACED:
@@ -231,11 +234,8 @@ def _of_the_event(scene: Scene, happened: Happened) -> dict[str, object]:
             return {"handed_over_at": _left_at(scene), "siblings": siblings}
         case Event.RELEASED:
             return {"failure": "", "failure_is_final": False}
-        case Event.POSTPONED:
-            return {"retry_at": scene.now + _spread(scene, (scene.now - scene.migration.created) / 4)}
-        case Event.RETRY:
-            doublings = min(max(before.attempts - 1, 0), 10)
-            return {"retry_at": scene.now + _spread(scene, _FIRST_PAUSE * (1 << doublings))}
+        case Event.POSTPONED | Event.RETRY:
+            return {"retry_at": scene.now + _spread(scene, _pause(scene, happened.event))}
         case _:
             return {}
 
@@ -278,6 +278,13 @@ def _left_at(scene: Scene) -> datetime:
 
 _FIRST_PAUSE: Final = timedelta(seconds=10)
 _LONGEST_PAUSE: Final = timedelta(minutes=5)
+
+
+def _pause(scene: Scene, after: Event) -> timedelta:
+    if after is Event.POSTPONED:
+        return (scene.now - scene.migration.created) / 4
+    doublings = min(max(scene.migration.status.attempts - 1, 0), 10)
+    return _FIRST_PAUSE * (1 << doublings)
 
 
 def _spread(scene: Scene, pause: timedelta) -> timedelta:

@@ -24,11 +24,11 @@ __all__ = [
     "GATE",
     "copy_gone",
     "creating",
-    "keep_copy",
     "marking",
     "not_adoptable",
     "placing",
     "settling",
+    "source_lost",
     "starting",
 ]
 
@@ -141,7 +141,7 @@ def starting(scene: Scene) -> Sight:
 
 def settling(scene: Scene) -> Sight:
     if _takes_its_place(scene):
-        return _source_lost(scene)
+        return source_lost(scene)
     ended = _ended(scene) or copy_gone(scene) or target_lost(scene)
     if ended is not None:
         return ended
@@ -177,18 +177,10 @@ def _takes_its_place(scene: Scene) -> bool:
     return workload_changed(scene) is None
 
 
-def _source_lost(scene: Scene) -> Happened:
+def source_lost(scene: Scene) -> Happened:
     assert scene.target is not None
     end = f"pod {scene.migration.spec.pod.name} is {scene.source_end}"
     return Happened(Event.SOURCE_LOST, f"{end}: copy {scene.target.name} takes its place")
-
-
-def keep_copy(scene: Scene) -> Sight:
-    """On the way back of a pod of which only the copy is left: it stays, wherever it is."""
-    assert scene.target is not None
-    if GATE in scene.target.shape.scheduling_gates:
-        return Do(OpenGate(scene.target_reference))
-    return _source_lost(scene)
 
 
 def _settled_at(scene: Scene) -> datetime:

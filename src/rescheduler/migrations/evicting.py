@@ -146,7 +146,9 @@ def _spent(scene: Scene) -> BudgetRecord | None:
 def refused(scene: Scene, why: str, pause: timedelta) -> Wait:
     """Until the budget changes; and because what we know of it may be old, asked again after a pause."""
     report = Report(ConditionType.BUDGET_ALLOWS, holds=False, reason="Refused")
-    return Wait(scene.now + min(pause, deadline(scene)), why, (report,))
+    left = deadline(scene)
+    # A rollback may ask for the eviction after the deadline of the attempt.
+    return Wait(scene.now + (min(pause, left) if left > timedelta() else pause), why, (report,))
 
 
 def _impossible(scene: Scene) -> Happened | None:

@@ -1,13 +1,13 @@
 """The two ends of every migration: what was temporary goes, and what stays says what happened to it."""
 
-from datetime import datetime
 from typing import Final
 
 from rescheduler.migrations.budget_sync import sync_request
-from rescheduler.migrations.copies import keep_copy
+from rescheduler.migrations.copies import not_adoptable
+from rescheduler.migrations.copy_retention import is_overdue, overdue_at, retained
 from rescheduler.migrations.effects import DeleteBudget, DeleteCopy, ReleaseTarget, UnmarkSource
 from rescheduler.migrations.identity import is_temporary_budget
-from rescheduler.migrations.interference import SOURCE_GONE, is_unwanted
+from rescheduler.migrations.interference import is_unwanted
 from rescheduler.migrations.marks import STATUS, MarkStatus
 from rescheduler.migrations.replacement import is_scaled_away
 from rescheduler.migrations.scene import Do, Happened, Scene, Sight, Wait
@@ -21,7 +21,7 @@ from rescheduler.model.pods import PodRecord
 __all__ = ["SOURCE_LOST", "releasing", "remains", "rolling_back", "serves", "temporary_budget"]
 
 SOURCE_LOST: Final = "SourceLost"
-"""Reason of the condition HandedOver, where the source was gone before it was evicted."""
+"""Reason of the condition HandedOver, where the source was gone or not ready before it was evicted."""
 
 
 def releasing(scene: Scene) -> Sight:
@@ -45,6 +45,10 @@ def releasing(scene: Scene) -> Sight:
         )
     if scene.migration.status.handover is Handover.COPY and not scene.target_stands:
         return Happened(Event.MISSED, "both the pod and its copy are gone", "CopyGone", final=True)
+    if not scene.target_stands and scene.source_stands and _because(scene):
+        # Offered to its ReplicaSet because the source was not ready, which then was again.
+        why = f"the ReplicaSet has removed the copy, and pod {scene.migration.spec.pod.name} stays as it was"
+        return Happened(Event.MISSED, why, scene.migration.status.failure, final=True)
     if target is None:
         return Happened(Event.RELEASED)
     return _not_serving(scene, target) or Happened(Event.RELEASED, f"moved{_because(scene)}")
@@ -94,10 +98,8 @@ def serves(replacement: PodRecord) -> bool:
 
 
 def rolling_back(scene: Scene) -> Sight:
-    """Before the watershed: exactly as before."""
-    if scene.copy_is_all_that_is_left and scene.migration.status.failure != SOURCE_GONE:
-        return keep_copy(scene)
-    left = remains(scene)
+    """Before the watershed: exactly as before; but a copy is not removed while it is the only ready pod."""
+    left = retained(scene) or remains(scene)
     if left is not None:
         return left
     if scene.migration.is_cancelled or not _may_retry(scene):
@@ -118,9 +120,16 @@ def remains(scene: Scene) -> Do | Wait | None:
         if not is_released:
             return Do(ReleaseTarget(scene.target_reference))
         copy = None
-    if copy is not None and copy.is_terminating and not scene.node_is_lost(copy.node) and not _overdue(scene):
-        return Wait(_overdue_at(scene), f"waits for copy {copy.name} to end")
+    if (
+        copy is not None
+        and copy.is_terminating
+        and not scene.node_is_lost(copy.node)
+        and not is_overdue(scene)
+    ):
+        return Wait(overdue_at(scene), f"waits for copy {copy.name} to end")
     if copy is not None and not copy.is_terminating:
+        if _is_being_adopted(scene, copy):
+            return Wait(overdue_at(scene), f"waits for its ReplicaSet to adopt {copy.name}")
         within_budget = _is_counted_on(scene, copy)
         request = sync_request(scene) if within_budget else None
         if isinstance(request, Do):
@@ -134,23 +143,29 @@ def remains(scene: Scene) -> Do | Wait | None:
     return None
 
 
-def _is_counted_on(scene: Scene, copy: PodRecord) -> bool:
-    """Whether others may have been evicted because this copy serves: then its own budget decides, too."""
+def _is_being_adopted(scene: Scene, copy: PodRecord) -> bool:
+    """Whether our owner reference is gone from the copy, as the garbage collector removes it where the
+    PodMigration is deleted in the foreground. Its ReplicaSet adopts it at any moment, and removes one pod too
+    many: if the copy were deleted in that moment, there would be two fewer."""
     return (
-        copy.is_ready and not scene.node_is_lost(copy.node) and not is_unwanted(scene) and not _overdue(scene)
+        scene.migration.status.handover is Handover.ADOPT
+        and copy.owner is None
+        and bool(copy.node)
+        and not scene.owner_is_gone
+        and not not_adoptable(scene)
+        and not is_unwanted(scene)
+        and not is_overdue(scene)
     )
 
 
-def _overdue(scene: Scene) -> bool:
-    """Neither a budget that does not recover, nor a finalizer of others on the copy, may hold the way back
-    for ever."""
-    overdue_at = _overdue_at(scene)
-    return overdue_at is not None and scene.now >= overdue_at
-
-
-def _overdue_at(scene: Scene) -> datetime | None:
-    since = scene.migration.status.step_since
-    return None if since is None else since + scene.policy.migration_timeout
+def _is_counted_on(scene: Scene, copy: PodRecord) -> bool:
+    """Whether others may have been evicted because this copy serves: then its own budget decides, too."""
+    return (
+        copy.is_ready
+        and not scene.node_is_lost(copy.node)
+        and not is_unwanted(scene)
+        and not is_overdue(scene)
+    )
 
 
 def _unmark(source: PodRecord) -> UnmarkSource:

@@ -100,6 +100,17 @@ class Scene:
         return self.source is not None and not self.source.is_terminating and not self.source.is_finished
 
     @property
+    def source_serves(self) -> bool:
+        """Whether the source is ready, on a node that is there and ready."""
+        source = self.source
+        return (
+            source is not None
+            and self.source_stands
+            and source.is_ready
+            and not self.node_is_lost(source.node)
+        )
+
+    @property
     def source_was_deleted(self) -> bool:
         """Whether somebody removed the source on purpose (`kubectl delete`), or it has done its work.
 
@@ -123,6 +134,15 @@ class Scene:
         if source.is_finished:
             return f"{source.phase} ({source.reason or 'its containers ended'})"
         return "deleted" if source.is_terminating else "gone, and how it ended was not seen"
+
+    @property
+    def source_trouble(self) -> str:
+        """Why the source does not serve, in words."""
+        if self.source is None or not self.source_stands:
+            return self.source_end
+        if self.node_is_lost(self.source.node):
+            return f"on node {self.source.node}, which is not ready"
+        return "not ready"
 
     @property
     def copy_is_all_that_is_left(self) -> bool:

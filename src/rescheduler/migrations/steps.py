@@ -176,6 +176,9 @@ NEXT: Final[Mapping[Handover, Transitions]] = {
         (Step.ADOPTING, Event.ADOPTED): Step.RELEASING,
         (Step.ADOPTING, Event.ORPHANED): Step.RELEASING,
         (Step.ADOPTING, Event.COPY_GONE): Step.RELEASING,
+        # The copy is ready and the source is not: the ReplicaSet adopts it and removes one pod too many.
+        (Step.ROLLING_BACK, Event.SOURCE_LOST): Step.ADOPTING,
+        (Step.ROLLING_BACK, Event.SOURCE_LEFT): Step.ADOPTING,
         **_END,
     },
     Handover.COPY: {
@@ -185,6 +188,8 @@ NEXT: Final[Mapping[Handover, Transitions]] = {
         (Step.EVICTING, Event.SOURCE_LEFT): Step.RELEASING,
         # The copy is all that is left of a pod without a controller: it is not removed.
         (Step.ROLLING_BACK, Event.SOURCE_LOST): Step.EVICTING,
+        # Nor while it is ready and the source is not: in the end the source is evicted.
+        (Step.ROLLING_BACK, Event.SOURCE_LEFT): Step.RELEASING,
         **_END,
     },
     Handover.EVICT: {
