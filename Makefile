@@ -66,15 +66,15 @@ check: $(READY) ## format, lint, strict types, import contracts, generated files
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/python -m rescheduler.config.reference --check docs/configuration.md
-	@$(BIN)/python src/rescheduler/kube/wire/generate.py --check
-	@$(BIN)/python -m rescheduler.simulator.scenario.reference --check docs/scenarios.md
+	@$(BIN)/python -m tools.configuration_reference --check docs/configuration.md
+	@$(BIN)/python -m tools.protobuf_schema --check
+	@$(BIN)/python -m tools.scenario_reference --check docs/scenarios.md
 	@$(BIN)/python -m tests.conformance report --check docs/conformance.md
-	@$(BIN)/python -m rescheduler.planner.reasons --check docs/reasons.md
-	@$(BIN)/python -m rescheduler.model.plan_schema --check docs/plan.schema.json
-	@$(BIN)/python -m rescheduler.migrations.diagram --check docs/migrations.md
-	@$(BIN)/python -m rescheduler.install.chart --check deploy/helm
-	@$(BIN)/python -m rescheduler.install.permissions_reference --check docs/security.md
+	@$(BIN)/python -m tools.reasons_table --check docs/reasons.md
+	@$(BIN)/python -m tools.plan_schema --check docs/plan.schema.json
+	@$(BIN)/python -m tools.migration_diagrams --check docs/migrations.md
+	@$(BIN)/python -m tools.helm_chart --check deploy/helm
+	@$(BIN)/python -m tools.permissions_reference --check docs/security.md
 
 .PHONY: fix
 fix: $(READY) ## format and mend what the linter can mend
@@ -83,16 +83,16 @@ fix: $(READY) ## format and mend what the linter can mend
 
 .PHONY: generate
 generate: $(READY) ## write generated files anew: wire schema, references, conformance report, picture
-	@$(BIN)/python src/rescheduler/kube/wire/generate.py
-	@$(BIN)/python -m rescheduler.config.reference --write docs/configuration.md
-	@$(BIN)/python -m rescheduler.simulator.scenario.reference --write docs/scenarios.md
+	@$(BIN)/python -m tools.protobuf_schema
+	@$(BIN)/python -m tools.configuration_reference --write docs/configuration.md
+	@$(BIN)/python -m tools.scenario_reference --write docs/scenarios.md
 	@$(BIN)/python -m tests.conformance report --write docs/conformance.md
-	@$(BIN)/python -m rescheduler.planner.reasons --write docs/reasons.md
-	@$(BIN)/python -m rescheduler.model.plan_schema --write docs/plan.schema.json
-	@$(BIN)/python -m rescheduler.migrations.diagram --write docs/migrations.md
-	@$(BIN)/python -m rescheduler.install.chart --write deploy/helm
-	@$(BIN)/python -m rescheduler.install.permissions_reference --write docs/security.md
-	@$(BIN)/python scripts/demo_picture.py docs/images/demo.svg
+	@$(BIN)/python -m tools.reasons_table --write docs/reasons.md
+	@$(BIN)/python -m tools.plan_schema --write docs/plan.schema.json
+	@$(BIN)/python -m tools.migration_diagrams --write docs/migrations.md
+	@$(BIN)/python -m tools.helm_chart --write deploy/helm
+	@$(BIN)/python -m tools.permissions_reference --write docs/security.md
+	@$(BIN)/python tools/demo_picture.py docs/images/demo.svg
 
 .PHONY: bench
 bench: $(READY) ## benchmarks, as ratios against a baseline of the same run

@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from rescheduler.model.budgets import BudgetRecord
-from rescheduler.model.constraints import (
+from rescheduler.cluster.budget_record import BudgetRecord
+from rescheduler.cluster.cluster_state import ClusterState
+from rescheduler.cluster.node_record import NodeCondition, NodeRecord, Taint
+from rescheduler.cluster.object_meta import OwnerReference
+from rescheduler.cluster.pod_constraints import (
     Affinity,
-    Constraints,
     LabelSelector,
     NodeAffinity,
     NodeSelector,
@@ -22,26 +24,26 @@ from rescheduler.model.constraints import (
     NodeSelectorTerm,
     PodAffinity,
     PodAffinityTerm,
-    SpreadConstraint,
+    SchedulingConstraints,
     Toleration,
+    TopologySpreadConstraint,
 )
-from rescheduler.model.metadata import Owner
-from rescheduler.model.nodes import NodeCondition, NodeRecord, Taint
-from rescheduler.model.pods import (
+from rescheduler.cluster.pod_record import (
+    CLAIM_VOLUME,
+    EMPTY_DIR_VOLUME,
     Container,
+    ContainerStateRunning,
     ContainerStatus,
     PodCondition,
     PodRecord,
     PodShape,
-    Running,
+    PodVolume,
 )
-from rescheduler.model.resources import Resources
-from rescheduler.model.storage import ClaimRecord, ClaimReference, StorageClassRecord, VolumeRecord
-from rescheduler.model.storage_objects import StorageRecord
-from rescheduler.model.volumes import CLAIM, EMPTY_DIR, Volume
-from rescheduler.model.workloads import WorkloadRecord
-from rescheduler.snapshot.state import ClusterState
-from rescheduler.usage.readings import Used
+from rescheduler.cluster.resource_amounts import Resources
+from rescheduler.cluster.storage_decoders import StorageRecord
+from rescheduler.cluster.storage_records import ClaimRecord, ClaimReference, StorageClassRecord, VolumeRecord
+from rescheduler.cluster.usage_readings import UsageReading
+from rescheduler.cluster.workload_record import WorkloadRecord
 
 __all__ = ["NOW_S", "BigCluster", "big_cluster", "usage_of"]
 
@@ -108,11 +110,11 @@ def big_cluster(
     return _Maker(nodes, pods, namespaces, random.Random(seed)).cluster
 
 
-def usage_of(cluster: BigCluster, *, seed: int = 1) -> dict[str, Used]:
+def usage_of(cluster: BigCluster, *, seed: int = 1) -> dict[str, UsageReading]:
     """Measured: mostly less than asked for."""
     dice = random.Random(seed)
     return {
-        pod.key: Used(
+        pod.key: UsageReading(
             int(pod.requests.cpu_millis * dice.uniform(0.1, 1.2)),
             int(pod.requests.memory_bytes * dice.uniform(0.4, 1.1)),
             float(NOW_S),
@@ -202,9 +204,9 @@ class _Maker:
             template.extended = ((GPU, 1),)
             template.tolerations = (Toleration(GPU, "Exists"), *_USUAL)
         elif luck < 0.25:
-            template.spread = (SpreadConstraint(1, ZONE, "DoNotSchedule", me),)
+            template.spread = (TopologySpreadConstraint(1, ZONE, "DoNotSchedule", me),)
         elif luck < 0.40:
-            template.spread = (SpreadConstraint(2, ZONE, "ScheduleAnyway", me),)
+            template.spread = (TopologySpreadConstraint(2, ZONE, "ScheduleAnyway", me),)
         elif luck < 0.55 and replicas * 4 < len(self.ordinary):
             apart = PodAffinity(required=(PodAffinityTerm(HOSTNAME, me),))
             template.affinity = Affinity(pod_anti_affinity=apart)
@@ -259,7 +261,7 @@ class _Maker:
             self.free_cpu[row] >= cpu_millis and self.free_memory[row] >= memory and self.free_pods[row] > 0
         )
 
-    def claim(self, namespace: str, name: str, row: int) -> Volume:
+    def claim(self, namespace: str, name: str, row: int) -> PodVolume:
         zone = self.cluster.nodes[row].labels[ZONE]
         volume = f"pvc-{_uid(self.dice)}"
         here = NodeSelectorTerm((NodeSelectorRequirement(ZONE, "In", (zone,)),))
@@ -290,7 +292,7 @@ class _Maker:
                 **shared,
             ),
         )
-        return Volume(CLAIM, name)
+        return PodVolume(CLAIM_VOLUME, name)
 
     def budget(self, template: "_Template", replicas: int) -> None:
         self.cluster.budgets.append(
@@ -316,13 +318,13 @@ class _Template:
         self.memory_bytes = dice.choice(_MEMORY) if not cpu_millis else 64 * MIB
         self.extended: tuple[tuple[str, int], ...] = ()
         self.tolerations = _USUAL
-        self.spread: tuple[SpreadConstraint, ...] = ()
+        self.spread: tuple[TopologySpreadConstraint, ...] = ()
         self.affinity = Affinity()
-        self.volumes: tuple[Volume, ...] = (Volume(EMPTY_DIR),) if dice.random() < 0.3 else ()
+        self.volumes: tuple[PodVolume, ...] = (PodVolume(EMPTY_DIR_VOLUME),) if dice.random() < 0.3 else ()
         self.rows: set[int] = set()
         name = f"{app}-{_suffix(dice.randrange(10**6))}" if kind == "ReplicaSet" else app
         version = "batch/v1" if kind == "Job" else "apps/v1"
-        self.owner = Owner(kind, name, _uid(dice), version, controller=True)
+        self.owner = OwnerReference(kind, name, _uid(dice), version, controller=True)
         self.owners = (self.owner,)
         self.labels = {"app": app, "team": namespace, "version": "v1"}
         if kind == "ReplicaSet":
@@ -330,7 +332,7 @@ class _Template:
 
     def finish(self, replicas: int) -> None:
         amounts = Resources(self.cpu_millis, self.memory_bytes, 0, 0, self.extended)
-        constraints = Constraints(tolerations=self.tolerations, spread=self.spread)
+        constraints = SchedulingConstraints(tolerations=self.tolerations, spread=self.spread)
         self.shape = PodShape(
             constraints=constraints,
             requests=amounts,
@@ -355,10 +357,10 @@ class _Template:
             "available_replicas": replicas,
             "updated_replicas": replicas,
         }
-        owners: tuple[Owner, ...] = ()
+        owners: tuple[OwnerReference, ...] = ()
         found = self.maker.cluster.workloads
         if self.kind == "ReplicaSet":
-            above = Owner("Deployment", self.app, _uid(self.maker.dice), "apps/v1", controller=True)
+            above = OwnerReference("Deployment", self.app, _uid(self.maker.dice), "apps/v1", controller=True)
             owners = (above,)
             found.append(
                 WorkloadRecord(
@@ -392,7 +394,7 @@ class _Template:
         *,
         labels: dict[str, str] | None = None,
         affinity: Affinity | None = None,
-        volumes: tuple[Volume, ...] | None = None,
+        volumes: tuple[PodVolume, ...] | None = None,
     ) -> None:
         maker, dice = self.maker, self.maker.dice
         maker.free_cpu[row] -= self.cpu_millis
@@ -416,7 +418,9 @@ class _Template:
                 phase="Running",
                 conditions=_READY,
                 container_statuses=(
-                    ContainerStatus("app", ready=True, started=True, state=Running(created_s + 9)),
+                    ContainerStatus(
+                        "app", ready=True, started=True, state=ContainerStateRunning(created_s + 9)
+                    ),
                 ),
                 started_s=created_s + 1,
             )

@@ -27,7 +27,7 @@ from bench import protobuf_writer, realistic
 
 __all__ = ["main"]
 
-WIRE = Path(__file__).parents[1] / "src" / "rescheduler" / "kube" / "wire"
+WIRE = Path(__file__).parents[1] / "src" / "rescheduler" / "kube" / "codecs"
 UNREAD = Path(__file__).with_name("unread.proto")
 
 AT_LEAST = {"json": 3.0, "protobuf": 6.0}
@@ -147,10 +147,10 @@ def contender(name: str) -> Callable[[bytes], dict[Any, Any]]:
             f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": pod
             for pod in json.loads(body)["items"]
         }
-    from rescheduler.kube.wire.pods import PODS  # noqa: PLC0415 - not in the baseline's process
+    from rescheduler.cluster.codecs.record_resources import POD_CODEC  # noqa: PLC0415 - not in the baseline's process
 
     content_type = "application/json" if name == "json" else "application/vnd.kubernetes.protobuf"
-    return lambda body: {pod.key: pod for pod in PODS.decode_page(content_type, body).items}
+    return lambda body: {pod.key: pod for pod in POD_CODEC.decode_page(content_type, body).items}
 
 
 def resident_bytes() -> int:

@@ -16,15 +16,15 @@ from typing import Any
 import msgspec
 
 from bench.clusters import NOW_S, BigCluster, big_cluster, usage_of
+from rescheduler.cluster.sources.cluster_kinds import CLUSTER_KINDS
+from rescheduler.cluster.sources.watched_cluster import WatchedCluster
+from rescheduler.cluster.sources.watched_objects import WatchedObjects
+from rescheduler.cluster.usage_readings import UsageByName, UsageOutcome, UsageReadings
 from rescheduler.config.policy import Policy, UsageSource
-from rescheduler.controller.check_loop import CheckLoop
-from rescheduler.controller.followed import Followed
-from rescheduler.controller.known_cluster import KnownCluster
-from rescheduler.controller.webhook_presence import SaidPresence
+from rescheduler.daemon.checker import Checker
 from rescheduler.kube.client import Client
-from rescheduler.kube.in_process import InProcess
-from rescheduler.sources.kinds import CLUSTER_KINDS
-from rescheduler.usage.readings import Outcome, Readings, UsageByName
+from rescheduler.kube.transport import InProcessTransport
+from rescheduler.steering.webhook.webhook_presence import FixedPresence
 
 TURN_S = 0.002
 CHANGES_PER_S = 500
@@ -36,8 +36,8 @@ class Measured:
     def __init__(self, pods: UsageByName) -> None:
         self._pods = pods
 
-    async def read(self) -> Outcome:
-        return Readings(UsageSource.METRICS, self._pods)
+    async def read(self) -> UsageOutcome:
+        return UsageReadings(UsageSource.METRICS, self._pods)
 
     async def close(self) -> None:
         pass
@@ -57,11 +57,11 @@ async def measure(cluster: BigCluster, checks: int) -> None:
     def now() -> datetime:
         return datetime.fromtimestamp(NOW_S, UTC)
 
-    client = Client(InProcess(nobody))
-    known = KnownCluster(client, Followed(client), now)
+    client = Client(InProcessTransport(nobody))
+    known = WatchedCluster(client, WatchedObjects(client), now)
     known._state = cluster.state()  # noqa: SLF001 - as if it had been listed
-    loop = CheckLoop(
-        client, known, Measured(usage_of(cluster)), Policy(), now=now, webhook=SaidPresence(steers=True)
+    loop = Checker(
+        client, known, Measured(usage_of(cluster)), Policy(), now=now, webhook=FixedPresence(steers=True)
     )
     waits: list[float] = []
     background = [asyncio.create_task(take_turns(waits)), asyncio.create_task(change(known, cluster))]
@@ -92,7 +92,7 @@ async def take_turns(waits: list[float]) -> None:
         waits.append(time.process_time() - began_s)
 
 
-async def change(known: KnownCluster, cluster: BigCluster) -> None:
+async def change(known: WatchedCluster, cluster: BigCluster) -> None:
     """As an informer would tell it."""
     pods = next(kind for kind in CLUSTER_KINDS if kind.kind == "Pod")
     tell, number = known._handler(pods), 0  # noqa: SLF001

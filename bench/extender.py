@@ -19,8 +19,8 @@ from aiohttp import web
 
 from bench.decode import calibration
 from bench.webhook import MIGRATIONS, Load, as_request, known_intents, measured
-from rescheduler.serving.extender import filter_nodes, prioritize_nodes
-from rescheduler.serving.webhook import FILTER_PATH, PRIORITIZE_PATH, application
+from rescheduler.steering.extender.extender_verbs import filter_nodes, prioritize_nodes
+from rescheduler.steering.steering_server import FILTER_PATH, PRIORITIZE_PATH, webhook_application
 
 AT_MOST_MS = 2.0
 ROUNDS = 200
@@ -63,7 +63,7 @@ def timed_ms(answer: Callable[[], object]) -> float:
 
 
 def empty_application() -> web.Application:
-    return application({FILTER_PATH: lambda _: b"ok"}, lambda: True)
+    return webhook_application({FILTER_PATH: lambda _: b"ok"}, lambda: True)
 
 
 def extending_application() -> web.Application:
@@ -72,7 +72,7 @@ def extending_application() -> web.Application:
         FILTER_PATH: lambda body: filter_nodes(body, book).body,
         PRIORITIZE_PATH: lambda body: prioritize_nodes(body, book).body,
     }
-    return application(answers, lambda: True)
+    return webhook_application(answers, lambda: True)
 
 
 def question(owner_uid: str, nodes: int) -> bytes:

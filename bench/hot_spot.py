@@ -8,10 +8,17 @@ can do: evenly from all, or from those that people usually write into their mani
 import numpy as np
 import numpy.typing as npt
 
-from rescheduler.model.nodes import NodeCondition, NodeRecord
-from rescheduler.model.pods import Container, ContainerStatus, PodCondition, PodRecord, PodShape, Running
-from rescheduler.model.resources import Resources
-from rescheduler.snapshot.state import ClusterState
+from rescheduler.cluster.cluster_state import ClusterState
+from rescheduler.cluster.node_record import NodeCondition, NodeRecord
+from rescheduler.cluster.pod_record import (
+    Container,
+    ContainerStateRunning,
+    ContainerStatus,
+    PodCondition,
+    PodRecord,
+    PodShape,
+)
+from rescheduler.cluster.resource_amounts import Resources
 
 __all__ = ["NOW_S", "SIZES", "hot_spot"]
 
@@ -94,6 +101,8 @@ def _pod(number: int, node: str, asked: Resources) -> PodRecord:
         requests=asked,
         phase="Running",
         conditions=(PodCondition("Ready", "True", since_s=NOW_S - 90_000),),
-        container_statuses=(ContainerStatus("app", ready=True, started=True, state=Running(NOW_S - 90_000)),),
+        container_statuses=(
+            ContainerStatus("app", ready=True, started=True, state=ContainerStateRunning(NOW_S - 90_000)),
+        ),
         started_s=NOW_S - 99_000,
     )

@@ -13,23 +13,23 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from bench.decode import calibration
-from rescheduler.config.policy import Policy
-from rescheduler.model.constraints import (
+from rescheduler.api.well_known_names import MAINTENANCE_LABEL
+from rescheduler.cluster.cluster_state import ClusterState
+from rescheduler.cluster.node_record import NodeCondition, NodeRecord
+from rescheduler.cluster.object_meta import OwnerReference
+from rescheduler.cluster.pod_constraints import (
     Affinity,
-    Constraints,
     LabelSelector,
     PodAffinity,
     PodAffinityTerm,
-    SpreadConstraint,
+    SchedulingConstraints,
+    TopologySpreadConstraint,
 )
-from rescheduler.model.metadata import Owner
-from rescheduler.model.node_marks import MAINTENANCE
-from rescheduler.model.nodes import NodeCondition, NodeRecord
-from rescheduler.model.plan import Plan
-from rescheduler.model.pods import PodCondition, PodRecord, PodShape
-from rescheduler.model.resources import Resources
-from rescheduler.planner.planning import plan
-from rescheduler.snapshot.state import ClusterState
+from rescheduler.cluster.pod_record import PodCondition, PodRecord, PodShape
+from rescheduler.cluster.resource_amounts import Resources
+from rescheduler.config.policy import Policy
+from rescheduler.planner.plan import Plan
+from rescheduler.planner.plan_builder import build_plan
 from rescheduler.strategies.node_maintenance import NodeMaintenance
 
 ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
@@ -68,7 +68,7 @@ def main(arguments: list[str]) -> int:
     snapshot = cluster.state.freeze(NOW_S)
     policy = Policy(enabled_strategies=(NodeMaintenance.name,), max_reschedule_pods=len(cluster.pods))
     began, began_busy = time.perf_counter(), time.process_time()
-    found = plan(snapshot, policy, [NodeMaintenance()])
+    found = build_plan(snapshot, policy, [NodeMaintenance()])
     took_s, busy_s = time.perf_counter() - began, time.process_time() - began_busy
 
     placed = len({move.uid for move in found.moves if not move.hop})
@@ -129,7 +129,7 @@ def _workload(
 
 
 def _node(name: str, zone: int, *, in_maintenance: bool) -> NodeRecord:
-    labels = {ZONE: f"zone-{zone}", HOSTNAME: name} | ({MAINTENANCE: "true"} if in_maintenance else {})
+    labels = {ZONE: f"zone-{zone}", HOSTNAME: name} | ({MAINTENANCE_LABEL: "true"} if in_maintenance else {})
     allocatable = Resources(cpu_millis=CPU_MILLIS, memory_bytes=MEMORY, pods=110)
     ready = (NodeCondition("Ready", "True"),)
     return NodeRecord(name=name, uid=name, labels=labels, allocatable=allocatable, conditions=ready)
@@ -137,10 +137,10 @@ def _node(name: str, zone: int, *, in_maintenance: bool) -> NodeRecord:
 
 def _shape(name: str, cpu_millis: int, memory: int) -> tuple[PodShape, Affinity]:
     selector = LabelSelector(match_labels=(("app", name),))
-    spread = SpreadConstraint(1, ZONE, "DoNotSchedule", selector)
+    spread = TopologySpreadConstraint(1, ZONE, "DoNotSchedule", selector)
     apart = PodAffinity(required=(PodAffinityTerm(HOSTNAME, selector),))
     shape = PodShape(
-        constraints=Constraints(spread=(spread,)),
+        constraints=SchedulingConstraints(spread=(spread,)),
         requests=Resources(cpu_millis=cpu_millis, memory_bytes=memory),
         scheduler_name="default-scheduler",
         restart_policy="Always",
@@ -155,7 +155,7 @@ def _pod(name: str, replica: int, node: str, shape: tuple[PodShape, Affinity]) -
         uid=f"{name}-{replica}",
         created_s=NOW_S - 86_400,
         labels={"app": name},
-        owners=(Owner("ReplicaSet", name, name, "apps/v1", controller=True),),
+        owners=(OwnerReference("ReplicaSet", name, name, "apps/v1", controller=True),),
         node=node,
         shape=shape[0],
         affinity=shape[1],

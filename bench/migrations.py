@@ -23,15 +23,21 @@ from typing import Any
 
 from bench.decode import calibration
 from bench.moving_cluster import NAMESPACE, WRITES, Cluster, Ledger, Move, Watchman, now_s
+from kubesim.virtual_time import run_virtual
+from rescheduler.api.podmigration import (
+    ControllerReference,
+    Handover,
+    Migration,
+    MigrationPhase,
+    decode_migration,
+)
+from rescheduler.api.well_known_names import FINALIZER
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS, WatchedObjects
 from rescheduler.config.policy import Policy
-from rescheduler.controller.controller import Controller
-from rescheduler.controller.followed import POD_MIGRATIONS, Followed
 from rescheduler.kube import errors
 from rescheduler.kube.client import Client
-from rescheduler.migrations.scene import Answer, Verdict
-from rescheduler.model.migrations import FINALIZER, Migration, OwnerReference, Phase, migration_of
-from rescheduler.model.plan import Handover
-from rescheduler.simulator.virtual_time import run_virtual
+from rescheduler.migrations.controller.migration_controller import MigrationController
+from rescheduler.migrations.observation import RevalidationOutcome, RevalidationResult
 
 MOST_WRITES = 12
 MOST_READS = 5
@@ -72,9 +78,11 @@ async def migrated(
 ) -> Measured:
     """By the controller, with Adopt; something else may run beside it."""
     async with _set_up(nodes, count, budget, startup) as (cluster, watchman, client, ledger):
-        seen = Followed(client)
+        seen = WatchedObjects(client)
         policy = Policy(max_concurrent_migrations=at_once, migration_timeout=timedelta(hours=2))
-        controller = Controller(client, policy, _approving(seen), followed=seen, now=cluster.server.clock.now)
+        controller = MigrationController(
+            client, policy, _approving(seen), followed=seen, now=cluster.server.clock.now
+        )
         moves = await cluster.moves(client)
         async with beside(cluster), seen.running(), controller.running():
             with _measuring(ledger) as measure:
@@ -83,9 +91,9 @@ async def migrated(
                 await _all_over(seen, len(moves))
                 took_s, busy_s, counts = measure()
             watchman.sum_up()
-        ended = [migration_of(item) for item in (await client.list(POD_MIGRATIONS)).items]
+        ended = [decode_migration(item) for item in (await client.list(POD_MIGRATIONS)).items]
         return Measured(
-            moved=sum(each.status.phase is Phase.COMPLETED for each in ended),
+            moved=sum(each.status.phase is MigrationPhase.COMPLETED for each in ended),
             on_target=await cluster.on_target(client, moves),
             lost_s=watchman.lost_s,
             durations_s=[_duration_s(each) for each in ended],
@@ -163,18 +171,20 @@ def _measuring(ledger: Ledger) -> Iterator[Callable[[], tuple[float, float, Coun
     yield lambda: (now_s() - began_s, time.process_time() - began_busy_s, Counter(ledger.counts))
 
 
-def _approving(seen: Followed) -> Callable[[Migration], Verdict]:
+def _approving(seen: WatchedObjects) -> Callable[[Migration], RevalidationResult]:
     """What is asked for is done: deciding is measured elsewhere."""
 
-    def judge(migration: Migration) -> Verdict:
+    def revalidate(migration: Migration) -> RevalidationResult:
         pod = seen.pods.get(migration.pod_key)
         assert pod is not None
         owner = pod.owner
         assert owner is not None
-        reference = OwnerReference(owner.api_version, owner.kind, owner.name, owner.uid)
-        return Verdict(Answer.APPROVED, Handover.ADOPT, migration.spec.target_node, reference)
+        reference = ControllerReference(owner.api_version, owner.kind, owner.name, owner.uid)
+        return RevalidationResult(
+            RevalidationOutcome.APPROVED, Handover.ADOPT, migration.spec.target_node, reference
+        )
 
-    return judge
+    return revalidate
 
 
 def _wish(number: int, move: Move) -> dict[str, Any]:
@@ -190,13 +200,13 @@ def _wish(number: int, move: Move) -> dict[str, Any]:
     }
 
 
-async def _all_over(seen: Followed, count: int) -> None:
+async def _all_over(seen: WatchedObjects, count: int) -> None:
     """Finished, and let go of."""
     over: set[str] = set()
     all_over = asyncio.Event()
 
     def look(_old: Any, new: Any) -> None:
-        if new is not None and migration_of(new).is_finished and not new["metadata"].get("finalizers"):
+        if new is not None and decode_migration(new).is_finished and not new["metadata"].get("finalizers"):
             over.add(new["metadata"]["uid"])
         if len(over) == count:
             all_over.set()

@@ -8,23 +8,22 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from rescheduler.kube.client import Client
-from rescheduler.kube.in_process import InProcess
-from rescheduler.kube.informer import Informer
-from rescheduler.kube.resources import (
+from kubesim import ApiServer
+from kubesim.behaviour import load_behaviour
+from kubesim.running_cluster import EPOCH, start_cluster
+from kubesim.virtual_time import LoopClock
+from rescheduler.api.podmigration_crd import podmigration_crd
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
+from rescheduler.cluster.pod_record import PodRecord
+from rescheduler.kube.api_resources import (
     CUSTOM_RESOURCE_DEFINITIONS,
     DEPLOYMENTS,
     NAMESPACES,
-    NODES,
     POD_DISRUPTION_BUDGETS,
-    PODS,
 )
-from rescheduler.migrations.definition import definition
-from rescheduler.model.pods import PodRecord
-from rescheduler.simulator import ApiServer
-from rescheduler.simulator.behaviour import load_behaviour
-from rescheduler.simulator.clock import LoopClock
-from rescheduler.simulator.life import EPOCH, bring_to_life
+from rescheduler.kube.client import Client
+from rescheduler.kube.informer import Informer
+from rescheduler.kube.transport import InProcessTransport
 from tests.e2e.facts import objects
 from tests.testbed.fake_kubelet.nodes import node_object, node_shapes
 
@@ -124,16 +123,16 @@ class Move:
 class Cluster:
     def __init__(self, nodes: int, moves: int, budget: dict[str, Any], startup: str) -> None:
         self.server = ApiServer(clock=LoopClock(EPOCH), seed=7)
-        life = bring_to_life(self.server)
+        life = start_cluster(self.server)
         life.kubelets.behave(load_behaviour({"pods": [{"startup": startup, "termination": "2s"}]}))
         self._nodes = nodes
         self._apps = [f"app-{number:03}" for number in range(moves // REPLICAS)]
         self._budget = budget
-        self._transports: list[InProcess] = []
+        self._transports: list[InProcessTransport] = []
 
     def connect(self) -> tuple[Client, Ledger]:
         ledger = Ledger(self.server.handle, random.Random(len(self._transports)))
-        self._transports.append(InProcess(ledger))
+        self._transports.append(InProcessTransport(ledger))
         return Client(self._transports[-1]), ledger
 
     async def close(self) -> None:
@@ -143,7 +142,7 @@ class Cluster:
     async def fill(self, client: Client) -> None:
         now = self.server.clock.now()
         await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
-        await client.create(CUSTOM_RESOURCE_DEFINITIONS, definition())
+        await client.create(CUSTOM_RESOURCE_DEFINITIONS, podmigration_crd())
         for shape in node_shapes(self._nodes):
             await client.create(NODES.as_json, node_object(shape, "simulated", now))
         for app in self._apps:

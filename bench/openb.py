@@ -17,14 +17,14 @@ import numpy.typing as npt
 
 from bench.decode import calibration
 from bench.packing_bound import fewest_nodes
+from rescheduler.cluster.cluster_state import ClusterState
+from rescheduler.cluster.node_record import NodeCondition, NodeRecord
+from rescheduler.cluster.object_meta import OwnerReference
+from rescheduler.cluster.pod_record import PodCondition, PodRecord, PodShape
+from rescheduler.cluster.resource_amounts import Resources
+from rescheduler.cluster.snapshot import Snapshot
 from rescheduler.config.policy import Policy
-from rescheduler.model.metadata import Owner
-from rescheduler.model.nodes import NodeCondition, NodeRecord
-from rescheduler.model.pods import PodCondition, PodRecord, PodShape
-from rescheduler.model.resources import Resources
-from rescheduler.planner.planning import plan
-from rescheduler.snapshot.snapshot import Snapshot
-from rescheduler.snapshot.state import ClusterState
+from rescheduler.planner.plan_builder import build_plan
 from rescheduler.strategies.cost_optimization import CostOptimization
 
 DATA = Path(__file__).parent / "data" / "openb"
@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> int:
     )
     policy = Policy(enabled_strategies=(CostOptimization.name,), max_reschedule_pods=len(snapshot.pods))
     began, began_busy = time.perf_counter(), time.process_time()
-    made = plan(snapshot, policy, [CostOptimization()])
+    made = build_plan(snapshot, policy, [CostOptimization()])
     took_s, busy_s = time.perf_counter() - began, time.process_time() - began_busy
 
     node_of = {pod.key: pod.node for pod in snapshot.pods.records}
@@ -110,7 +110,9 @@ def _pod(number: int, node: int, amounts: Ints) -> PodRecord:
         uid=f"pod-{number}",
         created_s=NOW_S - 86_400,
         owners=(
-            Owner("ReplicaSet", f"set-{number % 500}", f"set-{number % 500}", "apps/v1", controller=True),
+            OwnerReference(
+                "ReplicaSet", f"set-{number % 500}", f"set-{number % 500}", "apps/v1", controller=True
+            ),
         ),
         node=f"node-{node:04}",
         shape=PodShape(requests=requests, scheduler_name="default-scheduler", restart_policy="Always"),

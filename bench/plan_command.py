@@ -25,11 +25,11 @@ from typing import NamedTuple
 
 from bench.decode import calibration
 from bench.read_cluster import Fetched, fetched
+from rescheduler.cluster.codecs.record_resources import NODES
+from rescheduler.kube.access.cluster_config import load_cluster_access
 from rescheduler.kube.client import Client
-from rescheduler.kube.cluster_config import load
-from rescheduler.kube.network import Network
+from rescheduler.kube.http_transport import HttpTransport
 from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import NODES
 from tests.e2e.client_truth.encodings import PROTOBUF
 from tests.testbed import ControlPlane, Options
 from tests.testbed.filler.processes import Filling, fill_nodes, fill_pods
@@ -73,7 +73,7 @@ def filled(plane: ControlPlane, nodes: int, pods: int) -> None:
 
 async def untainted(plane: ControlPlane) -> None:
     """New nodes are tainted until the controller manager has seen them, which does not run here."""
-    client = Client(Network(load(plane.kubeconfig)), timeout_s=60.0)
+    client = Client(HttpTransport(load_cluster_access(plane.kubeconfig)), timeout_s=60.0)
     for node in (await client.list(NODES)).items:
         await client.patch(NODES, node.name, merge_patch({"spec": {"taints": None}}))
     await client.close()

@@ -19,10 +19,10 @@ import numpy.typing as npt
 from bench import clusters
 from bench.hot_spot import NOW_S, SIZES, hot_spot
 from bench.optimum import least_by_counting, optimum
+from rescheduler.cluster.snapshot import CPU, Snapshot
 from rescheduler.config.policy import Policy
-from rescheduler.model.plan import Plan
-from rescheduler.planner.planning import plan
-from rescheduler.snapshot.snapshot import CPU, Snapshot
+from rescheduler.planner.plan import Plan
+from rescheduler.planner.plan_builder import build_plan
 from rescheduler.strategies.load_balancing import LoadBalancing
 
 __all__ = ["main"]
@@ -154,7 +154,7 @@ def _timed(snapshot: Snapshot, **settings: Any) -> tuple[Plan, float]:
     for _ in range(3):
         gc.collect()
         began = time.process_time()
-        found = plan(snapshot, policy, [LoadBalancing()])
+        found = build_plan(snapshot, policy, [LoadBalancing()])
         times.append(time.process_time() - began)
     return found, min(times)
 

@@ -22,19 +22,19 @@ from datetime import timedelta
 from typing import Any
 
 from bench.decode import calibration
+from kubesim import ApiServer
+from kubesim.running_cluster import EPOCH
+from kubesim.virtual_time import LoopClock, VirtualLoop, run_virtual
+from rescheduler.api.podmigration import MigrationPhase
+from rescheduler.api.podmigration_crd import podmigration_crd
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.config.policy import Configuration, Policy, UsageSource
-from rescheduler.controller.followed import POD_MIGRATIONS
-from rescheduler.daemon.running import Daemon, DaemonOptions
+from rescheduler.daemon.daemon_process import Daemon, DaemonOptions
+from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NAMESPACES
 from rescheduler.kube.client import Client
-from rescheduler.kube.in_process import InProcess
 from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NAMESPACES, NODES, PODS
-from rescheduler.migrations.definition import definition
-from rescheduler.model.migrations import Phase
-from rescheduler.simulator import ApiServer
-from rescheduler.simulator.clock import LoopClock
-from rescheduler.simulator.life import EPOCH
-from rescheduler.simulator.virtual_time import VirtualLoop, run_virtual
+from rescheduler.kube.transport import InProcessTransport
 from tests.testbed.fake_kubelet.nodes import node_object, node_shapes
 
 NODE_COUNT = 200
@@ -100,7 +100,7 @@ def metered() -> Iterator[Meter]:
 
 async def measured(queued: int) -> Measured:
     server = ApiServer(clock=LoopClock(EPOCH), seed=7)
-    transport = InProcess(server.handle)
+    transport = InProcessTransport(server.handle)
     client = Client(transport)
     names = await _filled(client, server, queued + AT_ONCE)
     # What the simulated server holds is no concern of the collector in a real daemon.
@@ -143,7 +143,7 @@ async def measured(queued: int) -> Measured:
         rested[1],
         *made,
         *gone,
-        running=phases.count(Phase.IN_PROGRESS),
+        running=phases.count(MigrationPhase.IN_PROGRESS),
         lease_kept=lease["spec"].get("leaseTransitions", 0) == 0,
     )
 
@@ -151,7 +151,7 @@ async def measured(queued: int) -> Measured:
 async def _filled(client: Client, server: ApiServer, count: int) -> dict[str, tuple[str, str]]:
     """Pods without a controller, by name: uid and node."""
     await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
-    await client.create(CUSTOM_RESOURCE_DEFINITIONS, definition())
+    await client.create(CUSTOM_RESOURCE_DEFINITIONS, podmigration_crd())
     shapes = list(node_shapes(NODE_COUNT))
     for shape in shapes:
         await client.create(NODES.as_json, node_object(shape, "simulated", server.clock.now()))

@@ -20,11 +20,11 @@ from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 from typing import Any, NamedTuple
 
 from bench.decode import calibration, resident_bytes
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.kube.access.cluster_config import load_cluster_access
 from rescheduler.kube.client import Client
-from rescheduler.kube.cluster_config import load
+from rescheduler.kube.http_transport import HttpTransport
 from rescheduler.kube.informer import Informer
-from rescheduler.kube.network import Network
-from rescheduler.kube.resources import PODS
 from tests.e2e.client_truth.encodings import JSON, PROTOBUF, only
 from tests.testbed import ControlPlane, Options, Part
 from tests.testbed.filler.processes import Filling, fill_nodes, fill_pods
@@ -133,7 +133,7 @@ def in_fresh_process(name: str, kubeconfig: Path) -> Cached:
 
 
 async def cached(name: str, kubeconfig: Path) -> Cached:
-    client = Client(Network(load(kubeconfig)), timeout_s=300.0)
+    client = Client(HttpTransport(load_cluster_access(kubeconfig)), timeout_s=300.0)
     informer: Informer[Any] = Informer(client, only(ENCODINGS[name], PODS))
     resident = resident_bytes()
     began, processor_s = time.monotonic(), _processor_s(RUSAGE_SELF)

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from bench.clusters import NOW_S, big_cluster
-from rescheduler.rules.board import Board
-from rescheduler.snapshot.snapshot import NOWHERE, PodClass, Snapshot
+from rescheduler.cluster.snapshot import NO_ROW, PodClass, Snapshot
+from rescheduler.rules.placement import Placement
 
 __all__ = ["main"]
 
@@ -46,8 +46,8 @@ def plain_pass(snapshot: Snapshot) -> float:
 
 
 def measured(snapshot: Snapshot, dice: random.Random) -> Iterable[tuple[str, float]]:
-    yield "Board(snapshot)", median_micros(lambda _: Board(snapshot), range(5))
-    board = Board(snapshot)
+    yield "Board(snapshot)", median_micros(lambda _: Placement(snapshot), range(5))
+    placement = Placement(snapshot)
     kinds: dict[str, Callable[[PodClass], bool]] = {
         "plain": lambda each: not between_pods(each) and not each.volumes,
         "spread or affinity": between_pods,
@@ -55,20 +55,25 @@ def measured(snapshot: Snapshot, dice: random.Random) -> Iterable[tuple[str, flo
     }
     for kind, includes in kinds.items():
         pods = sample(snapshot, includes, dice)
-        first = micros_each(lambda pod: board.fits(pod, source_stays=True), pods)
+        first = micros_each(lambda pod: placement.fits(pod, source_stays=True), pods)
         yield f"fits, {kind}: the very first", first[0]
         yield f"fits, {kind}: first of its class", statistics.median(first)
-        yield f"fits, {kind}: later", median_micros(lambda pod: board.fits(pod, source_stays=True), pods)
+        yield f"fits, {kind}: later", median_micros(lambda pod: placement.fits(pod, source_stays=True), pods)
         yield (
             f"fits, {kind}: without its source",
-            median_micros(lambda pod: board.fits(pod, source_stays=False), pods),
+            median_micros(lambda pod: placement.fits(pod, source_stays=False), pods),
         )
         yield (
             f"fits_on, {kind}",
-            median_micros(lambda pod: board.fits_on(pod, pod % len(snapshot.nodes), source_stays=True), pods),
+            median_micros(
+                lambda pod: placement.fits_on(pod, pod % len(snapshot.nodes), source_stays=True), pods
+            ),
         )
-        with board.trial():
-            yield f"move, {kind}", median_micros(lambda pod: board.move(pod, pod % len(snapshot.nodes)), pods)
+        with placement.trial():
+            yield (
+                f"move, {kind}",
+                median_micros(lambda pod: placement.move(pod, pod % len(snapshot.nodes)), pods),
+            )
 
 
 def between_pods(pod_class: PodClass) -> bool:
@@ -81,7 +86,7 @@ def between_pods(pod_class: PodClass) -> bool:
 def sample(snapshot: Snapshot, includes: Callable[[PodClass], bool], dice: random.Random) -> Sequence[int]:
     """Pods of as many different classes."""
     of_kind = {number for number, each in enumerate(snapshot.classes) if includes(each)}
-    placed = [pod for pod in range(len(snapshot.pods)) if snapshot.pods.node[pod] != NOWHERE]
+    placed = [pod for pod in range(len(snapshot.pods)) if snapshot.pods.node[pod] != NO_ROW]
     by_class = {int(snapshot.pods.pod_class[pod]): pod for pod in placed}
     found = [pod for number, pod in sorted(by_class.items()) if number in of_kind]
     return dice.sample(found, min(SAMPLE, len(found)))

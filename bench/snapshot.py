@@ -17,8 +17,8 @@ import msgspec
 
 from bench.clusters import NOW_S, BigCluster, big_cluster, usage_of
 from bench.decode import calibration, resident_bytes
-from rescheduler.snapshot.snapshot import Snapshot
-from rescheduler.snapshot.state import ClusterState
+from rescheduler.cluster.cluster_state import ClusterState
+from rescheduler.cluster.snapshot import Snapshot
 
 CHANGES = 1_000
 

@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 
 from bench.migrations import migrated
 from bench.moving_cluster import Cluster
+from kubesim.admission.webhook_admission import WebhookEndpoint
+from kubesim.virtual_time import run_virtual
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.kube.api_resources import VALIDATING_WEBHOOKS, Object
 from rescheduler.kube.informer import Informer
-from rescheduler.kube.resources import PODS, VALIDATING_WEBHOOKS, Object
-from rescheduler.model.webhook_registration import AtUrl, registrations
-from rescheduler.serving.steering_desk import SteeringDesk
-from rescheduler.simulator.admission.webhooks import Endpoint
-from rescheduler.simulator.virtual_time import run_virtual
+from rescheduler.steering.steering_service import SteeringService
+from rescheduler.steering.webhook.webhook_configurations import UrlAddress, webhook_configurations
 
 
 @dataclass
@@ -53,18 +54,18 @@ class Surplus:
 class Guard:
     """The webhook, without a network in between."""
 
-    def __init__(self, desk: SteeringDesk) -> None:
+    def __init__(self, desk: SteeringService) -> None:
         self._desk = desk
 
-    async def call(self, _endpoint: Endpoint, body: bytes, _timeout_s: float) -> bytes:
+    async def call(self, _endpoint: WebhookEndpoint, body: bytes, _timeout_s: float) -> bytes:
         return self._desk.guard(body)
 
 
 @contextlib.asynccontextmanager
 async def guarding(cluster: Cluster) -> AsyncIterator[None]:
     client, _ = cluster.connect()
-    await client.create(VALIDATING_WEBHOOKS, registrations(AtUrl("https://webhook.invalid"))[1])
-    desk = SteeringDesk(client, cluster.server.clock.now)
+    await client.create(VALIDATING_WEBHOOKS, webhook_configurations(UrlAddress("https://webhook.invalid"))[1])
+    desk = SteeringService(client, cluster.server.clock.now)
     cluster.server.cluster.admission.webhooks.caller = Guard(desk)
     async with desk.running():
         await desk.synced()

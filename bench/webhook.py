@@ -25,15 +25,14 @@ from typing import Any, NamedTuple
 from aiohttp import web
 
 from bench.decode import calibration
-from rescheduler.intents.book import IntentBook
-from rescheduler.intents.intent import Intent
-from rescheduler.model.migrations import OwnerReference
-from rescheduler.model.webhook_registration import STEERING_PATH as PATH
-from rescheduler.serving.admission import answer
-from rescheduler.serving.certificates import Lifetimes, renewed
-from rescheduler.serving.http_server import serve_http
-from rescheduler.serving.webhook import application
-from rescheduler.tls.showing import showing
+from kubevalues.tls_contexts import server_tls_context
+from rescheduler.api.podmigration import ControllerReference
+from rescheduler.http.http_server import serve_http
+from rescheduler.steering.intents import Intent, IntentIndex
+from rescheduler.steering.steering_server import webhook_application
+from rescheduler.steering.webhook.certificate_rotation import CertificateLifetimes, renew_credentials
+from rescheduler.steering.webhook.pod_mutation import answer_review
+from rescheduler.steering.webhook.webhook_configurations import STEERING_PATH as PATH
 
 AT_MOST_MS = 5.0
 MIGRATIONS = 50
@@ -85,7 +84,7 @@ class Load(NamedTuple):
 
 def measured(name: str, make: Callable[[], web.Application], load: Load) -> Measured:
     """Prints it, too. `make` is called in the server's process."""
-    credentials = renewed(None, ("127.0.0.1",), datetime.now(UTC), Lifetimes())
+    credentials = renew_credentials(None, ("127.0.0.1",), datetime.now(UTC), CertificateLifetimes())
     serving = (credentials.serving.certificate, credentials.serving.key)
     ours, theirs = multiprocessing.Pipe()
     spawning = multiprocessing.get_context("spawn")
@@ -116,7 +115,7 @@ def serve(make: Callable[[], web.Application], serving: tuple[bytes, bytes], con
 
 
 async def _serve(app: web.Application, serving: tuple[bytes, bytes], control: Connection) -> None:
-    tls = showing(*serving)
+    tls = server_tls_context(*serving)
     async with serve_http(app, "127.0.0.1", 0, lambda: tls) as port:
         control.send(port)
         began_s = time.process_time()
@@ -125,19 +124,19 @@ async def _serve(app: web.Application, serving: tuple[bytes, bytes], control: Co
 
 
 def empty_application() -> web.Application:
-    return application({PATH: lambda _: b"ok"}, lambda: True)
+    return webhook_application({PATH: lambda _: b"ok"}, lambda: True)
 
 
 def steering_application() -> web.Application:
     book = known_intents()
-    return application({PATH: lambda body: answer(body, book).body}, lambda: True)
+    return webhook_application({PATH: lambda body: answer_review(body, book).body}, lambda: True)
 
 
-def known_intents() -> IntentBook:
+def known_intents() -> IntentIndex:
     intents = [
         Intent(
             "shop",
-            OwnerReference("apps/v1", "ReplicaSet", f"web-{n}", f"rs-{n}"),
+            ControllerReference("apps/v1", "ReplicaSet", f"web-{n}", f"rs-{n}"),
             None,
             "new",
             ("old",),
@@ -145,7 +144,7 @@ def known_intents() -> IntentBook:
         )
         for n in range(MIGRATIONS)
     ]
-    return IntentBook(intents)
+    return IntentIndex(intents)
 
 
 # -- the caller's process: as little work as can be, so that it is not what is measured

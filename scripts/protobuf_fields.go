@@ -2,7 +2,7 @@
 // what typed clients send: for every message, number → [name in JSON, type, how it is held].
 //
 //	cd tests/testbed/control-plane
-//	go run ../../../scripts/protobuf_fields.go > ../../../src/rescheduler/simulator/protobuf/fields.json
+//	go run ../../../scripts/protobuf_fields.go > ../../../src/kubesim/apiserver/protobuf_fields.json
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// Of the kinds in rescheduler.simulator.kinds, and what their subresources take.
+// Of the kinds in kubesim.apiserver.kind_registry, and what their subresources take.
 var roots = map[string][]string{
 	"v1": {"Binding", "ConfigMap", "Event", "LimitRange", "Namespace", "Node", "PersistentVolume", "PersistentVolumeClaim",
 		"Pod", "ReplicationController", "ResourceQuota", "Secret", "Service", "ServiceAccount", "DeleteOptions"},

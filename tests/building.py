@@ -16,14 +16,13 @@ from typing import Any
 
 import msgspec
 
-from rescheduler.kube.wire.nodes import Nodes
-from rescheduler.kube.wire.pods import Pods
-from rescheduler.model.nodes import NodeRecord
-from rescheduler.model.pods import PodRecord
-from rescheduler.snapshot.objects import apply_object
-from rescheduler.snapshot.snapshot import Snapshot
-from rescheduler.snapshot.state import ClusterState
-from rescheduler.usage.readings import Used
+from rescheduler.cluster.cluster_state import ClusterState, apply_object
+from rescheduler.cluster.codecs.node_codec import NodeReader
+from rescheduler.cluster.codecs.record_resources import PodReader
+from rescheduler.cluster.node_record import NodeRecord
+from rescheduler.cluster.pod_record import PodRecord
+from rescheduler.cluster.snapshot import Snapshot
+from rescheduler.cluster.usage_readings import UsageReading
 from tests.objects import (
     LONG_AGO,
     REQUIRED,
@@ -49,8 +48,8 @@ __all__ = ["LONG_AGO", "NOW", "ClusterBuilder", "Json", "cluster", "merged", "no
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC).timestamp()
 """What the time is, unless a test says otherwise."""
 
-_pods = Pods()
-_nodes = Nodes()
+_pods = PodReader()
+_nodes = NodeReader()
 
 
 def cluster() -> "ClusterBuilder":
@@ -60,7 +59,7 @@ def cluster() -> "ClusterBuilder":
 class ClusterBuilder:
     def __init__(self) -> None:
         self.state = ClusterState()
-        self.usage_of: dict[str, Used] = {}
+        self.usage_of: dict[str, UsageReading] = {}
         self.objects: list[Json] = []
         """Everything that was applied, as JSON, in order."""
 
@@ -238,7 +237,7 @@ class ClusterBuilder:
 
     def usage(self, key: str, *, cpu_millis: int, memory_bytes: int = 0) -> "ClusterBuilder":
         """What a pod uses, measured now."""
-        self.usage_of[key] = Used(cpu_millis, memory_bytes, NOW)
+        self.usage_of[key] = UsageReading(cpu_millis, memory_bytes, NOW)
         return self
 
     def apply(self, item: Json) -> "ClusterBuilder":

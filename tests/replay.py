@@ -13,11 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
+from kubesim.scheduler.node_filtering import prepare
+from kubesim.scheduler.node_info import PodInfo
+from kubesim.scheduler.scheduler_cache import SchedulerCache
+from rescheduler.api.podmigration import Handover
+from rescheduler.cluster.node_record import NodeChange
 from rescheduler.config.policy import Policy
-from rescheduler.model.plan import Handover, Move, NodeChange, Plan
-from rescheduler.simulator.scheduler.filters import prepare
-from rescheduler.simulator.scheduler.pods import PodView
-from rescheduler.simulator.scheduler.view import ClusterView
+from rescheduler.planner.plan import Move, Plan
 
 __all__ = ["replay"]
 
@@ -190,11 +192,11 @@ class _Play:
     """`together`: all copies of a wave come before the first of its sources goes. Else one by one."""
 
     def __init__(self, cluster: _Cluster, *, together: bool) -> None:
-        self._view = ClusterView.of(cluster.all)
+        self._view = SchedulerCache.of(cluster.all)
         self._together = together
         self._copies = 0
-        self._now: dict[str, PodView] = {
-            pod["metadata"]["uid"]: PodView(pod) for pod in cluster.by_kind["Pod"].values()
+        self._now: dict[str, PodInfo] = {
+            pod["metadata"]["uid"]: PodInfo(pod) for pod in cluster.by_kind["Pod"].values()
         }
 
     def faults(self, plan: Plan) -> Iterator[str]:
@@ -231,13 +233,13 @@ class _Play:
             return str(move.wave)
         return f"{move.group} in wave {move.wave}" if move.group else str(at)
 
-    def _copy(self, source: PodView, node: str) -> PodView:
+    def _copy(self, source: PodInfo, node: str) -> PodInfo:
         self._copies += 1
         metadata = source.object["metadata"] | {
             "name": f"copy-{self._copies}",
             "uid": f"uid-of-copy-{self._copies}",
         }
-        return PodView(source.object | {"metadata": metadata, "spec": {**source.spec, "nodeName": node}})
+        return PodInfo(source.object | {"metadata": metadata, "spec": {**source.spec, "nodeName": node}})
 
 
 def _owner(item: Json) -> Json | None:

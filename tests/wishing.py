@@ -5,8 +5,8 @@ from random import Random
 
 import numpy as np
 
-from rescheduler.model.plan import NodeChange
-from rescheduler.strategies.strategy import NodeProposal, Proposal, Step, View
+from rescheduler.cluster.node_record import NodeChange
+from rescheduler.strategies.strategy import NodeProposal, Proposal, ProposedMove, View
 
 __all__ = ["Restless", "Wishes"]
 
@@ -30,9 +30,11 @@ class Wishes:
             if isinstance(wish, str):
                 yield NodeProposal(nodes[wish], NodeChange.CORDON, "as wished")
                 continue
-            steps = tuple(Step(pods[pod], nodes[node], "as wished", 0.1) for pod, node in wish.items())
+            steps = tuple(
+                ProposedMove(pods[pod], nodes[node], "as wished", 0.1) for pod, node in wish.items()
+            )
             yield Proposal(steps)
-            self.granted.append(all(view.board.position[step.pod] == step.target for step in steps))
+            self.granted.append(all(view.placement.position[step.pod] == step.target for step in steps))
 
 
 class Restless:
@@ -54,8 +56,8 @@ class Restless:
             if not view.may_move(pod):
                 continue
             targets = np.flatnonzero(view.targets(pod)).tolist()
-            if len(view.together(pod)) > 1:
-                yield self._group(view, view.together(pod))
+            if len(view.moves_with(pod)) > 1:
+                yield self._group(view, view.moves_with(pod))
             elif targets and self._dice.random() < 0.7:
                 yield Proposal((_step(pod, self._dice.choice(targets)),))
             else:
@@ -71,12 +73,12 @@ class Restless:
 
     def _exchange(self, view: View, pod: int) -> Iterator[Proposal]:
         other = self._dice.randrange(len(view.snapshot.pods))
-        here, there = int(view.board.position[pod]), int(view.board.position[other])
-        if here != there and view.may_move(other) and len(view.together(other)) == 1:
+        here, there = int(view.placement.position[pod]), int(view.placement.position[other])
+        if here != there and view.may_move(other) and len(view.moves_with(other)) == 1:
             yield Proposal((_step(pod, there), _step(other, here)))
         elif view.may_move(pod):
-            view.stuck(pod)
+            view.report_no_target(pod)
 
 
-def _step(pod: int, target: int) -> Step:
-    return Step(pod, target, "restless", 0.1)
+def _step(pod: int, target: int) -> ProposedMove:
+    return ProposedMove(pod, target, "restless", 0.1)

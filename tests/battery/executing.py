@@ -5,14 +5,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from rescheduler.api.well_known_names import CORDONED_BY_ANNOTATION
+from rescheduler.cluster.node_record import UNSCHEDULABLE_TAINT, NodeChange
+from rescheduler.cluster.usage_readings import UsageReading, UsageReadings
+from rescheduler.cluster.usage_smoothing import Smoothing, smooth
 from rescheduler.config.policy import Policy, UsageSource
-from rescheduler.model.node_marks import CORDONED_BY, UNSCHEDULABLE_TAINT
-from rescheduler.model.plan import NodeChange, Plan
-from rescheduler.planner.planning import plan, too_hot
-from rescheduler.strategies.registry import strategies_of
-from rescheduler.usage.heat import Heat
-from rescheduler.usage.readings import Readings, Used
-from rescheduler.usage.smoothing import Smoothing, smooth
+from rescheduler.planner.hot_nodes import HotNodeHistory
+from rescheduler.planner.plan import Plan
+from rescheduler.planner.plan_builder import build_plan, too_hot_nodes
+from rescheduler.strategies.strategy_registry import strategies_of
 from tests.building import NOW, ClusterBuilder, cluster, merged
 
 __all__ = ["CheckLoop", "executed", "present", "rebuilt"]
@@ -55,7 +56,7 @@ def _changed(change: NodeChange, strategy: str) -> Json:
     cordons = change is NodeChange.CORDON
     taint = {"key": UNSCHEDULABLE_TAINT, "effect": "NoSchedule"}
     return {
-        "metadata": {"annotations": {CORDONED_BY: strategy if cordons else ""}},
+        "metadata": {"annotations": {CORDONED_BY_ANNOTATION: strategy if cordons else ""}},
         "spec": {"unschedulable": cordons, "taints": [taint] if cordons else []},
     }
 
@@ -75,9 +76,9 @@ class CheckLoop:
     noise: Callable[[str], float] | None = None
     """What a pod's usage is multiplied by at a check; None: by requests alone."""
     now: float = NOW
-    usual: dict[str, Used] = field(default_factory=dict)
+    usual: dict[str, UsageReading] = field(default_factory=dict)
     smoothing: Smoothing = field(default_factory=Smoothing)
-    heat: Heat = field(default_factory=Heat)
+    heat: HotNodeHistory = field(default_factory=HotNodeHistory)
 
     def plans(self, checks: int) -> Iterator[Plan]:
         """One after the other, each carried out before the next check."""
@@ -94,10 +95,10 @@ class CheckLoop:
         if self.noise is not None:
             self.cluster.usage_of = self._measured()
         snapshot = self.cluster.snapshot(self.now)
-        self.heat = self.heat.after(too_hot(snapshot, self.policy, strategies), source)
-        return plan(snapshot, self.policy, strategies, heat=self.heat)
+        self.heat = self.heat.after(too_hot_nodes(snapshot, self.policy, strategies), source)
+        return build_plan(snapshot, self.policy, strategies, heat=self.heat)
 
-    def _measured(self) -> dict[str, Used]:
+    def _measured(self) -> dict[str, UsageReading]:
         """Around what each pod asks for, or what the scenario says that it uses, as an average over time."""
         assert self.noise is not None
         records = self.cluster.snapshot(self.now).pods.records
@@ -106,11 +107,13 @@ class CheckLoop:
         read = {}
         for key in sorted(pods):
             requests = pods[key].requests
-            asked = Used(requests.cpu_millis, requests.memory_bytes, 0)
+            asked = UsageReading(requests.cpu_millis, requests.memory_bytes, 0)
             usual = self.usual.setdefault(key, self.cluster.usage_of.get(key, asked))
             factor = self.noise(key)
-            read[key] = Used(int(usual.cpu_millis * factor), int(usual.memory_bytes * factor), self.now)
-        readings = Readings(UsageSource.METRICS, read)
+            read[key] = UsageReading(
+                int(usual.cpu_millis * factor), int(usual.memory_bytes * factor), self.now
+            )
+        readings = UsageReadings(UsageSource.METRICS, read)
         half_life_s = self.policy.usage_half_life.total_seconds()
         self.smoothing, smoothed = smooth(self.smoothing, readings, half_life_s, pod_uids=uids, node_uids={})
         return dict(smoothed.pods)

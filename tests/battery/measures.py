@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from rescheduler.api.well_known_names import MAINTENANCE_LABEL
+from rescheduler.cluster.snapshot import CPU, MEMORY, Snapshot
 from rescheduler.config.policy import Policy
-from rescheduler.model.node_marks import MAINTENANCE
-from rescheduler.snapshot.snapshot import CPU, MEMORY, Snapshot
 from tests.battery.executing import present
 from tests.battery.wishes import REQUIRED
 from tests.building import ClusterBuilder
@@ -33,7 +33,7 @@ def _overload(cluster: ClusterBuilder, policy: Policy) -> float:
 
 def _pods_in_maintenance(cluster: ClusterBuilder, policy: Policy) -> float:
     snapshot = cluster.snapshot()
-    leaving = [node.labels.get(MAINTENANCE) == "true" for node in snapshot.nodes.records]
+    leaving = [node.labels.get(MAINTENANCE_LABEL) == "true" for node in snapshot.nodes.records]
     return float(sum(leaving[node] for node in snapshot.pods.node.tolist() if node >= 0))
 
 

@@ -4,11 +4,15 @@ import random
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from rescheduler.model.node_marks import CORDONED_BY, MAINTENANCE
-from rescheduler.recovery.ledger import FAILED_ATTEMPTS, Ledger, Line, Try
+from rescheduler.api.well_known_names import (
+    CORDONED_BY_ANNOTATION,
+    FAILED_ATTEMPTS_ANNOTATION,
+    MAINTENANCE_LABEL,
+)
+from rescheduler.recovery.attempt_ledger import AttemptLedger, FailedAttempt, ReplicaLineage
 from tests.battery.wishes import HOSTNAME, ZONE, apart, spread
 from tests.building import LONG_AGO, NOW, ClusterBuilder, cluster
-from tests.failing import crashing
+from tests.failing_pods import crashing
 
 __all__ = ["CALM", "SCENARIOS", "Scenario", "excluded_pods", "random_cluster"]
 
@@ -197,7 +201,7 @@ def _() -> ClusterBuilder:
 
 @scenario("maintenance of one node")
 def _() -> ClusterBuilder:
-    made = zones(5).node("leaving", labels={ZONE: "a", MAINTENANCE: "true"})
+    made = zones(5).node("leaving", labels={ZONE: "a", MAINTENANCE_LABEL: "true"})
     wish = spread("web") | apart("web")
     made.deployment("shop/web", replicas=4, on=["leaving", "n1", "n2", "n0"], cpu="1", pod_spec=wish)
     made.deployment("shop/cart", replicas=3, on=["leaving"], cpu="500m")
@@ -209,21 +213,21 @@ def _() -> ClusterBuilder:
 
 @scenario("maintenance of a whole zone")
 def _() -> ClusterBuilder:
-    made = zones(4).nodes("l0", "l1", labels={ZONE: "a", MAINTENANCE: "true"})
+    made = zones(4).nodes("l0", "l1", labels={ZONE: "a", MAINTENANCE_LABEL: "true"})
     made.deployment("shop/web", replicas=6, on=["l0", "l1", "n1"], cpu="1", memory="2Gi")
     return made.stateful_set("shop/db", replicas=3, on=["l0", "l1", "n2"], cpu="500m")
 
 
 @scenario("maintenance of all nodes")
 def _() -> ClusterBuilder:
-    made = cluster().nodes("l0", "l1", "l2", labels={ZONE: "a", MAINTENANCE: "true"})
+    made = cluster().nodes("l0", "l1", "l2", labels={ZONE: "a", MAINTENANCE_LABEL: "true"})
     return made.deployment("shop/web", replicas=6, on=["l0", "l1"], cpu="1")
 
 
 @scenario("maintenance that is over")
 def _() -> ClusterBuilder:
     made = zones(3).node(
-        "back", labels={ZONE: "a"}, cordoned=True, annotations={CORDONED_BY: "NodeMaintenance"}
+        "back", labels={ZONE: "a"}, cordoned=True, annotations={CORDONED_BY_ANNOTATION: "NodeMaintenance"}
     )
     return made.deployment("shop/web", replicas=3, on=["n0", "n1", "n2"], cpu="1")
 
@@ -234,8 +238,8 @@ def _() -> ClusterBuilder:
     asked = {"scheduling-retries": "3"}
     for name in ("web", "api", "mail"):
         made.deployment(f"shop/{name}", on=["n0"], annotations=asked, cpu="500m", **crashing())
-    tried = Ledger({"queue-0": Line((Try(int(NOW) - 600, "n2", "before"),))})
-    marks = asked | {FAILED_ATTEMPTS: tried.written("uid-of-statefulset-shop-queue")}
+    tried = AttemptLedger({"queue-0": ReplicaLineage((FailedAttempt(int(NOW) - 600, "n2", "before"),))})
+    marks = asked | {FAILED_ATTEMPTS_ANNOTATION: tried.written("uid-of-statefulset-shop-queue")}
     made.stateful_set("shop/queue", on=["n3"], annotations=marks, cpu="1", **crashing())
     made.deployment("shop/unasked", on=["n0"], cpu="500m", **crashing())
     return made.pod("shop/bare", on="n4", annotations=asked, cpu="500m", **crashing())
@@ -244,7 +248,7 @@ def _() -> ClusterBuilder:
 @scenario("all pods excluded")
 def excluded_pods() -> ClusterBuilder:
     """Every reason of its own, each on a node that all strategies would like to empty or to relieve."""
-    made = zones(3).node("n9", labels={ZONE: "a", MAINTENANCE: "true"}, cpu="64")
+    made = zones(3).node("n9", labels={ZONE: "a", MAINTENANCE_LABEL: "true"}, cpu="64")
     young = datetime.fromtimestamp(NOW - 60, UTC).isoformat()
     prefix = "scheduler.alpha.kubernetes.io/"
     parts: dict[str, dict[str, object]] = {
@@ -293,7 +297,7 @@ def random_cluster(seed: int) -> ClusterBuilder:
     names = []
     for number in range(dice.randint(2, 8)):
         name = f"n{number}"
-        labels = {ZONE: dice.choice("abc")} | ({MAINTENANCE: "true"} if dice.random() < 0.15 else {})
+        labels = {ZONE: dice.choice("abc")} | ({MAINTENANCE_LABEL: "true"} if dice.random() < 0.15 else {})
         cordoned, ready = dice.random() < 0.1, dice.random() < 0.95
         made.node(name, cpu=dice.choice("48"), labels=labels, cordoned=cordoned, ready=ready)
         names.append(name)

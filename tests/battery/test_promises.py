@@ -7,15 +7,15 @@ from functools import cache
 
 import pytest
 
+from rescheduler.config.config_validation import BUILT_IN_STRATEGIES, FAILED_PODS
 from rescheduler.config.policy import Policy
-from rescheduler.config.strategies import BUILT_IN, FAILED_PODS
-from rescheduler.planner.planning import plan
-from rescheduler.strategies.registry import strategies_of
+from rescheduler.planner.plan_builder import build_plan
+from rescheduler.strategies.strategy_registry import strategies_of
 from tests.battery.executing import executed, present, rebuilt
 from tests.battery.measures import DISTANCE
 from tests.battery.scenarios import CALM, SCENARIOS
 from tests.building import merged
-from tests.failing import container, status_of
+from tests.failing_pods import container, status_of
 from tests.replay import replay
 
 TOGETHER = {
@@ -32,12 +32,12 @@ TOGETHER = {
         "CostOptimization",
     ),
 }
-SETTINGS = {name: Policy(enabled_strategies=(name,)) for name in sorted(BUILT_IN)} | {
+SETTINGS = {name: Policy(enabled_strategies=(name,)) for name in sorted(BUILT_IN_STRATEGIES)} | {
     words: Policy(enabled_strategies=names) for words, names in TOGETHER.items()
 }
 
 every_setting = pytest.mark.parametrize("setting", SETTINGS)
-every_strategy = pytest.mark.parametrize("name", sorted(BUILT_IN))
+every_strategy = pytest.mark.parametrize("name", sorted(BUILT_IN_STRATEGIES))
 every_scenario = pytest.mark.parametrize("scenario", SCENARIOS)
 
 
@@ -48,7 +48,7 @@ def built(scenario):
 
 
 def planned(cluster, policy):
-    return plan(cluster.snapshot(), policy, strategies_of(policy))
+    return build_plan(cluster.snapshot(), policy, strategies_of(policy))
 
 
 def carried_out(cluster, made):

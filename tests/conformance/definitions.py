@@ -2,15 +2,15 @@
 
 from typing import Any
 
+from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS, ApiResource, Object, api_resource
 from rescheduler.kube.errors import NotFound
-from rescheduler.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Object, Resource, custom
 from tests.conformance.world import World
 
 __all__ = ["define", "definition", "version", "widgets"]
 
 
-def widgets(world: World, name: str = "v1") -> Resource[Object]:
-    return custom(f"{world.namespace}.example.com", name, "widgets", "Widget")
+def widgets(world: World, name: str = "v1") -> ApiResource[Object]:
+    return api_resource(f"{world.namespace}.example.com", name, "widgets", "Widget")
 
 
 def version(
@@ -46,7 +46,7 @@ def definition(world: World, *versions: Object) -> Object:
     }
 
 
-async def define(world: World, *versions: Object) -> Resource[Object]:
+async def define(world: World, *versions: Object) -> ApiResource[Object]:
     """Makes the kind `Widget` and waits until it is served."""
     await world.create(CUSTOM_RESOURCE_DEFINITIONS, definition(world, *versions))
     name = f"widgets.{world.namespace}.example.com"
@@ -58,7 +58,7 @@ async def define(world: World, *versions: Object) -> Resource[Object]:
     return widgets(world, versions[0]["name"])
 
 
-async def _served(world: World, resource: Resource[Object]) -> bool:
+async def _served(world: World, resource: ApiResource[Object]) -> bool:
     try:
         await world.client.list(resource, namespace=world.namespace)
     except NotFound:

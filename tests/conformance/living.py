@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-from rescheduler.kube.resources import NODES, PODS, Object, Resource
-from rescheduler.simulator.behaviour import Behaviour, load_behaviour
+from kubesim.behaviour import Behaviour, load_behaviour
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
+from rescheduler.kube.api_resources import ApiResource, Object
 from tests.conformance.notes import without_made_names
 from tests.conformance.world import World
 from tests.testbed.fake_kubelet.nodes import KUBELET_LABEL, NodeShape, node_shapes
@@ -68,7 +69,7 @@ class LivingWorld(World):
         await self.until(NODES, usable)
 
     def behave(self, *rules: Object) -> None:
-        """From now on like this, as in `rescheduler.simulator.behaviour`; what no rule says, at once."""
+        """From now on like this, as in `kubesim.behaviour`; what no rule says, at once."""
         self.machines.behave(load_behaviour({"pods": [*rules, AT_ONCE]}))
 
     # --- objects for these nodes
@@ -97,7 +98,12 @@ class LivingWorld(World):
     # --- looking
 
     async def until_one(
-        self, resource: Resource[Any], name: str, holds: Callable[[Object], object], *, within_s: float = 60
+        self,
+        resource: ApiResource[Any],
+        name: str,
+        holds: Callable[[Object], object],
+        *,
+        within_s: float = 60,
     ) -> Object:
         """The object, once it is there and `holds` is true of it."""
 
@@ -106,7 +112,7 @@ class LivingWorld(World):
 
         return (await self.until(resource, found, within_s=within_s))[name]
 
-    async def settled(self, resource: Resource[Any], name: str, **counts: int) -> Object:
+    async def settled(self, resource: ApiResource[Any], name: str, **counts: int) -> Object:
         """The workload, once its controller has seen its latest version and its status has these counts."""
 
         def so(found: Object) -> bool:

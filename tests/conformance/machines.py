@@ -4,11 +4,11 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable
 
+from kubesim import ApiServer
+from kubesim.behaviour import Behaviour
+from kubesim.kubelets import Kubelets
+from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.kube.client import Client
-from rescheduler.kube.resources import NODES
-from rescheduler.simulator import ApiServer
-from rescheduler.simulator.behaviour import Behaviour
-from rescheduler.simulator.kubelets import Kubelets
 from tests.conformance.living import Machines
 from tests.testbed.fake_kubelet import FakeKubelet
 from tests.testbed.fake_kubelet.nodes import NodeShape, node_object

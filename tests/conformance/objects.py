@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rescheduler.kube.resources import Object
+from rescheduler.kube.api_resources import Object
 
 __all__ = ["budget", "config_map", "deployment", "node", "owner_reference", "pod", "replica_set"]
 

@@ -7,13 +7,14 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
-from rescheduler.kube import Client, Network, cluster_config
-from rescheduler.kube.in_process import InProcess
-from rescheduler.simulator import ApiServer
-from rescheduler.simulator.clock import LoopClock
-from rescheduler.simulator.life import EPOCH, bring_to_life
-from rescheduler.simulator.shells.webhook_caller import HttpsCaller
-from rescheduler.simulator.virtual_time import run_virtual
+from kubesim import ApiServer
+from kubesim.running_cluster import EPOCH, start_cluster
+from kubesim.sockets.outbound_calls import HttpsWebhookCaller
+from kubesim.virtual_time import LoopClock, run_virtual
+from rescheduler.kube.access import cluster_config
+from rescheduler.kube.client import Client
+from rescheduler.kube.http_transport import HttpTransport
+from rescheduler.kube.transport import InProcessTransport
 from tests.conformance.living import LivingWorld
 from tests.conformance.machines import SimulatedMachines, real_machines
 from tests.conformance.scenario import Scenario
@@ -60,7 +61,7 @@ def on_simulator(found: Scenario) -> Notes:
 
 
 async def _simulated(found: Scenario) -> Notes:
-    async with HttpsCaller() as webhook_caller:
+    async with HttpsWebhookCaller() as webhook_caller:
         server = ApiServer(seed=1, webhook_caller=webhook_caller)
         async with _client_of(server) as client:
             return await _play(found, World(client, "scenario", forget=_forgetting(server)))
@@ -69,7 +70,7 @@ async def _simulated(found: Scenario) -> Notes:
 async def _simulated_life(found: Scenario) -> Notes:
     assert found.cast is not None
     server = ApiServer(seed=1, clock=LoopClock(EPOCH))
-    kubelets = bring_to_life(server).kubelets
+    kubelets = start_cluster(server).kubelets
     async with _client_of(server) as client:
         world = LivingWorld(client, "scenario", forget=_forgetting(server))
         await world.begin(SimulatedMachines(server, kubelets, client, world.namespace), found.cast.nodes)
@@ -78,7 +79,7 @@ async def _simulated_life(found: Scenario) -> Notes:
 
 @contextlib.asynccontextmanager
 async def _client_of(server: ApiServer) -> AsyncIterator[Client]:
-    client = Client(InProcess(server.handle))
+    client = Client(InProcessTransport(server.handle))
     try:
         yield client
     finally:
@@ -115,7 +116,7 @@ async def all_on_real_server(chosen: Iterable[Scenario], cluster: ControlPlane) 
             except Exception as error:  # noqa: BLE001 - the other scenarios go on
                 outcomes[found.id] = error
 
-    async with Network(cluster_config.load(cluster.kubeconfig)) as network:
+    async with HttpTransport(cluster_config.load_cluster_access(cluster.kubeconfig)) as network:
         client = Client(network)
         # First those that run alone: the others leave work for the controllers behind.
         for found in chosen:

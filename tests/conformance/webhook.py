@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from rescheduler.kube.resources import CONFIG_MAPS, MUTATING_WEBHOOKS, Object, Resource, custom
-from rescheduler.serving.http_server import serve_http
-from rescheduler.simulator.shells.certificates import make_certificates
-from rescheduler.tls.showing import showing
+from kubesim.sockets.serving_certificate import make_serving_certificate
+from kubevalues.tls_contexts import server_tls_context
+from rescheduler.http.http_server import serve_http
+from rescheduler.kube.api_resources import CONFIG_MAPS, MUTATING_WEBHOOKS, ApiResource, Object, api_resource
 from tests.conformance.objects import config_map
 from tests.conformance.world import World
 
@@ -29,7 +29,7 @@ __all__ = [
 Answer = Callable[[Object], Awaitable[Object]]
 """The request of a review → the response."""
 
-VALIDATING_WEBHOOKS = custom(
+VALIDATING_WEBHOOKS = api_resource(
     "admissionregistration.k8s.io",
     "v1",
     "validatingwebhookconfigurations",
@@ -70,11 +70,11 @@ class Webhook:
 
 @asynccontextmanager
 async def webhook() -> AsyncIterator[Webhook]:
-    certificates = make_certificates()
+    certificates = make_serving_certificate()
     hook = Webhook(certificates.authority)
     app = web.Application()
     app.router.add_post("/{path:.*}", hook.handle)
-    tls = showing(certificates.certificate, certificates.key)
+    tls = server_tls_context(certificates.certificate, certificates.key)
     async with serve_http(app, "127.0.0.1", 0, lambda: tls) as hook.port:
         yield hook
 
@@ -84,7 +84,7 @@ async def configure(
     hook: Webhook,
     *webhooks: Object,
     name: str = "webhooks",
-    resource: Resource[Object] = MUTATING_WEBHOOKS,
+    resource: ApiResource[Object] = MUTATING_WEBHOOKS,
 ) -> None:
     """Makes a configuration for the scenario's own namespace, and waits until the server heeds it."""
     here = {"matchLabels": {"kubernetes.io/metadata.name": world.namespace}}

@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.kube.api_resources import NAMESPACES, ApiResource, Object, key_of
 from rescheduler.kube.client import Client
+from rescheduler.kube.codecs.codec import WatchEvent
 from rescheduler.kube.errors import KubeError, NotFound
 from rescheduler.kube.patches import Patch
-from rescheduler.kube.resources import NAMESPACES, PODS, Object, Resource, key_of
-from rescheduler.kube.transport import Request
-from rescheduler.kube.wire.codec import WatchEvent
+from rescheduler.kube.transport import ApiRequest
 from tests.conformance.notes import at, normalised
 
 __all__ = ["WHOLE", "Seen", "World"]
@@ -32,7 +33,7 @@ class World:
         self.forget_history = forget
         """What etcd does every five minutes; for the API server's own memory it takes a restart."""
         self.notes: list[list[Any]] = []
-        self._to_remove: list[tuple[Resource[Any], str]] = []
+        self._to_remove: list[tuple[ApiResource[Any], str]] = []
 
     def saw(self, what: str, value: object) -> None:
         self.notes.append([normalised(what, self.namespace), normalised(value, self.namespace)])
@@ -52,7 +53,7 @@ class World:
         self.saw(what, {"accepted": {field or "object": at(result, field) for field in fields}})
         return result
 
-    async def created(self, what: str, resource: Resource[Any], item: Object, *fields: str) -> Any:
+    async def created(self, what: str, resource: ApiResource[Any], item: Object, *fields: str) -> Any:
         """`tried` for a creation."""
         if not resource.namespaced and "name" in item["metadata"]:
             self.removes_later(resource, item["metadata"]["name"])
@@ -60,7 +61,9 @@ class World:
             what, self.client.create(resource.as_json, self.placed(resource, item)), *fields
         )
 
-    async def patched(self, what: str, resource: Resource[Any], name: str, patch: Patch, *fields: str) -> Any:
+    async def patched(
+        self, what: str, resource: ApiResource[Any], name: str, patch: Patch, *fields: str
+    ) -> Any:
         """`tried` for a patch."""
         key = self.key(name) if resource.namespaced else name
         return await self.tried(what, self.client.patch(resource.as_json, key, patch), *fields)
@@ -88,14 +91,14 @@ class World:
     def key(self, name: str) -> str:
         return key_of(self.namespace, name)
 
-    async def create(self, resource: Resource[Any], item: Object) -> Object:
+    async def create(self, resource: ApiResource[Any], item: Object) -> Object:
         """Something the scenario needs; a refusal is a fault of the scenario."""
         if not resource.namespaced:
             self.removes_later(resource, item["metadata"]["name"])
         made: Object = await self.client.create(resource.as_json, self.placed(resource, item))
         return made
 
-    def removes_later(self, resource: Resource[Any], name: str) -> None:
+    def removes_later(self, resource: ApiResource[Any], name: str) -> None:
         """For an object without a namespace: it is deleted when the scenario is over."""
         self._to_remove.append((resource, name))
 
@@ -116,7 +119,7 @@ class World:
         content = body if isinstance(body, bytes) else b"" if body is None else msgspec.json.encode(body)
         sent = {"accept": "application/json", "content-type": "application/json"}
         sent |= {name.replace("_", "-"): value for name, value in headers.items()}
-        request = Request(method, path, tuple((query or {}).items()), sent, content)
+        request = ApiRequest(method, path, tuple((query or {}).items()), sent, content)
         async with await self.client.transport.send(request) as response:
             seen = Seen(response.status, response.headers, await response.read())
         if what and seen.code >= 400:
@@ -125,7 +128,7 @@ class World:
             self.saw(what, {"refused": said})
         return seen
 
-    def placed(self, resource: Resource[Any], item: Object) -> Object:
+    def placed(self, resource: ApiResource[Any], item: Object) -> Object:
         """`item` with what every object must say of itself."""
         metadata = dict(item["metadata"])
         if resource.namespaced:
@@ -134,7 +137,7 @@ class World:
 
     # --- looking ---
 
-    async def read(self, resource: Resource[Any], name: str) -> Object | None:
+    async def read(self, resource: ApiResource[Any], name: str) -> Object | None:
         key = self.key(name) if resource.namespaced else name
         try:
             found: Object = await self.client.get(resource.as_json, key)
@@ -143,7 +146,7 @@ class World:
         return found
 
     async def until(
-        self, resource: Resource[Any], holds: Callable[[dict[str, Object]], bool], *, within_s: float = 30
+        self, resource: ApiResource[Any], holds: Callable[[dict[str, Object]], bool], *, within_s: float = 30
     ) -> dict[str, Object]:
         """Follows the namespace's objects by a watch until a condition holds; the objects by name."""
         namespace = self.namespace if resource.namespaced else ""
@@ -161,11 +164,11 @@ class World:
                     return found
         raise AssertionError(f"{resource.label} did not become as expected in {within_s} s: {sorted(found)}")
 
-    async def gone(self, resource: Resource[Any], name: str) -> None:
+    async def gone(self, resource: ApiResource[Any], name: str) -> None:
         await self.until(resource, lambda found: name not in found)
 
     async def events(
-        self, resource: Resource[Any], count: int, *, version: str, labels: str = "", fields: str = ""
+        self, resource: ApiResource[Any], count: int, *, version: str, labels: str = "", fields: str = ""
     ) -> list[list[str]]:
         """The type and the object's name of the first `count` events of a watch, bookmarks left out."""
         told: list[list[str]] = []

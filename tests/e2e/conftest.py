@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from kubesim.behaviour import load_behaviour
+from rescheduler.kube.access.cluster_config import load_cluster_access
+from rescheduler.kube.api_resources import NAMESPACES
 from rescheduler.kube.client import Client
-from rescheduler.kube.cluster_config import load
-from rescheduler.kube.network import Network
-from rescheduler.kube.resources import NAMESPACES
-from rescheduler.simulator.behaviour import load_behaviour
+from rescheduler.kube.http_transport import HttpTransport
 from tests.testbed import ControlPlane, leftovers
 from tests.testbed.fake_kubelet import FakeKubelet, node_shapes
 from tests.testbed.options import QUICK
@@ -45,7 +45,7 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
 
 @pytest.fixture
 async def client(control_plane: ControlPlane) -> AsyncIterator[Client]:
-    made = Client(Network(load(control_plane.kubeconfig)))
+    made = Client(HttpTransport(load_cluster_access(control_plane.kubeconfig)))
     yield made
     await made.close()
 

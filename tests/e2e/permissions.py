@@ -12,13 +12,12 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from rescheduler.api.well_known_names import INSTALL_ID
 from rescheduler.install.account_policies import daemon_policies, webhook_policies
 from rescheduler.install.admission_policies import user_name
-from rescheduler.install.grants import Grant
-from rescheduler.install.names import identified
-from rescheduler.install.options import AdmissionPolicies
-from rescheduler.install.roles import daemon_roles, webhook_roles
-from rescheduler.model.installation import INSTALL_ID
+from rescheduler.install.install_options import AdmissionPolicies
+from rescheduler.install.object_metadata import with_install_id
+from rescheduler.install.rbac import RbacGrant, daemon_roles, webhook_roles
 from tests.testbed import ControlPlane
 
 __all__ = ["DAEMON", "WEBHOOK", "Request", "Seen", "kubeconfig_as", "unused"]
@@ -93,7 +92,7 @@ def kubeconfig_as(
     """
     if not installed:
         _restrict(control_plane)
-        roles = [identified(each, namespace) for each in _ROLES[account](namespace)]
+        roles = [with_install_id(each, namespace) for each in _ROLES[account](namespace)]
         for each in roles:
             # Only the roles are there: commands must not take them for an installation.
             del each["metadata"]["labels"][INSTALL_ID]
@@ -135,7 +134,7 @@ def _restrict(control_plane: ControlPlane) -> None:
     _restricted.add(control_plane.kubeconfig)
 
 
-def unused(account: str, grants: Iterable[Grant], used: set[Request]) -> list[str]:
+def unused(account: str, grants: Iterable[RbacGrant], used: set[Request]) -> list[str]:
     return [
         f"{account}: {verb} {grant.group} {grant.resource} ({grant.why})"
         for grant in grants

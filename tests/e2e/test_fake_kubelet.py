@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.kube import errors
+from rescheduler.kube.api_resources import DEPLOYMENTS, JOBS
 from rescheduler.kube.client import Client
-from rescheduler.kube.resources import DEPLOYMENTS, JOBS, NODES, PODS
 from tests.testbed import ControlPlane
 from tests.testbed.fake_kubelet.nodes import KUBELET_LABEL, is_ready
 

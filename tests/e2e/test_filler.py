@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.kube.client import Client
-from rescheduler.kube.resources import NODES, PODS
 from tests.testbed import ControlPlane
 from tests.testbed.fake_kubelet.heartbeats import Heartbeats
 from tests.testbed.fake_kubelet.nodes import KUBELET_LABEL

@@ -5,11 +5,11 @@ Runs last (see `conftest.py`).
 
 import pytest
 
-from rescheduler.install.grants import (
-    DAEMON_AT_HOME,
-    DAEMON_EVERYWHERE,
-    WEBHOOK_AT_HOME,
-    WEBHOOK_EVERYWHERE,
+from rescheduler.install.rbac import (
+    DAEMON_CLUSTER_GRANTS,
+    DAEMON_NAMESPACE_GRANTS,
+    WEBHOOK_CLUSTER_GRANTS,
+    WEBHOOK_NAMESPACE_GRANTS,
 )
 from tests.e2e.permissions import DAEMON, WEBHOOK, Seen, unused
 
@@ -35,7 +35,7 @@ def test_no_verb_is_granted_that_is_never_used(seen: Seen, request: pytest.Fixtu
     if not ran >= NEEDED or request.session.testsfailed:
         pytest.skip("needs all tests of this folder, and none of them failed")
     never = [
-        *unused(DAEMON, (*DAEMON_EVERYWHERE, *DAEMON_AT_HOME), seen.used),
-        *unused(WEBHOOK, (*WEBHOOK_EVERYWHERE, *WEBHOOK_AT_HOME), seen.used),
+        *unused(DAEMON, (*DAEMON_CLUSTER_GRANTS, *DAEMON_NAMESPACE_GRANTS), seen.used),
+        *unused(WEBHOOK, (*WEBHOOK_CLUSTER_GRANTS, *WEBHOOK_NAMESPACE_GRANTS), seen.used),
     ]
     assert never == []

@@ -5,13 +5,14 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.kube.api_resources import api_resource
 from rescheduler.kube.client import Client
-from rescheduler.kube.resources import PODS, custom
 from tests.testbed import ControlPlane
 from tests.testbed.fake_kubelet.nodes import KUBELET_LABEL
 from tests.testbed.usage import UsageApi
 
-NODE_METRICS = custom("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", namespaced=False)
+NODE_METRICS = api_resource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", namespaced=False)
 RULES = {
     "pods": [{"startup": "0s", "usage": {"cpu": "75%", "memory": "100Mi"}}],
     "nodes": [{"usage": {"cpu": "200m", "memory": "1Gi"}}],

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from rescheduler.simulator import ApiServer
-from rescheduler.simulator.behaviour import load_behaviour
-from rescheduler.simulator.kubelets import Kubelets
-from rescheduler.simulator.metrics import Usage
-from rescheduler.simulator.shells.http import serve
+from kubesim import ApiServer
+from kubesim.apiserver.metrics_server import MeasuredUsage
+from kubesim.behaviour import load_behaviour
+from kubesim.kubelets import Kubelets
+from kubesim.sockets.loopback_server import serve
 from tests.testbed.cache import NotBuiltError, located
 
 HOW_TO_GET_ONE = (
@@ -62,7 +62,7 @@ class Cluster:
 
         _on(self._loop, load())
 
-    def measure(self, name: str, usage: Usage) -> None:
+    def measure(self, name: str, usage: MeasuredUsage) -> None:
         """Of a node, and of the pod of the same name."""
 
         async def measure() -> None:

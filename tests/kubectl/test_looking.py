@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from rescheduler.simulator.metrics import Usage
+from kubesim.apiserver.metrics_server import MeasuredUsage
 from tests.kubectl.objects import ago, deployment, node, pod
 
 pytestmark = pytest.mark.kubectl
@@ -199,8 +199,8 @@ def test_get_events_and_events_tell_what_happened(kubectl, cluster, shop):
 
 
 def test_top_shows_what_nodes_use(kubectl, cluster, shop):
-    cluster.measure("east", Usage(cpu_cores=1, memory_bytes=2 * GIB))
-    cluster.measure("west", Usage(cpu_cores=0.5, memory_bytes=GIB))
+    cluster.measure("east", MeasuredUsage(cpu_cores=1, memory_bytes=2 * GIB))
+    cluster.measure("west", MeasuredUsage(cpu_cores=0.5, memory_bytes=GIB))
 
     assert kubectl.rows("top nodes") == [
         ["east", "1000m", "25%", "2048Mi", "25%"],
@@ -209,7 +209,7 @@ def test_top_shows_what_nodes_use(kubectl, cluster, shop):
 
 
 def test_top_shows_what_pods_use(kubectl, cluster, shop):
-    cluster.measure("web-1", Usage(cpu_cores=0.02, memory_bytes=GIB))
+    cluster.measure("web-1", MeasuredUsage(cpu_cores=0.02, memory_bytes=GIB))
 
     assert kubectl.rows("top pods -l app=web") == [["web-1", "20m", "1024Mi"]]
     assert kubectl.rows("top pod web-1 --containers") == [["web-1", "app", "20m", "1024Mi"]]

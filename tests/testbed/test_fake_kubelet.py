@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from kubesim import ApiServer
+from kubesim.apiserver.fault_injection import InjectedFault
+from kubesim.behaviour import load_behaviour
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
+from rescheduler.kube.api_resources import LEASES, REPLICA_SETS
 from rescheduler.kube.client import Client
-from rescheduler.kube.in_process import InProcess
-from rescheduler.kube.resources import LEASES, NODES, PODS, REPLICA_SETS
-from rescheduler.simulator import ApiServer
-from rescheduler.simulator.behaviour import load_behaviour
-from rescheduler.simulator.faults import Fault
+from rescheduler.kube.transport import InProcessTransport
 from tests.testbed.fake_kubelet import FakeKubelet, NodeShape, node_shapes
 from tests.testbed.fake_kubelet.heartbeats import usual_period_s
 from tests.testbed.fake_kubelet.nodes import is_ready, node_object
@@ -27,7 +28,7 @@ AT_ONCE = {"pods": [{"startup": "0s", "termination": "0s"}]}
 
 @pytest.fixture
 async def client() -> AsyncIterator[Client]:
-    made = Client(InProcess(ApiServer(seed=1).handle))
+    made = Client(InProcessTransport(ApiServer(seed=1).handle))
     yield made
     await made.close()
 
@@ -122,10 +123,10 @@ class TestOnASimulatedServer:
 
     async def test_a_write_that_fails_is_made_good(self) -> None:
         server = ApiServer(seed=1)
-        client = Client(InProcess(server.handle))
+        client = Client(InProcessTransport(server.handle))
         async with FakeKubelet(client, load_behaviour(AT_ONCE)).running() as kubelet:
             await kubelet.register(node_shapes(1))
-            server.inject(Fault(kind="unavailable", verbs=("patch",), resource="pods/status"))
+            server.inject(InjectedFault(kind="unavailable", verbs=("patch",), resource="pods/status"))
             await client.create(PODS.as_json, pod("web", "node-0001"))
 
             async def runs() -> bool:

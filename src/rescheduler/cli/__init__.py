@@ -17,68 +17,77 @@ class _Command(NamedTuple):
 
 COMMANDS = {
     "apply": _Command(
-        "rescheduler.cli.apply:apply",
+        "rescheduler.cli.commands.plan_commands:apply",
         "Moves pods as planned, and tells how far it is until all moves are made.",
     ),
-    "config": _Command("rescheduler.cli.config:config", "Checks a configuration, or shows the defaults."),
+    "config": _Command(
+        "rescheduler.cli.commands.setup_commands:config", "Checks a configuration, or shows the defaults."
+    ),
     "demo": _Command(
-        "rescheduler.cli.demo.command:demo",
+        "rescheduler.cli.demo.demo_command:demo",
         "Shows what it does: two minutes in a simulated cluster, live.",
     ),
     "drain": _Command(
-        "rescheduler.cli.drain:drain",
+        "rescheduler.cli.commands.drain_commands:drain",
         "Empties nodes: pods run elsewhere before they go, also single replicas and under full budgets.",
     ),
     "explain": _Command(
-        "rescheduler.cli.explain:explain",
+        "rescheduler.cli.commands.explain_command:explain",
         "Says whether a pod may move, why not, and what forbids each node; and the like of a node.",
     ),
     "manifests": _Command(
-        "rescheduler.cli.manifests:manifests",
+        "rescheduler.cli.commands.setup_commands:manifests",
         "Prints all that is to be installed, for kubectl.",
     ),
     "migrations": _Command(
-        "rescheduler.cli.migrations:migrations",
+        "rescheduler.cli.commands.migrations_command:migrations",
         "Shows moves that are under way or finished, or one with its story; cancels one.",
     ),
     "move": _Command(
-        "rescheduler.cli.move:move",
+        "rescheduler.cli.commands.move_command:move",
         "Moves one pod to another node, and tells how far it is until it is there.",
     ),
     "pause": _Command(
-        "rescheduler.cli.pause:pause", "Lets the daemon begin no more moves, until `rescheduler resume`."
+        "rescheduler.cli.commands.daemon_commands:pause",
+        "Lets the daemon begin no more moves, until `rescheduler resume`.",
     ),
     "plan": _Command(
-        "rescheduler.cli.plan:plan", "Shows which pods should move where, and why; moves nothing."
+        "rescheduler.cli.commands.plan_commands:plan",
+        "Shows which pods should move where, and why; moves nothing.",
     ),
-    "resume": _Command("rescheduler.cli.pause:resume", "Ends a pause, and forgives failures of the past."),
+    "resume": _Command(
+        "rescheduler.cli.commands.daemon_commands:resume", "Ends a pause, and forgives failures of the past."
+    ),
     "run": _Command(
-        "rescheduler.cli.run:run", "Watches the cluster and moves pods, until SIGTERM or Ctrl-C."
+        "rescheduler.cli.commands.daemon_commands:run",
+        "Watches the cluster and moves pods, until SIGTERM or Ctrl-C.",
     ),
     "simulate": _Command(
-        "rescheduler.cli.simulate:simulate",
+        "rescheduler.cli.commands.simulate_command:simulate",
         "Runs checks in a saved cluster, simulated and at once: which pods move, and what comes of it.",
     ),
     "simulator": _Command(
-        "rescheduler.cli.simulator:simulator",
+        "rescheduler.cli.commands.simulator_command:simulator",
         "Runs a simulated cluster until Ctrl-C, and writes a kubeconfig for it.",
     ),
     "snapshot": _Command(
-        "rescheduler.cli.snapshot:snapshot", "Saves the cluster to FILE, or to standard output for -."
+        "rescheduler.cli.commands.snapshot_command:snapshot",
+        "Saves the cluster to FILE, or to standard output for -.",
     ),
     "undrain": _Command(
-        "rescheduler.cli.drain:undrain",
+        "rescheduler.cli.commands.drain_commands:undrain",
         "Takes nodes back into service: no longer in maintenance, and uncordoned if we had cordoned them.",
     ),
     "uninstall": _Command(
-        "rescheduler.cli.uninstall:uninstall", "Removes everything of rescheduler from the cluster."
+        "rescheduler.cli.commands.uninstall_command:uninstall",
+        "Removes everything of rescheduler from the cluster.",
     ),
     "status": _Command(
-        "rescheduler.cli.status:status",
+        "rescheduler.cli.commands.daemon_commands:status",
         "Shows who leads, the last check, halts, balance, moves, and what is wrong.",
     ),
     "webhook": _Command(
-        "rescheduler.cli.webhook:webhook",
+        "rescheduler.cli.commands.webhook_command:webhook",
         "Steers replacements of evicted pods to where they should go.",
     ),
 }

@@ -1,27 +1,107 @@
-"""An explanation as a person likes to read it."""
+"""An explanation as a person likes to read it.
+
+Whether a pod keeps failing, what was tried and what comes next; why a node is suspect: for `explain`.
+
+An explanation as JSON.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
 
-from rescheduler.cli.bars import load_cell
-from rescheduler.cli.explain_recovery import recovery_lines, suspicion_lines
-from rescheduler.cli.terminal import Cell, Terminal, table, wrapped
-from rescheduler.cli.wording import counted, several
-from rescheduler.model.plan import Rejection
-from rescheduler.planner.explaining import NodeExplanation, PodExplanation, Tenant
-from rescheduler.planner.places import Forbidden, Places
+from kubevalues.duration import short_duration
+from rescheduler.cli.terminal import Cell, Terminal, abbreviated_list, counted, load_cell, table, wrapped
+from rescheduler.planner.available_nodes import NodeAvailability, UnavailableNodes
+from rescheduler.planner.explanation import ExplainedPod, NodeExplanation, PodExplanation
+from rescheduler.planner.plan import Rejection
 from rescheduler.planner.reasons import REMEDIES, Reason
+from rescheduler.recovery.attempt_ledger import FailedAttempt
+from rescheduler.recovery.recovery_explanation import RecoveryExplanation, SuspectNodeExplanation
 
-__all__ = ["lines_of"]
+__all__ = [
+    "explanation_document",
+    "explanation_lines",
+    "recovery_document",
+    "recovery_lines",
+    "suspicion_document",
+    "suspicion_lines",
+]
+
+_MAX_WORKLOADS_ON_SCREEN = 8
+
+
+def recovery_lines(told: RecoveryExplanation, terminal: Terminal) -> Iterator[str]:
+    """Without what keeps it, which is told like every refusal."""
+    yield ""
+    if told.trouble:
+        yield f"{terminal.bold('Does it fail?')}  {terminal.styled('yes', {'fg': 'red'})}"
+        yield from wrapped(terminal, f"{told.trouble}, since {_time_text(told.since_s)}", indent="  ")
+    else:
+        yield f"{terminal.bold('Does it fail?')}  {terminal.styled('no', {'fg': 'green'})}"
+    if told.retries is not None:
+        allowed = f"{counted(told.retries, 'rescheduling')} allowed by {told.by}"
+        yield from wrapped(terminal, f"{allowed}, {told.used} used", indent="  ")
+    for each in told.tries:
+        yield f"    {_attempt_line(each)}"
+    if told.next:
+        yield from wrapped(terminal, f"next: {told.next}", indent="  ")
+
+
+def recovery_document(told: RecoveryExplanation | None) -> dict[str, Any] | None:
+    if told is None:
+        return None
+    return {
+        "failing": bool(told.trouble),
+        "trouble": told.trouble,
+        "since": _timestamp(told.since_s),
+        "retries": told.retries,
+        "allowedBy": told.by,
+        "used": told.used,
+        "tries": [
+            {"time": _timestamp(each.at_s), "node": each.node, "podUid": each.pod} for each in told.tries
+        ],
+        "next": told.next,
+    }
+
+
+def suspicion_lines(told: SuspectNodeExplanation, terminal: Terminal) -> Iterator[str]:
+    yield ""
+    yield f"{terminal.bold('Suspect?')}  {terminal.styled('yes', {'fg': 'red'})}"
+    failed = f"{counted(len(told.workloads), 'workload')} failed here within {short_duration(told.window)}"
+    most = len(told.workloads) if terminal.width is None else _MAX_WORKLOADS_ON_SCREEN
+    yield from wrapped(terminal, f"{failed}: {abbreviated_list(told.workloads, most=most)}", indent="  ")
+    remedy = "It is the last place to send pods to, until they have recovered. Look at what they fail of."
+    yield from (terminal.dim(line) for line in wrapped(terminal, remedy, indent="  "))
+
+
+def suspicion_document(told: SuspectNodeExplanation | None) -> dict[str, Any] | None:
+    if told is None:
+        return None
+    return {"workloads": list(told.workloads), "within": short_duration(told.window)}
+
+
+def _attempt_line(each: FailedAttempt) -> str:
+    at = _time_text(each.at_s) if each.at_s else "at an unknown time"
+    return f"{at} on {each.node or 'a node that is not known'}"
+
+
+def _time_text(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _timestamp(at_s: float) -> str | None:
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at_s else None
+
 
 _REMEDIES = {str(reason): remedy for reason, (_, remedy) in REMEDIES.items()}
-_MOST_ON_SCREEN = 8
+_MAX_ITEMS_ON_SCREEN = 8
 _BAR = 10
 
 
-def lines_of(
+def explanation_lines(
     told: PodExplanation | NodeExplanation, assumptions: Sequence[str], terminal: Terminal
 ) -> Iterator[str]:
-    yield from _pod(told, terminal) if isinstance(told, PodExplanation) else _node(told, terminal)
+    yield from _pod_lines(told, terminal) if isinstance(told, PodExplanation) else _node_lines(told, terminal)
     if assumptions:
         yield ""
         yield terminal.bold("Taken for granted")
@@ -32,13 +112,13 @@ def lines_of(
 # --- a pod
 
 
-def _pod(told: PodExplanation, terminal: Terminal) -> Iterator[str]:
+def _pod_lines(told: PodExplanation, terminal: Terminal) -> Iterator[str]:
     yield terminal.bold(told.pod) + (f" on {told.node}" if told.node else " on no node")
     yield ""
-    yield from _verdict(told, terminal)
+    yield from _eligibility_lines(told, terminal)
     if told.recovery is not None:
         yield from recovery_lines(told.recovery, terminal)
-        yield from _reasons(told.recovery.kept_by, terminal)
+        yield from _rejection_lines(told.recovery.kept_by, terminal)
     if told.handover is not None:
         yield ""
         yield f"{terminal.bold('How')}  {told.handover}"
@@ -46,23 +126,23 @@ def _pod(told: PodExplanation, terminal: Terminal) -> Iterator[str]:
             yield from wrapped(terminal, text, indent="  ")
     if told.group:
         yield ""
-        members = several(told.members, most=_limit(terminal, len(told.members)))
+        members = abbreviated_list(told.members, most=_limit(terminal, len(told.members)))
         yield f"{terminal.bold('Together with its group')}  {told.group}"
         yield from wrapped(terminal, members, indent="  ")
     if told.places is not None:
-        yield from _places(told.places, terminal)
+        yield from _target_lines(told.places, terminal)
 
 
-def _verdict(told: PodExplanation, terminal: Terminal) -> Iterator[str]:
+def _eligibility_lines(told: PodExplanation, terminal: Terminal) -> Iterator[str]:
     yield f"{terminal.bold('May it move?')}  {_yes_or_no(not told.kept_by, terminal)}"
-    yield from _reasons(told.kept_by, terminal)
+    yield from _rejection_lines(told.kept_by, terminal)
     if told.kept_by != told.kept_in_maintenance_by:
         yield f"{terminal.bold('In maintenance?')}  {_yes_or_no(not told.kept_in_maintenance_by, terminal)}"
-        yield from _reasons(told.kept_in_maintenance_by, terminal)
-    yield from _when(told, terminal)
+        yield from _rejection_lines(told.kept_in_maintenance_by, terminal)
+    yield from _window_lines(told, terminal)
 
 
-def _when(told: PodExplanation | NodeExplanation, terminal: Terminal) -> Iterator[str]:
+def _window_lines(told: PodExplanation | NodeExplanation, terminal: Terminal) -> Iterator[str]:
     if not told.in_window:
         yield f"{terminal.bold('Now?')}  {_yes_or_no(False, terminal)}"
         meaning, remedy = REMEDIES[Reason.OUTSIDE_WINDOW]
@@ -74,7 +154,7 @@ def _yes_or_no(is_so: bool, terminal: Terminal) -> str:
     return terminal.styled("yes", {"fg": "green"}) if is_so else terminal.styled("no", {"fg": "red"})
 
 
-def _reasons(found: Iterable[Rejection], terminal: Terminal) -> Iterator[str]:
+def _rejection_lines(found: Iterable[Rejection], terminal: Terminal) -> Iterator[str]:
     for each in found:
         by = f" ({each.by})" if each.by and each.by not in each.detail else ""
         yield from wrapped(terminal, f"{each.reason}: {each.detail}{by}", first="  - ", indent="    ")
@@ -82,21 +162,21 @@ def _reasons(found: Iterable[Rejection], terminal: Terminal) -> Iterator[str]:
             yield from (terminal.dim(line) for line in wrapped(terminal, remedy, indent="    "))
 
 
-def _places(places: Places, terminal: Terminal) -> Iterator[str]:
+def _target_lines(places: NodeAvailability, terminal: Terminal) -> Iterator[str]:
     yield ""
     count = len(places.available)
     yield f"{terminal.bold('Where could it go?')}  {count} of {counted(places.nodes, 'node')}"
     if count:
-        limit = _limit(terminal, count, 2 * _MOST_ON_SCREEN)
-        yield from wrapped(terminal, several(places.available, most=limit), indent="  ")
+        limit = _limit(terminal, count, 2 * _MAX_ITEMS_ON_SCREEN)
+        yield from wrapped(terminal, abbreviated_list(places.available, most=limit), indent="  ")
     if places.forbidden:
         yield ""
         yield terminal.bold("What forbids the others")
     for each in places.forbidden:
-        yield from _forbidden(each, terminal)
+        yield from _refused_node_lines(each, terminal)
 
 
-def _forbidden(each: Forbidden, terminal: Terminal) -> Iterator[str]:
+def _refused_node_lines(each: UnavailableNodes, terminal: Terminal) -> Iterator[str]:
     yield (
         f"  {counted(len(each.nodes), 'node')}: {terminal.styled(each.rule, {'fg': 'yellow'})}, {each.reason}"
     )
@@ -105,14 +185,14 @@ def _forbidden(each: Forbidden, terminal: Terminal) -> Iterator[str]:
         by_detail.setdefault(detail, []).append(node)
     limit = _limit(terminal, len(by_detail))
     for detail, nodes in list(by_detail.items())[:limit]:
-        named = several(nodes, most=_limit(terminal, len(nodes)))
+        named = abbreviated_list(nodes, most=_limit(terminal, len(nodes)))
         yield from wrapped(terminal, f"{named}: {detail}" if detail else named, indent="      ")
     if rest := list(by_detail.values())[limit:]:
         more = counted(sum(map(len, rest)), "more node")
         yield terminal.dim(f"      and {more} (all of them with -o json, or in a pipe)")
 
 
-def _limit(terminal: Terminal, count: int, most: int = _MOST_ON_SCREEN) -> int:
+def _limit(terminal: Terminal, count: int, most: int = _MAX_ITEMS_ON_SCREEN) -> int:
     """A screen shows the first few; a file or a pipe gets all."""
     return count if terminal.width is None else most
 
@@ -120,7 +200,7 @@ def _limit(terminal: Terminal, count: int, most: int = _MOST_ON_SCREEN) -> int:
 # --- a node
 
 
-def _node(told: NodeExplanation, terminal: Terminal) -> Iterator[str]:
+def _node_lines(told: NodeExplanation, terminal: Terminal) -> Iterator[str]:
     states = [
         "Ready" if told.ready else "not Ready",
         *(["cordoned"] if not told.schedulable else []),
@@ -137,15 +217,15 @@ def _node(told: NodeExplanation, terminal: Terminal) -> Iterator[str]:
         f"{terminal.bold('What could leave?')}  {len(movable)} of {counted(len(told.tenants), 'pod')}"
         f"{', where it has to be emptied' if told.in_maintenance or not told.schedulable else ''}"
     )
-    yield from _when(told, terminal)
-    yield from _leaving(movable, terminal)
-    yield from _staying([tenant for tenant in told.tenants if tenant.kept_by], terminal)
+    yield from _window_lines(told, terminal)
+    yield from _movable_pod_lines(movable, terminal)
+    yield from _kept_pod_lines([tenant for tenant in told.tenants if tenant.kept_by], terminal)
     yield ""
-    yield from _coming(told, terminal)
+    yield from _incoming_pod_lines(told, terminal)
 
 
-def _leaving(movable: Sequence[Tenant], terminal: Terminal) -> Iterator[str]:
-    limit = _limit(terminal, len(movable), 2 * _MOST_ON_SCREEN)
+def _movable_pod_lines(movable: Sequence[ExplainedPod], terminal: Terminal) -> Iterator[str]:
+    limit = _limit(terminal, len(movable), 2 * _MAX_ITEMS_ON_SCREEN)
     rows = [
         [
             Cell(tenant.pod),
@@ -160,12 +240,12 @@ def _leaving(movable: Sequence[Tenant], terminal: Terminal) -> Iterator[str]:
         yield terminal.dim(f"  and {len(movable) - limit} more")
 
 
-def _staying(kept: Sequence[Tenant], terminal: Terminal) -> Iterator[str]:
+def _kept_pod_lines(kept: Sequence[ExplainedPod], terminal: Terminal) -> Iterator[str]:
     if not kept:
         return
     yield ""
     yield terminal.bold("What stays")
-    by_reason: dict[str, list[Tenant]] = {}
+    by_reason: dict[str, list[ExplainedPod]] = {}
     for tenant in kept:
         by_reason.setdefault(tenant.kept_by[0].reason, []).append(tenant)
     for reason, tenants in sorted(by_reason.items()):
@@ -179,7 +259,7 @@ def _staying(kept: Sequence[Tenant], terminal: Terminal) -> Iterator[str]:
             yield from (terminal.dim(line) for line in wrapped(terminal, remedy, indent="      "))
 
 
-def _coming(told: NodeExplanation, terminal: Terminal) -> Iterator[str]:
+def _incoming_pod_lines(told: NodeExplanation, terminal: Terminal) -> Iterator[str]:
     title = terminal.bold("What could come?")
     if told.takes_none:
         yield f"{title}  nothing: it {told.takes_none}"
@@ -187,4 +267,91 @@ def _coming(told: NodeExplanation, terminal: Terminal) -> Iterator[str]:
     count = ("" if told.all_asked else "at least ") + counted(told.could_come, "pod")
     yield f"{title}  {count} of other nodes may move and would fit"
     if told.could_come:
-        yield from wrapped(terminal, several(told.could_come_examples, told.could_come, most=10), indent="  ")
+        yield from wrapped(
+            terminal, abbreviated_list(told.could_come_examples, told.could_come, most=10), indent="  "
+        )
+
+
+JsonObject = dict[str, Any]
+_REMEDY_TEXTS = {str(reason): remedy for reason, (_, remedy) in REMEDIES.items()}
+
+
+def explanation_document(told: PodExplanation | NodeExplanation, assumptions: Iterable[str]) -> JsonObject:
+    form = _pod_document(told) if isinstance(told, PodExplanation) else _node_document(told)
+    return {**form, "assumptions": list(assumptions)}
+
+
+def _pod_document(told: PodExplanation) -> JsonObject:
+    return {
+        "pod": told.pod,
+        "node": told.node or None,
+        "mayMove": told.may_move,
+        "inWindow": told.in_window,
+        "handover": told.handover and told.handover.value,
+        "why": told.why,
+        "assumed": told.assumed,
+        "keptBy": _rejection_documents(told.kept_by),
+        "keptInMaintenanceBy": _rejection_documents(told.kept_in_maintenance_by),
+        "group": told.group,
+        "members": list(told.members),
+        "places": None if told.places is None else _targets_document(told.places),
+        "recovery": _recovery_with_rejections(told.recovery),
+    }
+
+
+def _recovery_with_rejections(told: RecoveryExplanation | None) -> JsonObject | None:
+    form = recovery_document(told)
+    return form if form is None or told is None else {**form, "keptBy": _rejection_documents(told.kept_by)}
+
+
+def _targets_document(places: NodeAvailability) -> JsonObject:
+    return {
+        "nodes": places.nodes,
+        "available": list(places.available),
+        "forbidden": [
+            {
+                "rule": str(each.rule),
+                "reason": each.reason,
+                "nodes": [{"node": node, "detail": detail} for node, detail in each.nodes],
+            }
+            for each in places.forbidden
+        ],
+    }
+
+
+def _node_document(told: NodeExplanation) -> JsonObject:
+    return {
+        "node": told.node,
+        "ready": told.ready,
+        "schedulable": told.schedulable,
+        "inMaintenance": told.in_maintenance,
+        "inWindow": told.in_window,
+        "suspect": suspicion_document(told.suspicion),
+        "loads": dict(told.loads),
+        "pods": [_node_pod_document(each) for each in told.tenants],
+        "takesNone": told.takes_none,
+        "couldCome": told.could_come,
+        "allAsked": told.all_asked,
+        "couldComeExamples": list(told.could_come_examples),
+    }
+
+
+def _node_pod_document(tenant: ExplainedPod) -> JsonObject:
+    return {
+        "pod": tenant.pod,
+        "handover": tenant.handover and tenant.handover.value,
+        "keptBy": _rejection_documents(tenant.kept_by),
+        "targets": tenant.targets,
+    }
+
+
+def _rejection_documents(found: Iterable[Rejection]) -> list[JsonObject]:
+    return [
+        {
+            "reason": str(each.reason),
+            "by": each.by,
+            "detail": each.detail,
+            "remedy": _REMEDY_TEXTS.get(each.reason, ""),
+        }
+        for each in found
+    ]

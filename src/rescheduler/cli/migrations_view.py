@@ -4,21 +4,30 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from rescheduler.cli.terminal import Cell, Terminal, table, wrapped
-from rescheduler.cli.wording import counted
-from rescheduler.migrations.advance import senseless
-from rescheduler.migrations.releasing import SOURCE_LOST
-from rescheduler.model.duration import short_duration
-from rescheduler.model.migrations import ConditionType, Migration, Phase, UnreadableMigration, migration_of
+from kubevalues.duration import short_duration
+from rescheduler.api.podmigration import (
+    ConditionType,
+    Migration,
+    MigrationPhase,
+    UnreadableMigration,
+    decode_migration,
+)
+from rescheduler.cli.terminal import Cell, Terminal, counted, table, wrapped
+from rescheduler.migrations.release_and_rollback import SOURCE_LOST
+from rescheduler.migrations.state_machine import invalid_status
 
-__all__ = ["change_line", "list_lines", "story_lines"]
+__all__ = ["migration_change_line", "migration_detail_lines", "migration_list_lines"]
 
 Object = dict[str, Any]
 
-_COLOURS = {Phase.COMPLETED: "green", Phase.FAILED: "red", Phase.IN_PROGRESS: "cyan"}
+_COLOURS = {
+    MigrationPhase.COMPLETED: "green",
+    MigrationPhase.FAILED: "red",
+    MigrationPhase.IN_PROGRESS: "cyan",
+}
 
 
-def list_lines(items: Sequence[Object], terminal: Terminal, now: datetime) -> Iterator[str]:
+def migration_list_lines(items: Sequence[Object], terminal: Terminal, now: datetime) -> Iterator[str]:
     if not items:
         yield "There are no migrations."
         return
@@ -45,11 +54,11 @@ def _row(item: Object, migration: Migration | None, terminal: Terminal, now: dat
         Cell(status.step or "Queued"),
         Cell(age),
         Cell(migration.spec.strategy),
-        Cell(senseless(migration) or status.message),
+        Cell(invalid_status(migration) or status.message),
     ]
 
 
-def story_lines(item: Object, events: Sequence[Object], terminal: Terminal) -> Iterator[str]:
+def migration_detail_lines(item: Object, events: Sequence[Object], terminal: Terminal) -> Iterator[str]:
     migration = _read(item)
     if migration is None:
         yield "This migration is not readable."
@@ -67,12 +76,12 @@ def story_lines(item: Object, events: Sequence[Object], terminal: Terminal) -> I
         ("Attempts", str(status.attempts)),
         ("Successor", status.target_pod.name if status.target_pod else ""),
         ("Failure", status.failure),
-        ("Message", senseless(migration) or status.message),
+        ("Message", invalid_status(migration) or status.message),
     ]
     for name, value in told:
         if value:
             yield from wrapped(terminal, value, first=f"  {name:<10}", indent=" " * 12)
-    yield from _course(migration, events, terminal)
+    yield from _timeline_lines(migration, events, terminal)
 
 
 def _handed_over(migration: Migration) -> str:
@@ -82,7 +91,7 @@ def _handed_over(migration: Migration) -> str:
     return "handed over: the pod was evicted"
 
 
-def _course(migration: Migration, events: Sequence[Object], terminal: Terminal) -> Iterator[str]:
+def _timeline_lines(migration: Migration, events: Sequence[Object], terminal: Terminal) -> Iterator[str]:
     status = migration.status
     moments = [
         (migration.created, "asked for"),
@@ -90,7 +99,7 @@ def _course(migration: Migration, events: Sequence[Object], terminal: Terminal) 
         (status.handed_over_at, _handed_over(migration)),
         (status.finished_at, f"over: {status.phase}"),
         *((each.last_transition_time, _condition(each)) for each in status.conditions),
-        *((_moment(each), f"{each.get('reason')}: {each.get('message')}") for each in events),
+        *((_event_time(each), f"{each.get('reason')}: {each.get('message')}") for each in events),
     ]
     known = [(at, words) for at, words in moments if at is not None]
     yield ""
@@ -103,12 +112,12 @@ def _condition(condition: Any) -> str:
     return f"{condition.type} is {condition.status} ({condition.reason})"
 
 
-def _moment(event: Object) -> datetime | None:
+def _event_time(event: Object) -> datetime | None:
     written = event.get("firstTimestamp") or event.get("eventTime")
     return datetime.fromisoformat(written) if written else None
 
 
-def change_line(old: Object | None, new: Object | None, terminal: Terminal) -> str:
+def migration_change_line(old: Object | None, new: Object | None, terminal: Terminal) -> str:
     """Empty if nothing has changed that a person would want to know."""
     item = old if new is None else new
     assert item is not None
@@ -132,6 +141,6 @@ def change_line(old: Object | None, new: Object | None, terminal: Terminal) -> s
 
 def _read(item: Object) -> Migration | None:
     try:
-        return migration_of(item)
+        return decode_migration(item)
     except UnreadableMigration:
         return None

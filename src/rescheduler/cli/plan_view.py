@@ -4,11 +4,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from rescheduler.cli.bars import load_change
-from rescheduler.cli.terminal import Cell, Terminal, shortened, table, wrapped
-from rescheduler.cli.wording import counted, several
-from rescheduler.model.plan import Move, NodeOutlook, Plan, Rejection
-from rescheduler.model.plan_json import summary_of
+from rescheduler.cli.terminal import (
+    Cell,
+    Terminal,
+    abbreviated_list,
+    counted,
+    load_change,
+    shortened,
+    table,
+    wrapped,
+)
+from rescheduler.planner.plan import Move, NodeLoadChange, Plan, Rejection
+from rescheduler.planner.plan_json import summary_of
 
 __all__ = ["Remedy", "plan_lines"]
 
@@ -31,7 +38,7 @@ def plan_lines(plan: Plan, terminal: Terminal, remedies: dict[str, Remedy]) -> I
     yield from _moves(plan.moves, terminal)
     yield from _changes(plan, terminal)
     yield from _nodes(plan, terminal)
-    yield from _refused(plan, terminal, remedies)
+    yield from _not_moved_lines(plan, terminal, remedies)
     if plan.assumptions:
         yield ""
         yield terminal.bold("Taken for granted")
@@ -66,13 +73,13 @@ def _moves(moves: Sequence[Move], terminal: Terminal) -> Iterator[str]:
         return
     yield ""
     if terminal.is_narrower_than(_WIDE):
-        yield from _stacked(moves, terminal)
+        yield from _two_line_moves(moves, terminal)
         return
     rows = [
         [
             Cell(str(move.wave + 1), {"dim": True}),
             Cell(move.pod),
-            *_way(move, terminal),
+            *_from_to_cells(move, terminal),
             Cell(move.strategy),
             Cell(move.handover),
             Cell(_reason(move)),
@@ -83,10 +90,11 @@ def _moves(moves: Sequence[Move], terminal: Terminal) -> Iterator[str]:
     yield from table(terminal, heads, rows, shrinking=(1, 2, 3, 6))
 
 
-def _stacked(moves: Sequence[Move], terminal: Terminal) -> Iterator[str]:
+def _two_line_moves(moves: Sequence[Move], terminal: Terminal) -> Iterator[str]:
     """Two lines for each, where one would be too long."""
     rows = [
-        [Cell(str(move.wave + 1), {"dim": True}), Cell(move.pod), *_way(move, terminal)] for move in moves
+        [Cell(str(move.wave + 1), {"dim": True}), Cell(move.pod), *_from_to_cells(move, terminal)]
+        for move in moves
     ]
     heads = ("WAVE", "POD", "FROM", f"{terminal.arrow} TO")
     head, *lines = table(terminal, heads, rows, shrinking=(1, 2, 3))
@@ -98,7 +106,7 @@ def _stacked(moves: Sequence[Move], terminal: Terminal) -> Iterator[str]:
             yield terminal.dim(part)
 
 
-def _way(move: Move, terminal: Terminal) -> tuple[Cell, Cell]:
+def _from_to_cells(move: Move, terminal: Terminal) -> tuple[Cell, Cell]:
     return Cell(move.source), Cell(f"{terminal.arrow} {move.target or 'to be chosen'}")
 
 
@@ -124,7 +132,7 @@ def _changes(plan: Plan, terminal: Terminal) -> Iterator[str]:
 
 
 def _nodes(plan: Plan, terminal: Terminal) -> Iterator[str]:
-    chosen = _worth_showing(plan, terminal)
+    chosen = _shown_nodes(plan, terminal)
     if not chosen:
         return
     bar = _NARROW_BAR if terminal.is_narrower_than(_WIDE) else _BAR
@@ -147,7 +155,7 @@ def _nodes(plan: Plan, terminal: Terminal) -> Iterator[str]:
         yield terminal.dim(f"and {counted(left, 'other node')}{rest}")
 
 
-def _worth_showing(plan: Plan, terminal: Terminal) -> list[NodeOutlook]:
+def _shown_nodes(plan: Plan, terminal: Terminal) -> list[NodeLoadChange]:
     """All of a few nodes; of many, those that change, and on a terminal not more than one can look over."""
     if len(plan.nodes) <= _FEW_NODES:
         return list(plan.nodes)
@@ -157,18 +165,18 @@ def _worth_showing(plan: Plan, terminal: Terminal) -> list[NodeOutlook]:
     return sorted(changed, key=lambda node: (-max(node.before.values(), default=0.0), node.name))
 
 
-def _change(node: NodeOutlook) -> float:
+def _change(node: NodeLoadChange) -> float:
     return max((abs(node.after.get(name, load) - load) for name, load in node.before.items()), default=0.0)
 
 
-def _changes_load(node: NodeOutlook) -> bool:
+def _changes_load(node: NodeLoadChange) -> bool:
     return _change(node) > 0.0
 
 
 # --- what stays
 
 
-def _refused(plan: Plan, terminal: Terminal, remedies: dict[str, Remedy]) -> Iterator[str]:
+def _not_moved_lines(plan: Plan, terminal: Terminal, remedies: dict[str, Remedy]) -> Iterator[str]:
     if not plan.refused:
         return
     by_reason: dict[str, list[Rejection]] = {}
@@ -205,4 +213,4 @@ def _one_reason(
 def _examples(names: Iterable[str], count: int, terminal: Terminal) -> str:
     assert terminal.width is not None
     room = max(terminal.width - 16, 20)
-    return several([shortened(name, room) for name in names], count, most=_EXAMPLES)
+    return abbreviated_list([shortened(name, room) for name in names], count, most=_EXAMPLES)

@@ -4,6 +4,8 @@ Names, messages and annotations are other people's text. A terminal would take s
 the screen, set the title, hide what follows. Everything that is printed passes through here, and every
 character that a terminal would act upon is written as an escape. A key that is drawn at random for each
 process tells our own styles from forged ones.
+
+Documents for programs: the same content as the tables, with escapes that their readers undo.
 """
 
 import json
@@ -15,7 +17,7 @@ from typing import Any, Final
 
 import click
 
-__all__ = ["echo", "echo_lines", "printable", "styled"]
+__all__ = ["echo", "echo_lines", "output_option", "print_document", "printable", "styled"]
 
 _CONTROL: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode categories: control and format characters (among them those that reverse the reading direction),
@@ -63,3 +65,30 @@ def _print(text: str, *, keep_newlines: bool, err: bool, color: bool | None, nl:
     parts[::2] = [printable(part, keep_newlines=keep_newlines) for part in parts[::2]]
     parts[1::2] = [f"\x1b[{codes}m" for codes in parts[1::2]]
     click.echo("".join(parts), err=err, color=color, nl=nl)  # noqa: TID251 - the one place
+
+
+output_option = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json", "yaml"]),
+    default="table",
+    show_default=True,
+    help="For people, or for programs.",
+)
+
+
+def print_document(content: Any, output: str) -> None:
+    if output == "json":
+        echo(json.dumps(content, indent=2, ensure_ascii=False))
+    else:
+        echo(_safe_yaml(content), nl=False)
+
+
+def _safe_yaml(content: Any) -> str:
+    import yaml  # noqa: PLC0415
+
+    text: str = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    if printable(text, keep_newlines=True) != text:
+        # YAML knows escapes only between double quotes, which its own writer puts where they are needed.
+        text = yaml.safe_dump(content, sort_keys=False, allow_unicode=False)
+    return text

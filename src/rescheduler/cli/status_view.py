@@ -7,14 +7,13 @@ from typing import Any, Final
 
 import msgspec
 
-from rescheduler.cli.migrations_view import list_lines
-from rescheduler.cli.terminal import Terminal, wrapped
-from rescheduler.cli.wording import counted, several
-from rescheduler.controller.leadership import Record
-from rescheduler.model.duration import short_duration
-from rescheduler.model.status import Pause, Status
+from kubevalues.duration import short_duration
+from rescheduler.api.daemon_status import DaemonStatus, Pause
+from rescheduler.cli.migrations_view import migration_list_lines
+from rescheduler.cli.terminal import Terminal, abbreviated_list, counted, wrapped
+from rescheduler.kube.lease_records import LeaseRecord
 
-__all__ = ["Found", "form_of", "lines"]
+__all__ = ["ObservedStatus", "status_document", "status_lines"]
 
 Object = dict[str, Any]
 
@@ -24,14 +23,14 @@ _INDENT: Final = " " * 13
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ObservedStatus:
     """What the cluster holds about us."""
 
     namespace: str
     pause: Pause
-    status: Status | None
+    status: DaemonStatus | None
     """As the leader wrote it; None if none ever did."""
-    lease: Record
+    lease: LeaseRecord
     migrations: Sequence[Object] | None
     """None if the cluster does not know PodMigration."""
     in_maintenance: tuple[str, ...]
@@ -67,118 +66,121 @@ def _finished_at(item: Object) -> str:
 # -- for people
 
 
-def lines(found: Found, terminal: Terminal, now: datetime) -> Iterator[str]:
+def status_lines(found: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator[str]:
     yield from _leader(found, terminal, now)
     yield from _check(found, terminal, now)
     yield from _halts(found, terminal, now)
     yield from _cluster(found, terminal)
-    yield from _trouble(found, terminal)
+    yield from _failing_lines(found, terminal)
     yield from _maintenance(found, terminal)
     yield from _migrations(found, terminal, now)
 
 
-def _leader(found: Found, terminal: Terminal, now: datetime) -> Iterator[str]:
+def _leader(found: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator[str]:
     holder = found.leads(now)
     if holder:
         renewed = found.lease.renewed
         assert renewed is not None
-        yield from _said(terminal, "Leader", f"{holder}, renewed {_ago(renewed, now)}")
+        yield from _field_lines(terminal, "Leader", f"{holder}, renewed {_ago(renewed, now)}")
     elif found.lease.holder:
         last = f", last heard of {_ago(found.lease.renewed, now)}" if found.lease.renewed else ""
-        yield from _said(terminal, "Leader", f"none: {found.lease.holder} is silent{last}", bad=True)
+        yield from _field_lines(terminal, "Leader", f"none: {found.lease.holder} is silent{last}", bad=True)
     else:
-        yield from _said(terminal, "Leader", f"none in namespace {found.namespace}", bad=True)
+        yield from _field_lines(terminal, "Leader", f"none in namespace {found.namespace}", bad=True)
     status = found.status
     if status is not None:
-        yield from _said(terminal, "Version", status.version)
+        yield from _field_lines(terminal, "Version", status.version)
         if status.configuration:
-            yield from _said(
+            yield from _field_lines(
                 terminal, "Config", f"a change is kept out: {status.configuration}", bad=True
             )  # fmt: skip
 
 
-def _check(found: Found, terminal: Terminal, now: datetime) -> Iterator[str]:
+def _check(found: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator[str]:
     check = None if found.status is None else found.status.last_check
     if check is None:
-        yield from _said(terminal, "Last check", "none yet")
+        yield from _field_lines(terminal, "Last check", "none yet")
         return
     refused = sum(check.refused.values())
     reasons = sorted(check.refused.items(), key=lambda each: (-each[1], each[0]))
     words = f"{_ago(check.at, now)}, took {check.took_seconds:.2f} s, {counted(check.moves, 'move')}"
-    words += f", {counted(refused, 'pod')} refused ({several([f'{n} {why}' for why, n in reasons])})" * bool(
-        refused
+    words += (
+        f", {counted(refused, 'pod')} refused ({abbreviated_list([f'{n} {why}' for why, n in reasons])})"
+        * bool(refused)
     )
     words += f", load by {check.usage_source}"
-    yield from _said(terminal, "Last check", words)
+    yield from _field_lines(terminal, "Last check", words)
     for assumption in check.assumptions:
-        yield from _said(terminal, "", assumption)
+        yield from _field_lines(terminal, "", assumption)
 
 
-def _halts(found: Found, terminal: Terminal, now: datetime) -> Iterator[str]:
+def _halts(found: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator[str]:
     halts = () if found.status is None else found.status.halts
     for halt in halts:
-        words = f"{halt.reason} for {_span(halt.since, now)}: {halt.words}. How it ends: {halt.ends}."
-        yield from _said(terminal, "Halted", words, bad=True)
+        words = f"{halt.reason} for {_elapsed(halt.since, now)}: {halt.words}. How it ends: {halt.ends}."
+        yield from _field_lines(terminal, "Halted", words, bad=True)
     if found.pause.paused and not any(halt.reason == "Paused" for halt in halts):
         by = f" by {found.pause.by}" if found.pause.by else ""
         why = f": {found.pause.why}" if found.pause.why else ""
-        yield from _said(terminal, "Paused", f"asked for{by}{why}; the daemon has not said so yet", bad=True)
+        yield from _field_lines(
+            terminal, "Paused", f"asked for{by}{why}; the daemon has not said so yet", bad=True
+        )
     if not halts and not found.pause.paused:
-        yield from _said(terminal, "Halts", "none")
+        yield from _field_lines(terminal, "Halts", "none")
 
 
-def _cluster(found: Found, terminal: Terminal) -> Iterator[str]:
+def _cluster(found: ObservedStatus, terminal: Terminal) -> Iterator[str]:
     words = f"{found.nodes}, {found.not_ready} not Ready"
-    yield from _said(terminal, "Nodes", words, bad=found.not_ready > 0)
+    yield from _field_lines(terminal, "Nodes", words, bad=found.not_ready > 0)
     for place, each in enumerate(found.status.balance if found.status else ()):
         words = (
             f"{each.resource}: mean {each.mean:.1f}%, from {each.least.percent:.1f}% ({each.least.node}) "
             f"to {each.most.percent:.1f}% ({each.most.node}), spread {each.spread:.1f}"
         )
-        yield from _said(terminal, "" if place else "Balance", words)
+        yield from _field_lines(terminal, "" if place else "Balance", words)
 
 
-def _trouble(found: Found, terminal: Terminal) -> Iterator[str]:
-    status = found.status or Status()
+def _failing_lines(found: ObservedStatus, terminal: Terminal) -> Iterator[str]:
+    status = found.status or DaemonStatus()
     for place, pod in enumerate(status.failing):
         words = f"{pod.pod} on {pod.node}: {pod.why}, tried {pod.tries} of {pod.allowed} times"
-        yield from _said(
+        yield from _field_lines(
             terminal, "" if place else "Failing", words + (f"; {pod.message}" * bool(pod.message))
         )
     for place, node in enumerate(status.suspects):
         words = f"{node.node}: {counted(node.workloads, 'workload')} fail there"
-        yield from _said(
+        yield from _field_lines(
             terminal, "" if place else "Suspect", words + (f"; {node.why}" * bool(node.why)), bad=True
         )  # fmt: skip
 
 
-def _maintenance(found: Found, terminal: Terminal) -> Iterator[str]:
+def _maintenance(found: ObservedStatus, terminal: Terminal) -> Iterator[str]:
     known = {each.node: each for each in (found.status.maintenance if found.status else ())}
     for place, name in enumerate(sorted({*known, *found.in_maintenance})):
         if name in known:
             each = known[name]
             words = f"{name}: {counted(each.left, 'pod')} left" if each.left else f"{name}: empty"
             words += f"; {each.message}" * bool(each.message)
-            words += f"; blocked: {several(each.blocked)}" * bool(each.blocked)
+            words += f"; blocked: {abbreviated_list(each.blocked)}" * bool(each.blocked)
         else:
             words = f"{name}: has the label, but the daemon has not said anything about it"
-        yield from _said(terminal, "" if place else "Maintenance", words)
+        yield from _field_lines(terminal, "" if place else "Maintenance", words)
 
 
-def _migrations(found: Found, terminal: Terminal, now: datetime) -> Iterator[str]:
+def _migrations(found: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator[str]:
     if found.migrations is None:
-        yield from _said(terminal, "Migrations", "the cluster does not know PodMigration", bad=True)
+        yield from _field_lines(terminal, "Migrations", "the cluster does not know PodMigration", bad=True)
         return
     for title, items in (("Under way", found.running), ("Recent", found.recent)):
         if items:
             yield ""
             yield terminal.bold(title)
-            yield from list_lines(items, terminal, now)
+            yield from migration_list_lines(items, terminal, now)
     if not found.migrations:
-        yield from _said(terminal, "Migrations", "none")
+        yield from _field_lines(terminal, "Migrations", "none")
 
 
-def _said(terminal: Terminal, title: str, words: str, *, bad: bool = False) -> Iterator[str]:
+def _field_lines(terminal: Terminal, title: str, words: str, *, bad: bool = False) -> Iterator[str]:
     first = f"{title:<13}"
     told: list[str] = []
     for line in words.splitlines():
@@ -189,18 +191,18 @@ def _said(terminal: Terminal, title: str, words: str, *, bad: bool = False) -> I
 
 
 def _ago(moment: datetime, now: datetime) -> str:
-    return f"{_span(moment, now)} ago"
+    return f"{_elapsed(moment, now)} ago"
 
 
-def _span(moment: datetime, now: datetime) -> str:
+def _elapsed(moment: datetime, now: datetime) -> str:
     return short_duration(timedelta(seconds=max(0, round((now - moment).total_seconds()))))
 
 
 # -- for programs
 
 
-def form_of(found: Found, now: datetime) -> dict[str, Any]:
-    status = found.status or Status()
+def status_document(found: ObservedStatus, now: datetime) -> dict[str, Any]:
+    status = found.status or DaemonStatus()
     told: dict[str, Any] = msgspec.to_builtins(status)
     return {
         "namespace": found.namespace,

@@ -1,6 +1,10 @@
 """What can be shown where we print: how wide, in colour or not, and with which characters.
 
 What goes into a file or a pipe is complete: no line is cut, no name shortened, nothing coloured.
+
+Loads as small bars.
+
+Numbers and lists in words.
 """
 
 import os
@@ -8,14 +12,25 @@ import shutil
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
 from rescheduler.cli.safe_output import styled
 
-__all__ = ["Cell", "Terminal", "shortened", "table", "terminal_of", "wrapped"]
+__all__ = [
+    "Cell",
+    "Terminal",
+    "abbreviated_list",
+    "counted",
+    "load_cell",
+    "load_change",
+    "shortened",
+    "table",
+    "terminal_of",
+    "wrapped",
+]
 
-_LEAST_WIDTH = 40
-_LEAST_CELL = 9
+_MIN_WIDTH = 40
+_MIN_CELL = 9
 _GAP = 2
 
 
@@ -46,12 +61,12 @@ class Terminal:
 def terminal_of(stream: TextIO) -> Terminal:
     """By https://no-color.org, the window, and what the encoding can say."""
     is_terminal = stream.isatty()
-    width = max(_LEAST_WIDTH, shutil.get_terminal_size().columns) if is_terminal else None
+    width = max(_MIN_WIDTH, shutil.get_terminal_size().columns) if is_terminal else None
     colour = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return Terminal(width, colour, _can_say(stream, "→█▏…"))
+    return Terminal(width, colour, _can_encode(stream, "→█▏…"))
 
 
-def _can_say(stream: TextIO, characters: str) -> bool:
+def _can_encode(stream: TextIO, characters: str) -> bool:
     try:
         characters.encode(getattr(stream, "encoding", None) or "ascii")
     except (UnicodeEncodeError, LookupError):
@@ -91,7 +106,7 @@ def _shrink(widths: list[int], shrinking: Sequence[int], available: int) -> None
     excess = sum(widths) + _GAP * (len(widths) - 1) - available
     while excess > 0:
         widest = max(shrinking, key=lambda place: widths[place], default=None)
-        if widest is None or widths[widest] <= _LEAST_CELL:
+        if widest is None or widths[widest] <= _MIN_CELL:
             return
         widths[widest] -= 1
         excess -= 1
@@ -127,3 +142,48 @@ def wrapped(terminal: Terminal, text: str, *, indent: str, first: str = "") -> I
         subsequent_indent=indent,
         break_on_hyphens=False,
     )
+
+
+_EIGHTHS: Final = " ▏▎▍▌▋▊▉"
+_HOT, _WARM = 80.0, 60.0
+
+
+def load_change(terminal: Terminal, before: float, after: float, width: int) -> Cell:
+    """`██████▌    65% → ███        30%`."""
+    texts, printed = [], []
+    for percent in (before, after):
+        text = f"{_bar(percent, width, unicode=terminal.unicode)} {percent:3.0f}%"
+        texts.append(text)
+        printed.append(terminal.styled(text, {"fg": _colour(percent)}))
+    joint = f" {terminal.arrow} "
+    return Cell(joint.join(texts), printed=joint.join(printed))
+
+
+def load_cell(terminal: Terminal, percent: float, width: int) -> Cell:
+    return Cell(f"{_bar(percent, width, unicode=terminal.unicode)} {percent:3.0f}%", {"fg": _colour(percent)})
+
+
+def _bar(percent: float, width: int, *, unicode: bool) -> str:
+    share = min(max(percent, 0.0), 100.0) / 100.0
+    if not unicode:
+        return f"{'#' * round(share * width):<{width}}"
+    eighths = round(share * width * 8)
+    full, rest = divmod(eighths, 8)
+    return f"{'█' * full}{_EIGHTHS[rest] if rest else ''}".ljust(width)
+
+
+def _colour(percent: float) -> str:
+    return "red" if percent >= _HOT else "yellow" if percent >= _WARM else "green"
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 pod`, `3 pods`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def abbreviated_list(names: Sequence[str], count: int | None = None, *, most: int = 3) -> str:
+    """`a, b, c and 4 more`; `count` is how many there are, if not all are named."""
+    count = len(names) if count is None else count
+    shown = list(names[:most])
+    more = count - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")

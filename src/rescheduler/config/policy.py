@@ -11,11 +11,11 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated
 
-from rescheduler.config.cost import Cost
-from rescheduler.config.prometheus import Prometheus
-from rescheduler.config.shape import BLOCK
-from rescheduler.config.values import (
-    Refused,
+from kubevalues import EVERYTHING, NOTHING, Selector
+from rescheduler.api.podmigration import Handover
+from rescheduler.config.policy_blocks import Cost, Prometheus, Window
+from rescheduler.config.setting_rules import (
+    InvalidSetting,
     duration,
     flag,
     integer,
@@ -31,15 +31,13 @@ from rescheduler.config.values import (
     strategy_name,
     text,
 )
-from rescheduler.config.windows import Window
-from rescheduler.model.plan import Handover
-from rescheduler.model.selectors import EVERYTHING, NOTHING, Selector
+from rescheduler.config.settings_schema import BLOCK_CONFIG
 
 __all__ = [
     "ClientConnection",
     "Configuration",
     "DefaultRetries",
-    "FailedPods",
+    "FailedPodsPolicy",
     "HaltWhen",
     "LeaderElection",
     "Policy",
@@ -81,7 +79,7 @@ NodeSelector = Annotated[Selector, selector("nodes", "pool=batch")]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefaultRetries:
-    __pydantic_config__ = BLOCK
+    __pydantic_config__ = BLOCK_CONFIG
 
     namespaces: tuple[Namespace, ...] = ()
     """Namespaces it holds for; none means all."""
@@ -93,12 +91,12 @@ class DefaultRetries:
     def __post_init__(self) -> None:
         # Failing pods are moved only where someone asked for it; everywhere is nowhere in particular.
         if not self.namespaces and self.pod_selector.selects_everything:
-            raise Refused("an entry with namespaces, a podSelector or both")
+            raise InvalidSetting("an entry with namespaces, a podSelector or both")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FailedPods:
-    __pydantic_config__ = BLOCK
+class FailedPodsPolicy:
+    __pydantic_config__ = BLOCK_CONFIG
 
     enabled: Flag = True
     """Whether pods that keep failing get another node, where their owner allows it."""
@@ -125,7 +123,7 @@ class FailedPods:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HaltWhen:
-    __pydantic_config__ = BLOCK
+    __pydantic_config__ = BLOCK_CONFIG
 
     failure_ratio: Share = 0.5
     """Share of recent migrations that failed."""
@@ -137,7 +135,7 @@ class HaltWhen:
 class Policy:
     """The args of the plugin `Rescheduler`."""
 
-    __pydantic_config__ = BLOCK
+    __pydantic_config__ = BLOCK_CONFIG
 
     # The eight that the original plugin has.
     rescheduling_interval: PositiveDuration = timedelta(seconds=30)
@@ -241,7 +239,7 @@ class Policy:
     """Times at which moves may start; none means always. Pods that keep failing don't wait for them."""
     halt_when: HaltWhen = HaltWhen()
     """When to stop moving pods until things look better."""
-    failed_pods: FailedPods = FailedPods()
+    failed_pods: FailedPodsPolicy = FailedPodsPolicy()
     """Pods that keep failing where they are."""
 
     def in_window(self, moment: datetime) -> bool:
@@ -255,7 +253,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConnection:
-    __pydantic_config__ = BLOCK
+    __pydantic_config__ = BLOCK_CONFIG
 
     kubeconfig: Annotated[str | None, text("the path of a kubeconfig file")] = None
     """Kubeconfig file; unset means as kubectl finds it, or the service account inside a cluster."""
@@ -271,7 +269,7 @@ class ClientConnection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderElection:
-    __pydantic_config__ = BLOCK
+    __pydantic_config__ = BLOCK_CONFIG
 
     leader_elect: Flag = True
     """Whether of several instances only one acts."""

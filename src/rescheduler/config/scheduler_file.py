@@ -2,24 +2,48 @@
 
 The file may belong to a scheduler as well: whatever is not about us is left alone, with a note, so that
 nobody believes it has an effect. What might be ours but can't be told for sure is refused.
+
+A configuration as a file again: every setting, in a form that loads.
+
+`effective` marks what is a default; `commented_defaults` explains every setting.
 """
 
-from collections.abc import Iterator, Mapping
+import json
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rescheduler.config.faults import MISSING, Fault, Path, Words, did_you_mean, path_text, shown
-from rescheduler.config.policy import ClientConnection, LeaderElection
-from rescheduler.config.shape import settings
+from rescheduler.config.config_validation import (
+    MISSING,
+    ConfigFault,
+    FaultText,
+    FieldPath,
+    did_you_mean,
+    path_text,
+    quoted_value,
+)
+from rescheduler.config.policy import ClientConnection, Configuration, LeaderElection, Policy
+from rescheduler.config.settings_schema import Setting, settings
 
-__all__ = ["API_VERSION", "KIND", "PLUGIN", "Found", "find_ours"]
+__all__ = [
+    "API_VERSION",
+    "KIND",
+    "PLUGIN",
+    "PluginSettings",
+    "find_plugin_settings",
+    "inline_yaml",
+    "render_defaults",
+    "render_effective",
+]
 
 API_VERSION = "kubescheduler.config.k8s.io/v1"
 KIND = "KubeSchedulerConfiguration"
 PLUGIN = "Rescheduler"
 _ARGS_KIND = "ReschedulerArgs"
 
-_SCHEDULERS_OWN = (
+_SCHEDULER_FIELDS = (
     "delayCacheUntilActive",
     "enableContentionProfiling",
     "enableProfiling",
@@ -31,50 +55,50 @@ _SCHEDULERS_OWN = (
     "podInitialBackoffSeconds",
     "podMaxBackoffSeconds",
 )
-_READ_HERE = ("apiVersion", "kind", "clientConnection", "leaderElection", "profiles")
+_FIELDS_READ = ("apiVersion", "kind", "clientConnection", "leaderElection", "profiles")
 
 
 @dataclass(slots=True)
-class Found:
+class PluginSettings:
     """What the file has for us; blocks that are absent are empty."""
 
     args: dict[str, Any] = field(default_factory=dict)
-    args_path: Path = ("profiles", 0, "pluginConfig", 0, "args")
+    args_path: FieldPath = ("profiles", 0, "pluginConfig", 0, "args")
     scheduler_name: str | None = None
     """Of the profile in which the args stand."""
     client_connection: dict[str, Any] = field(default_factory=dict)
     leader_election: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[ConfigFault] = field(default_factory=list)
 
-    def ignore(self, path: Path, why: str) -> None:
+    def ignore(self, path: FieldPath, why: str) -> None:
         self.notes.append(f"{path_text(path)}: ignored: {why}")
 
 
-def find_ours(data: Any) -> Found:
-    found = Found()
+def find_plugin_settings(data: Any) -> PluginSettings:
+    found = PluginSettings()
     if not isinstance(data, Mapping):
-        value = Words("empty") if data is None else data
-        found.faults.append(Fault((), value, f"a {KIND} of {API_VERSION} is needed"))
+        value = FaultText("empty") if data is None else data
+        found.faults.append(ConfigFault((), value, f"a {KIND} of {API_VERSION} is needed"))
         return found
     _check_type(data, found)
     for name in data:
-        if name in _SCHEDULERS_OWN:
+        if name in _SCHEDULER_FIELDS:
             found.ignore((name,), "a setting of the scheduler")
-        elif name not in _READ_HERE:
-            found.ignore((name,), f"unknown{did_you_mean(name, (*_READ_HERE, *_SCHEDULERS_OWN))}")
+        elif name not in _FIELDS_READ:
+            found.ignore((name,), f"unknown{did_you_mean(name, (*_FIELDS_READ, *_SCHEDULER_FIELDS))}")
     found.client_connection = _common_block(data, "clientConnection", ClientConnection, found)
     found.leader_election = _common_block(data, "leaderElection", LeaderElection, found)
-    _leave_the_schedulers_lease(found)
+    _ignore_scheduler_lease(found)
     _find_args(data, found)
     return found
 
 
-def _check_type(data: Mapping[str, Any], found: Found) -> None:
+def _check_type(data: Mapping[str, Any], found: PluginSettings) -> None:
     for name, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
         if data.get(name) != wanted:
             value = MISSING if data.get(name) is None else data[name]
-            found.faults.append(Fault((name,), value, wanted))
+            found.faults.append(ConfigFault((name,), value, wanted))
 
 
 # --- blocks that every Kubernetes component has
@@ -85,18 +109,18 @@ _IGNORED_IN_BLOCKS = {
 }
 
 
-def _common_block(data: Mapping[str, Any], name: str, block: type, found: Found) -> dict[str, Any]:
+def _common_block(data: Mapping[str, Any], name: str, block: type, found: PluginSettings) -> dict[str, Any]:
     """Zero, empty and null are "not set" here, as in Go: complete dumps of a configuration have them."""
     given = _map_at(data, name, (), found)
     names = [setting.name for setting in settings(block)]
     kept: dict[str, Any] = {}
     for key, value in given.items():
-        path: Path = (name, key)
+        path: FieldPath = (name, key)
         if path in _IGNORED_IN_BLOCKS:
             found.ignore(path, _IGNORED_IN_BLOCKS[path])
         elif path == ("leaderElection", "resourceLock"):
             if value not in ("leases", "", None):
-                found.faults.append(Fault(path, value, "leases"))
+                found.faults.append(ConfigFault(path, value, "leases"))
         elif key not in names:
             found.ignore(path, f"unknown{did_you_mean(key, names)}")
         elif value is False or value not in (0, "", "0s", "0", None):
@@ -104,7 +128,7 @@ def _common_block(data: Mapping[str, Any], name: str, block: type, found: Found)
     return kept
 
 
-def _leave_the_schedulers_lease(found: Found) -> None:
+def _ignore_scheduler_lease(found: PluginSettings) -> None:
     """Whoever took the scheduler's Lease would stop the scheduler."""
     election = found.leader_election
     beside_the_scheduler = election.get("resourceNamespace", "kube-system") == "kube-system"
@@ -119,8 +143,8 @@ def _leave_the_schedulers_lease(found: Found) -> None:
 # --- profiles
 
 
-def _find_args(data: Mapping[str, Any], found: Found) -> None:
-    places: list[Path] = []
+def _find_args(data: Mapping[str, Any], found: PluginSettings) -> None:
+    places: list[FieldPath] = []
     for profile_path, profile in _maps_in(data, "profiles", (), found):
         scheduler = profile.get("schedulerName")
         before = len(places)
@@ -135,42 +159,47 @@ def _find_args(data: Mapping[str, Any], found: Found) -> None:
         _note_rest_of_profile(profile, profile_path, found, is_ours=len(places) > before)
     for path in places[1:]:
         allowed = f"one {PLUGIN} in the whole file; the other is {path_text(places[0])}"
-        found.faults.append(Fault((*path, "name"), PLUGIN, allowed))
+        found.faults.append(ConfigFault((*path, "name"), PLUGIN, allowed))
     if not places and not found.faults:
         found.notes.append(f"no pluginConfig named {PLUGIN}: all its args have their defaults")
 
 
-def _is_ours(entry: Mapping[str, Any], path: Path, found: Found) -> bool:
+def _is_ours(entry: Mapping[str, Any], path: FieldPath, found: PluginSettings) -> bool:
     name = entry.get("name")
     if name == PLUGIN:
         return True
     if not isinstance(name, str) or not name or name.lower() == PLUGIN.lower():
         # Never guess: args that are overlooked would silently be the defaults, dryRun among them.
         found.faults.append(
-            Fault((*path, "name"), MISSING if name is None else name, f"a plugin's name, ours is {PLUGIN}")
+            ConfigFault(
+                (*path, "name"), MISSING if name is None else name, f"a plugin's name, ours is {PLUGIN}"
+            )
         )
     else:
-        found.ignore(path, f"the plugin {shown(name)} is the scheduler's")
+        found.ignore(path, f"the plugin {quoted_value(name)} is the scheduler's")
     return False
 
 
-def _args(entry: Mapping[str, Any], path: Path, found: Found) -> dict[str, Any]:
+def _args(entry: Mapping[str, Any], path: FieldPath, found: PluginSettings) -> dict[str, Any]:
     args = dict(_map_at(entry, "args", path, found))
     # The scheduler wants plugin args to carry a type; ours may.
     kind = args.pop("kind", None)
     args.pop("apiVersion", None)
     if kind not in (None, _ARGS_KIND):
-        found.faults.append(Fault((*path, "args", "kind"), kind, f"{_ARGS_KIND}, or nothing"))
+        found.faults.append(ConfigFault((*path, "args", "kind"), kind, f"{_ARGS_KIND}, or nothing"))
     for name in entry:
         if name not in ("name", "args"):
             found.ignore((*path, name), f"unknown{did_you_mean(name, ('args',))}")
     return args
 
 
-def _note_rest_of_profile(profile: Mapping[str, Any], path: Path, found: Found, *, is_ours: bool) -> None:
+def _note_rest_of_profile(
+    profile: Mapping[str, Any], path: FieldPath, found: PluginSettings, *, is_ours: bool
+) -> None:
     if not is_ours:
         found.ignore(
-            path, f"the profile {shown(profile.get('schedulerName', 'without a name'))} has no {PLUGIN}"
+            path,
+            f"the profile {quoted_value(profile.get('schedulerName', 'without a name'))} has no {PLUGIN}",
         )
         return
     for name, value in profile.items():
@@ -181,25 +210,105 @@ def _note_rest_of_profile(profile: Mapping[str, Any], path: Path, found: Found, 
 # --- shapes
 
 
-def _map_at(around: Mapping[str, Any], name: str, path: Path, found: Found) -> Mapping[str, Any]:
+def _map_at(
+    around: Mapping[str, Any], name: str, path: FieldPath, found: PluginSettings
+) -> Mapping[str, Any]:
     value = around.get(name)
     if isinstance(value, Mapping):
         return value
     if value is not None:
-        found.faults.append(Fault((*path, name), value, "a block of settings"))
+        found.faults.append(ConfigFault((*path, name), value, "a block of settings"))
     return {}
 
 
 def _maps_in(
-    around: Mapping[str, Any], name: str, path: Path, found: Found
-) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    around: Mapping[str, Any], name: str, path: FieldPath, found: PluginSettings
+) -> Iterator[tuple[FieldPath, Mapping[str, Any]]]:
     entries = around.get(name)
     if entries is not None and not isinstance(entries, list):
-        found.faults.append(Fault((*path, name), entries, "a list"))
+        found.faults.append(ConfigFault((*path, name), entries, "a list"))
         return
     for index, entry in enumerate(entries or ()):
-        place: Path = (*path, name, index)
+        place: FieldPath = (*path, name, index)
         if isinstance(entry, Mapping):
             yield place, entry
         else:
-            found.faults.append(Fault(place, entry, "a block of settings"))
+            found.faults.append(ConfigFault(place, entry, "a block of settings"))
+
+
+_WIDTH = 100
+
+Annotate = Callable[[Setting, Any], tuple[list[str], str]]
+"""Of a setting and its value: comments above it, and a comment behind it."""
+
+
+def render_effective(configuration: Configuration) -> str:
+    """Every setting with its value; defaults are marked."""
+
+    def annotate(setting: Setting, value: Any) -> tuple[list[str], str]:
+        return [], "  # default" if value == setting.default and not setting.required else ""
+
+    return _file(configuration, annotate)
+
+
+def render_defaults() -> str:
+    """Every setting with its default, its meaning and what is allowed."""
+
+    def annotate(setting: Setting, _value: Any) -> tuple[list[str], str]:
+        return [setting.meaning] if setting.schema.block else [
+            setting.meaning,
+            f"Allowed: {setting.schema.allowed}.",
+        ], ""
+
+    return _file(Configuration(), annotate)
+
+
+def _file(configuration: Configuration, annotate: Annotate) -> str:
+    lines = [
+        f"apiVersion: {API_VERSION}",
+        f"kind: {KIND}",
+        "clientConnection:",
+        *_block(ClientConnection, configuration.client_connection, 2, annotate),
+        "leaderElection:",
+        *_block(LeaderElection, configuration.leader_election, 2, annotate),
+        "profiles:",
+        "  - pluginConfig:",
+        f"      - name: {PLUGIN}",
+        "        args:",
+        *_block(Policy, configuration.policy, 10, annotate),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _block(block: type, values: Any, indent: int, annotate: Annotate) -> Iterator[str]:
+    margin = " " * indent
+    for setting in settings(block):
+        value = getattr(values, setting.python_name)
+        above, behind = annotate(setting, value)
+        for comment in above:
+            yield from textwrap.wrap(
+                comment, _WIDTH, initial_indent=f"{margin}# ", subsequent_indent=f"{margin}# "
+            )
+        if setting.schema.block:
+            yield f"{margin}{setting.name}:"
+            yield from _block(setting.schema.block, value, indent + 2, annotate)
+        else:
+            yield f"{margin}{setting.name}: {inline_yaml(setting.schema.show(value))}{behind}"
+
+
+_PLAIN = re.compile(r"[A-Za-z][-A-Za-z0-9_./]*|[0-9]+(?:h|m|s|ms)(?:[0-9]+(?:m|s|ms))*")
+_RESERVED = re.compile(r"true|false|yes|no|on|off|null|y|n", re.IGNORECASE)
+
+
+def inline_yaml(value: Any) -> str:
+    """A value on one line, as YAML."""
+    if isinstance(value, dict):
+        return (
+            "{" + ", ".join(f"{inline_yaml(key)}: {inline_yaml(entry)}" for key, entry in value.items()) + "}"
+        )
+    if isinstance(value, list):
+        return "[" + ", ".join(map(inline_yaml, value)) + "]"
+    if isinstance(value, str) and _PLAIN.fullmatch(value) and not _RESERVED.fullmatch(value):
+        return value
+    # What is left looks alike in YAML and JSON, but for how characters beyond 16 bits are written.
+    return "".join(c if c.isascii() else f"\\U{ord(c):08x}" for c in json.dumps(value, ensure_ascii=False))

@@ -6,24 +6,26 @@ this are listed in docs/security.md.
 
 from typing import Final
 
-from rescheduler.install.admission_policies import SYSTEM_ALLOWED, AdmissionPolicy, Rule, policy_objects
-from rescheduler.install.names import DAEMON, PRODUCT, WEBHOOK
-from rescheduler.install.options import AdmissionPolicies
-from rescheduler.install.policy_expressions import (
+from rescheduler.api.well_known_names import EMPTY_CONDITION, SCHEDULING_GATE
+from rescheduler.install.admission_policies import (
     OWN_PREFIX,
+    SYSTEM_ALLOWED,
+    AdmissionPolicy,
+    PolicyRequirement,
     any_of,
     is_controller,
     is_migration,
     is_owned_by_migration,
     listed,
     or_empty,
+    policy_objects,
     unchanged_except,
 )
-from rescheduler.kube.resources import Object
-from rescheduler.migrations.copies import GATE
-from rescheduler.migrations.marks import ANNOTATIONS, LABELS
-from rescheduler.model.node_marks import EMPTY_CONDITION
-from rescheduler.recovery.carried_over import OLDER_PREFIX
+from rescheduler.install.install_options import AdmissionPolicies
+from rescheduler.install.object_metadata import DAEMON, PRODUCT, WEBHOOK
+from rescheduler.kube.api_resources import Object
+from rescheduler.migrations.labels_and_names import ANNOTATIONS, LABELS
+from rescheduler.recovery.replica_lineage import KSE_PREFIX
 
 __all__ = ["DAEMON_POLICIES", "WEBHOOK_POLICIES", "daemon_policies", "webhook_policies"]
 
@@ -39,26 +41,26 @@ _METADATA: Final = (
 )
 
 
-def _metadata_unchanged_except(*fields: str) -> Rule:
+def _metadata_unchanged_except(*fields: str) -> PolicyRequirement:
     allowed = f"k in {listed((*fields, *_SERVER_FIELDS))}"
-    return Rule(
+    return PolicyRequirement(
         f"Of the metadata, only {', '.join(fields)} may change." if fields else "No metadata may change.",
         unchanged_except("variables.newMetadata", "variables.oldMetadata", allowed),
     )
 
 
-_OWN_ANNOTATIONS: Final = Rule(
+_OWN_ANNOTATIONS: Final = PolicyRequirement(
     f"Only annotations that start with {OWN_PREFIX} may change.",
     # The records of the tool that came before are replaced by our own.
     unchanged_except(
         "variables.newAnnotations",
         "variables.oldAnnotations",
-        f"(k.startsWith('{OWN_PREFIX}') || k.startsWith('{OLDER_PREFIX}'))",
+        f"(k.startsWith('{OWN_PREFIX}') || k.startsWith('{KSE_PREFIX}'))",
     ),
 )
 
 _POD_METADATA: Final = (
-    Rule(
+    PolicyRequirement(
         "Only the labels of a migration may change.",
         unchanged_except(
             "variables.newLabels",
@@ -66,12 +68,12 @@ _POD_METADATA: Final = (
             f"(k in {listed(LABELS)} || k.startsWith('{OWN_PREFIX}'))",
         ),
     ),
-    Rule(
+    PolicyRequirement(
         "Only the annotations of a migration may change.",
         unchanged_except(
             "variables.newAnnotations",
             "variables.oldAnnotations",
-            f"(k in {listed(ANNOTATIONS)} || k.startsWith('{OWN_PREFIX}') || k.startsWith('{OLDER_PREFIX}'))",
+            f"(k in {listed(ANNOTATIONS)} || k.startsWith('{OWN_PREFIX}') || k.startsWith('{KSE_PREFIX}'))",
         ),
     ),
     _metadata_unchanged_except("labels", "annotations", "ownerReferences"),
@@ -83,7 +85,8 @@ _SYSTEM_NAMESPACES: Final = ("kube-system", "kube-public", "kube-node-lease")
 """The service accounts of the control plane are here: who can create pods here can become one of them."""
 
 _HAS_GATE: Final = (
-    f"has(object.spec.schedulingGates) && object.spec.schedulingGates.exists(g, g.name == '{GATE}')"
+    "has(object.spec.schedulingGates) && "
+    f"object.spec.schedulingGates.exists(g, g.name == '{SCHEDULING_GATE}')"
 )
 _COPY_PREFIX: Final = "rescheduled-"
 _HAS_COPY_MARKS: Final = (
@@ -125,16 +128,16 @@ _OWNERS: Final = (
     ("wasCopy", f"variables.oldOwners.exists(o, {is_migration('o')})"),
 )
 _OWNER_RULES: Final = (
-    Rule(
+    PolicyRequirement(
         "A PodMigration may be removed from the owners or stop being the controller, not be added.",
         f"variables.owners.all(n, !{is_migration('n')} || variables.oldOwners.exists(o,"
         f" {is_migration('o')} && o.uid == n.uid && (!{is_controller('n')} || {is_controller('o')})))",
     ),
-    Rule(
+    PolicyRequirement(
         "Other owners must stay.",
         f"variables.oldOwners.all(o, {is_migration('o')} || variables.owners.exists(n, n.uid == o.uid))",
     ),
-    Rule(
+    PolicyRequirement(
         "Other owners may be added only to a copy, and not as the controller.",
         f"variables.owners.all(n, {is_migration('n')} || variables.oldOwners.exists(o, o == n)"
         f" || (variables.wasCopy && !{is_controller('n')}))",
@@ -152,15 +155,15 @@ _PODS: Final = (
         ("pods",),
         ("CREATE",),
         (
-            Rule(f"A created pod must have the scheduling gate {GATE}.", _HAS_GATE),
-            Rule(
+            PolicyRequirement(f"A created pod must have the scheduling gate {SCHEDULING_GATE}.", _HAS_GATE),
+            PolicyRequirement(
                 f"No pod may be created in {', '.join(_SYSTEM_NAMESPACES)},"
                 " unless admissionPolicies.systemNamespaces is set.",
                 # A dry run stores nothing: the daemon asks in this way whether the webhook answers.
                 f"{SYSTEM_ALLOWED} || !(request.namespace in {listed(_SYSTEM_NAMESPACES)})"
                 " || (has(request.dryRun) && request.dryRun)",
             ),
-            Rule(
+            PolicyRequirement(
                 "A created pod must have a PodMigration as its controller, or the marks of a copy.",
                 any_of(*_CREATED_PODS),
             ),
@@ -174,13 +177,14 @@ _PODS: Final = (
         (
             *_POD_METADATA,
             *_OWNER_RULES,
-            Rule(
+            PolicyRequirement(
                 "Of the spec, only schedulingGates may change.",
                 unchanged_except("variables.newSpec", "variables.oldSpec", "k == 'schedulingGates'"),
             ),
-            Rule(
-                f"Only the scheduling gate {GATE} may be removed, and none may be added.",
-                f"variables.oldGates.all(g, g.name == '{GATE}' || variables.gates.exists(n, n == g))"
+            PolicyRequirement(
+                f"Only the scheduling gate {SCHEDULING_GATE} may be removed, and none may be added.",
+                f"variables.oldGates.all(g, g.name == '{SCHEDULING_GATE}' || "
+                "variables.gates.exists(n, n == g))"
                 " && variables.gates.all(n, variables.oldGates.exists(g, g == n))",
             ),
         ),
@@ -199,7 +203,7 @@ _PODS: Final = (
         ("UPDATE",),
         (
             *_POD_METADATA,
-            Rule(
+            PolicyRequirement(
                 "Of the status, only nominatedNodeName may change.",
                 unchanged_except("variables.newStatus", "variables.oldStatus", "k == 'nominatedNodeName'"),
             ),
@@ -216,7 +220,7 @@ _PODS: Final = (
         ("pods",),
         ("DELETE",),
         (
-            Rule(
+            PolicyRequirement(
                 "Only copies, pods without a node and pods that are not ready may be deleted.",
                 any_of(*_DELETED_PODS),
             ),
@@ -228,12 +232,12 @@ _PODS: Final = (
         ("pods/eviction",),
         ("CREATE",),
         (
-            Rule(
+            PolicyRequirement(
                 "An eviction must name the uid of the pod.",
                 "has(object.deleteOptions) && has(object.deleteOptions.preconditions)"
                 " && has(object.deleteOptions.preconditions.uid)",
             ),
-            Rule(
+            PolicyRequirement(
                 # With 0 the pod is removed before its containers have stopped: then two pods of a StatefulSet
                 # write to one volume.
                 "A pod must not be evicted without a grace period.",
@@ -256,7 +260,7 @@ _OTHERS: Final = (
             (
                 _OWN_ANNOTATIONS,
                 _metadata_unchanged_except("annotations"),
-                Rule(
+                PolicyRequirement(
                     "Beside the metadata, nothing may change.",
                     unchanged_except("variables.whole", "variables.oldWhole", "k in ['metadata', 'status']"),
                 ),
@@ -276,7 +280,7 @@ _OTHERS: Final = (
         (
             _OWN_ANNOTATIONS,
             _metadata_unchanged_except("annotations"),
-            Rule(
+            PolicyRequirement(
                 "Of the spec, only unschedulable may change.",
                 unchanged_except("variables.newSpec", "variables.oldSpec", "k == 'unschedulable'"),
             ),
@@ -295,7 +299,7 @@ _OTHERS: Final = (
         (
             _metadata_unchanged_except("annotations"),
             _OWN_ANNOTATIONS,
-            Rule(
+            PolicyRequirement(
                 f"Of the status, only the condition {EMPTY_CONDITION} may change.",
                 unchanged_except("variables.newStatus", "variables.oldStatus", "k == 'conditions'")
                 + "".join(
@@ -320,7 +324,7 @@ _OTHERS: Final = (
             ("poddisruptionbudgets",),
             (operation,),
             (
-                Rule(
+                PolicyRequirement(
                     "Only temporary budgets, named *-rescheduler-pdb and owned by a PodMigration.",
                     f"{item}.metadata.name.endsWith('-rescheduler-pdb') && {is_owned_by_migration(item)}",
                 ),
@@ -335,7 +339,7 @@ _OTHERS: Final = (
             ("events",),
             (operation,),
             (
-                Rule(
+                PolicyRequirement(
                     f"Only Events whose source is {PRODUCT}.",
                     # `dyn`: events.k8s.io, which the server checks too, has another name for the field.
                     f"has(dyn({item}).source) && has(dyn({item}).source.component)"
@@ -352,7 +356,11 @@ _OTHERS: Final = (
             (resource,),
             ("CREATE",),
             # RBAC can't restrict `create` to a name.
-            (Rule(f"Only the name {name} may be created.", f"object.metadata.name == '{name}'"),),
+            (
+                PolicyRequirement(
+                    f"Only the name {name} may be created.", f"object.metadata.name == '{name}'"
+                ),
+            ),
         )
         for group, resource, name in (
             ("", "configmaps", "rescheduler-state"),
@@ -380,7 +388,7 @@ WEBHOOK_POLICIES: Final = (
         ("UPDATE",),
         (
             # Else the account could have every request of every user sent to an address of its choice.
-            Rule(
+            PolicyRequirement(
                 "Of a webhook, only caBundle may change.",
                 "variables.webhooks.size() == variables.oldWebhooks.size()"
                 f" && variables.webhooks.all(w, variables.oldWebhooks.exists(o, {_CA_BUNDLE_ONLY}))",
@@ -400,7 +408,7 @@ WEBHOOK_POLICIES: Final = (
         ("UPDATE",),
         (
             # With an owner that does not exist it would be deleted, and immutable its certificates expire.
-            Rule(
+            PolicyRequirement(
                 "Beside the metadata, only data may change.",
                 unchanged_except("variables.whole", "variables.oldWhole", "k in ['metadata', 'data']"),
             ),

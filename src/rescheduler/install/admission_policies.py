@@ -3,16 +3,33 @@
 RBAC grants verbs on kinds: who may patch a Deployment for an annotation may also patch its template. These
 policies close that gap. They apply only to requests of our own ServiceAccounts, so they can't affect other
 users, and they fail closed: a request that can't be evaluated is refused.
+
+Parts of CEL expressions that several admission policies share.
 """
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from rescheduler.install.names import DAEMON, WEBHOOK, metadata
-from rescheduler.install.options import AdmissionPolicies
-from rescheduler.kube.resources import Object
+from rescheduler.api.well_known_names import GROUP, POD_MIGRATION_KIND
+from rescheduler.install.install_options import AdmissionPolicies
+from rescheduler.install.object_metadata import DAEMON, WEBHOOK, metadata
+from rescheduler.kube.api_resources import Object
 
-__all__ = ["SYSTEM_ALLOWED", "AdmissionPolicy", "Rule", "policy_objects", "user_name"]
+__all__ = [
+    "OWN_PREFIX",
+    "SYSTEM_ALLOWED",
+    "AdmissionPolicy",
+    "PolicyRequirement",
+    "any_of",
+    "is_controller",
+    "is_migration",
+    "is_owned_by_migration",
+    "listed",
+    "or_empty",
+    "policy_objects",
+    "unchanged_except",
+    "user_name",
+]
 
 API_VERSION: Final = "admissionregistration.k8s.io/v1"
 _COMPONENTS: Final = {DAEMON: "daemon", WEBHOOK: "webhook"}
@@ -21,7 +38,7 @@ SYSTEM_ALLOWED: Final = "⟨systemNamespaces⟩"
 """In an expression, stands for the option of that name: `true` or `false`."""
 
 
-class Rule(NamedTuple):
+class PolicyRequirement(NamedTuple):
     requirement: str
     """What the request must fulfil, as a sentence: the server returns it with the refusal."""
     expression: str
@@ -33,7 +50,7 @@ class AdmissionPolicy(NamedTuple):
     group: str
     resources: tuple[str, ...]
     operations: tuple[str, ...]
-    rules: tuple[Rule, ...]
+    rules: tuple[PolicyRequirement, ...]
     variables: tuple[tuple[str, str], ...] = ()
 
 
@@ -51,7 +68,7 @@ def policy_objects(
         about = metadata(f"{account}-{policy.name}", component=_COMPONENTS[account])
         binding = {"policyName": about["name"], "validationActions": ["Deny"]}
         found += [
-            _object("ValidatingAdmissionPolicy", about, _specified(policy, options, condition)),
+            _object("ValidatingAdmissionPolicy", about, _policy_spec(policy, options, condition)),
             _object("ValidatingAdmissionPolicyBinding", about, binding),
         ]
     return found
@@ -61,7 +78,7 @@ def _object(kind: str, about: Object, spec: Object) -> Object:
     return {"apiVersion": API_VERSION, "kind": kind, "metadata": about, "spec": spec}
 
 
-def _specified(policy: AdmissionPolicy, options: AdmissionPolicies, condition: str) -> Object:
+def _policy_spec(policy: AdmissionPolicy, options: AdmissionPolicies, condition: str) -> Object:
     # In the chart, the option is a placeholder for a value that Helm prints as CEL writes it.
     chosen = str(options.system_namespaces)
     system_allowed = chosen.lower() if chosen in {"True", "False"} else chosen
@@ -88,3 +105,42 @@ def _specified(policy: AdmissionPolicy, options: AdmissionPolicies, condition: s
         for each in policy.rules
     ]
     return spec
+
+
+OWN_PREFIX: Final = f"{GROUP}/"
+
+
+def any_of(*expressions: str) -> str:
+    return " || ".join(f"({each})" for each in expressions)
+
+
+def listed(names: tuple[str, ...]) -> str:
+    return f"[{', '.join(repr(name) for name in names)}]"
+
+
+def or_empty(path: str, empty: str) -> str:
+    """`dyn` lets CEL go through the fields of an object as if it were a map."""
+    return f"has({path}) ? dyn({path}) : dyn({empty})"
+
+
+def unchanged_except(new: str, old: str, allowed: str) -> str:
+    """True if the maps differ only in keys `k` for which `allowed` holds."""
+    return (
+        f"{new}.all(k, {allowed} || (k in {old} && {new}[k] == {old}[k]))"
+        f" && {old}.all(k, {allowed} || k in {new})"
+    )
+
+
+def is_migration(reference: str) -> str:
+    return (
+        f"({reference}.kind == '{POD_MIGRATION_KIND}' && {reference}.apiVersion.startsWith('{OWN_PREFIX}'))"
+    )
+
+
+def is_controller(reference: str) -> str:
+    return f"(has({reference}.controller) && {reference}.controller)"
+
+
+def is_owned_by_migration(item: str) -> str:
+    owned = f"o, {is_migration('o')} && {is_controller('o')}"
+    return f"has({item}.metadata.ownerReferences) && {item}.metadata.ownerReferences.exists({owned})"

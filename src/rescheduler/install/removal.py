@@ -11,35 +11,43 @@ from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rescheduler.install.installations import installed_namespaces
-from rescheduler.install.inventory import InstalledObject, carries_id, inventory
-from rescheduler.install.names import DAEMON
-from rescheduler.install.namespace_contents import other_contents, was_created_with_id
-from rescheduler.install.traces import MARKS, Search, Sort, Trace, definition_trace, installed_trace
-from rescheduler.install.workload_labels import WorkloadLabels
+from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME as DEFINITION
+from rescheduler.api.well_known_names import INSTALL_ID, SHARED_INSTALL_ID, install_id
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.install.cluster_installation import installed_namespaces
+from rescheduler.install.leftovers import (
+    LEFTOVER_SEARCHES,
+    InstalledObject,
+    Leftover,
+    LeftoverKind,
+    LeftoverSearch,
+    definition_leftovers,
+    has_install_id,
+    installed_leftovers,
+    inventory,
+)
+from rescheduler.install.object_metadata import DAEMON
+from rescheduler.install.removal_guards import WorkloadLabels, other_contents, was_created_with_id
 from rescheduler.kube import errors
-from rescheduler.kube.client import Client
-from rescheduler.kube.resources import (
+from rescheduler.kube.api_resources import (
     CUSTOM_RESOURCE_DEFINITIONS,
     DEPLOYMENTS,
     NAMESPACES,
-    PODS,
+    ApiResource,
     Object,
-    Resource,
 )
-from rescheduler.migrations.definition import NAME as DEFINITION
-from rescheduler.model.installation import INSTALL_ID, SHARED, install_id
+from rescheduler.kube.client import Client
 
-__all__ = ["Findings", "Removal"]
+__all__ = ["Removal", "RemovalFindings"]
 
-_TRIES: Final = 5
-_LOOK_EVERY_S: Final = 0.5
-_MOST_NAMED: Final = 5
+_MAX_ATTEMPTS: Final = 5
+_POLL_INTERVAL_S: Final = 0.5
+_MAX_NAMED: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
-    traces: list[Trace] = field(default_factory=list)
+class RemovalFindings:
+    traces: list[Leftover] = field(default_factory=list)
     """What is to be removed, in this order."""
     kept: list[str] = field(default_factory=list)
     """What stays, and why, in whole sentences."""
@@ -57,9 +65,9 @@ class Removal:
         self._inventory = inventory(namespace, lease_name)
         self._with_history = with_history
 
-    async def find(self) -> Findings:
+    async def find(self) -> RemovalFindings:
         """Return what is to go, in the order in which it goes. Changes nothing."""
-        found = Findings()
+        found = RemovalFindings()
         others = await self._others(found)
         if others:
             found.kept.append(
@@ -67,7 +75,7 @@ class Removal:
                 f"namespace {', '.join(others)} and uses them."
             )
         else:
-            for search in MARKS:
+            for search in LEFTOVER_SEARCHES:
                 found.traces.extend(self._chosen(await self._search(search, found)))
         for each in self._inventory:
             found.traces.extend(await self._installed(each, found))
@@ -88,7 +96,7 @@ class Removal:
                 continue
             with contextlib.suppress(errors.NotFound):
                 item = await self._client.get(each.resource, each.key)
-                if carries_id(item, self._namespace):
+                if has_install_id(item, self._namespace):
                     uid = item["metadata"]["uid"]
                     await self._client.delete(each.resource, each.key, uid=uid, propagation="Foreground")
                     stopped[each.key] = uid
@@ -102,7 +110,7 @@ class Removal:
         found = await self.find()
         failures = list(found.failures)
         for trace in found.traces:
-            if trace.sort is Sort.RUNNING or trace.resource.kind in {
+            if trace.sort is LeftoverKind.RUNNING or trace.resource.kind in {
                 NAMESPACES.kind,
                 CUSTOM_RESOURCE_DEFINITIONS.kind,
             }:
@@ -111,24 +119,24 @@ class Removal:
                 trace, self._remove_mark(trace) if trace.patch else self._remove(trace)
             )
         # What these hold is asked for again now: they go only if nothing is left in them.
-        last = Findings()
+        last = RemovalFindings()
         for trace in [*await self._home(last), *(await self._last_definition(last))]:
             failures += await self._attempt(trace, self._remove(trace))
         return failures + last.failures
 
     # -- finding
 
-    async def _others(self, found: Findings) -> list[str]:
+    async def _others(self, found: RemovalFindings) -> list[str]:
         try:
             return [each for each in await installed_namespaces(self._client) if each != self._namespace]
         except errors.KubeError as error:
             found.failures.append(f"other installations can't be looked for: {error}")
             return []
 
-    def _chosen(self, traces: list[Trace]) -> Iterator[Trace]:
-        return (each for each in traces if self._with_history or each.sort is not Sort.HISTORY)
+    def _chosen(self, traces: list[Leftover]) -> Iterator[Leftover]:
+        return (each for each in traces if self._with_history or each.sort is not LeftoverKind.HISTORY)
 
-    async def _search(self, search: Search, found: Findings) -> list[Trace]:
+    async def _search(self, search: LeftoverSearch, found: RemovalFindings) -> list[Leftover]:
         try:
             page = await self._client.list(search.resource, labels=search.labels)
         except errors.NotFound:  # a kind that is not served has no objects
@@ -146,66 +154,67 @@ class Removal:
             found.failures.append(f"workloads of marked pods can't be read: {error}")
             return []
 
-    async def _installed(self, expected: InstalledObject, found: Findings) -> list[Trace]:
+    async def _installed(self, expected: InstalledObject, found: RemovalFindings) -> list[Leftover]:
         item = await self._read(expected.resource, expected.key, found)
         if item is None:
             return []
-        if not carries_id(item, self._namespace):
+        if not has_install_id(item, self._namespace):
             found.kept.append(
                 f"{expected.name} stays: it has a name that rescheduler uses, but not the label "
                 f"{INSTALL_ID}={install_id(self._namespace)}. If it is of rescheduler, delete it yourself."
             )
             return []
-        return installed_trace(expected.resource, item)
+        return installed_leftovers(expected.resource, item)
 
-    async def _home(self, found: Findings) -> list[Trace]:
+    async def _home(self, found: RemovalFindings) -> list[Leftover]:
         """Return the namespace, if it was created with rescheduler and holds nothing else."""
         item = await self._read(NAMESPACES, self._namespace, found)
-        if item is None or not carries_id(item, self._namespace):
+        if item is None or not has_install_id(item, self._namespace):
             return []
         if not was_created_with_id(item):
             found.kept.append(f"Namespace {self._namespace} stays: it was not created with rescheduler.")
             return []
         others = await other_contents(self._client, self._namespace, self._is_own)
         if others:
-            named = ", ".join(others[:_MOST_NAMED]) + (", …" if len(others) > _MOST_NAMED else "")
+            named = ", ".join(others[:_MAX_NAMED]) + (", …" if len(others) > _MAX_NAMED else "")
             found.kept.append(f"Namespace {self._namespace} stays: it also holds {named}.")
             return []
-        return installed_trace(NAMESPACES, item)
+        return installed_leftovers(NAMESPACES, item)
 
-    def _is_own(self, resource: Resource[Any], item: Object) -> bool:
+    def _is_own(self, resource: ApiResource[Any], item: Object) -> bool:
         """Return whether it is of the installation, or a ReplicaSet or pod of its Deployments."""
-        if not carries_id(item, self._namespace):
+        if not has_install_id(item, self._namespace):
             return False
         key = f"{self._namespace}/{item['metadata']['name']}"
         is_listed = any(each.key == key and each.resource.kind == resource.kind for each in self._inventory)
         is_owned = any(each.get("controller") for each in item["metadata"].get("ownerReferences") or ())
         return is_listed or (resource.kind in {"ReplicaSet", PODS.kind} and is_owned)
 
-    async def _definition(self, found: Findings) -> list[Trace]:
+    async def _definition(self, found: RemovalFindings) -> list[Leftover]:
         item = await self._read(CUSTOM_RESOURCE_DEFINITIONS, DEFINITION, found)
         if item is None or not self._with_history:
             return []
-        if (item["metadata"].get("labels") or {}).get(INSTALL_ID) != SHARED:
+        if (item["metadata"].get("labels") or {}).get(INSTALL_ID) != SHARED_INSTALL_ID:
             found.kept.append(
-                f"CustomResourceDefinition {DEFINITION} stays: it has no label {INSTALL_ID}={SHARED}."
+                f"CustomResourceDefinition {DEFINITION} stays: "
+                f"it has no label {INSTALL_ID}={SHARED_INSTALL_ID}."
             )
             return []
-        return definition_trace(CUSTOM_RESOURCE_DEFINITIONS, item)
+        return definition_leftovers(CUSTOM_RESOURCE_DEFINITIONS, item)
 
-    async def _last_definition(self, found: Findings) -> list[Trace]:
+    async def _last_definition(self, found: RemovalFindings) -> list[Leftover]:
         """With the definition all PodMigrations would go: only when none is left, and nobody else uses it."""
-        unsaid = Findings()
+        unsaid = RemovalFindings()
         if await self._others(unsaid) or unsaid.failures:
             return []
         definition = await self._definition(unsaid)
-        left = await self._search(MARKS[0], found) if definition else []
+        left = await self._search(LEFTOVER_SEARCHES[0], found) if definition else []
         if left:
-            names = ", ".join(each.key for each in left[:_MOST_NAMED])
+            names = ", ".join(each.key for each in left[:_MAX_NAMED])
             found.failures.append(f"CustomResourceDefinition {DEFINITION} stays: there are still {names}")
         return [] if left else definition
 
-    async def _read(self, resource: Resource[Object], key: str, found: Findings) -> Object | None:
+    async def _read(self, resource: ApiResource[Object], key: str, found: RemovalFindings) -> Object | None:
         try:
             return await self._client.get(resource, key)
         except errors.NotFound:
@@ -216,16 +225,16 @@ class Removal:
 
     # -- removing
 
-    async def _attempt(self, trace: Trace, removing: Awaitable[None]) -> list[str]:
+    async def _attempt(self, trace: Leftover, removing: Awaitable[None]) -> list[str]:
         try:
             await removing
         except errors.KubeError as error:
             return [f"{trace.name} can't be removed: {error}"]
         return []
 
-    async def _remove_mark(self, trace: Trace) -> None:
+    async def _remove_mark(self, trace: Leftover) -> None:
         """A node's kubelet writes its status all the time: after a conflict, read again and retry."""
-        for last in (*(False,) * (_TRIES - 1), True):
+        for last in (*(False,) * (_MAX_ATTEMPTS - 1), True):
             try:
                 return await self._remove(trace)
             except errors.Conflict:
@@ -237,17 +246,17 @@ class Removal:
                 trace = again
         return None
 
-    async def _again(self, trace: Trace) -> Trace | None:
-        for search in MARKS:
+    async def _again(self, trace: Leftover) -> Leftover | None:
+        for search in LEFTOVER_SEARCHES:
             if search.resource.plural != trace.resource.plural:
                 continue
-            item = await self._read(search.resource, trace.key, Findings())
+            item = await self._read(search.resource, trace.key, RemovalFindings())
             found = None if item is None else search.look(search.resource, item)
             if found is not None and found.resource == trace.resource:
                 return found
         return None
 
-    async def _remove(self, trace: Trace) -> None:
+    async def _remove(self, trace: Leftover) -> None:
         with contextlib.suppress(errors.NotFound):
             if trace.patch is not None:
                 await self._client.patch(trace.resource, trace.key, trace.patch)
@@ -269,4 +278,4 @@ class Removal:
                     left += [f"Deployment {key}"] if item["metadata"]["uid"] == uid else []
             if not left or loop.time() > until_s:
                 return left
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(_POLL_INTERVAL_S)

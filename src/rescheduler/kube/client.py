@@ -21,19 +21,38 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from rescheduler.kube import errors
-from rescheduler.kube.answers import decoded
-from rescheduler.kube.call import Call
-from rescheduler.kube.caller import Caller, Observer, Query, collection_path, object_path
-from rescheduler.kube.liveness import PROBE_EVERY_S, PROBE_TIMEOUT_S, Liveness
+from rescheduler.kube.api_resources import (
+    ApiCall,
+    ApiResource,
+    Object,
+    api_resource,
+    identity_of_object,
+    split_key,
+)
+from rescheduler.kube.codecs.codec import ListPage, Undecodable
+from rescheduler.kube.flow_control import (
+    DEFAULT_RETRIES,
+    QUICK_RETRIES,
+    RateLimiter,
+    RetryPolicy,
+    retry_while_overloaded,
+)
 from rescheduler.kube.patches import Patch
-from rescheduler.kube.patience import QUICK, USUAL, Patience, patiently
-from rescheduler.kube.rate_limit import RateLimit
-from rescheduler.kube.resources import PODS, Object, Resource, identity_of_object, split_key
-from rescheduler.kube.transport import Request, Transport
-from rescheduler.kube.watch import Watch
-from rescheduler.kube.wire.codec import Page, Undecodable
+from rescheduler.kube.request_sender import (
+    PROBE_EVERY_S,
+    PROBE_TIMEOUT_S,
+    Query,
+    RequestObserver,
+    RequestSender,
+    ServerLiveness,
+    collection_path,
+    decode_body,
+    object_path,
+)
+from rescheduler.kube.transport import ApiRequest, Transport
+from rescheduler.kube.watch_stream import Watch
 
-__all__ = ["FIELD_MANAGER", "PAGE_SIZE", "Client", "Observer", "Propagation", "VersionMatch"]
+__all__ = ["FIELD_MANAGER", "PAGE_SIZE", "Client", "Propagation", "RequestObserver", "VersionMatch"]
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +65,7 @@ FIELD_MANAGER = "rescheduler"
 """The name under which the API server records which fields our programs have written."""
 PAGE_SIZE = 500
 """As kubectl and client-go."""
+_PODS = api_resource("", "v1", "pods", "Pod")
 JSON = "application/json"
 ACCEPT_WATCH_S = 10.0
 """A watch is answered with its headers at once; a server that takes longer is asked again."""
@@ -58,32 +78,32 @@ class Client:
         self,
         transport: Transport,
         *,
-        rate_limit: RateLimit | None = None,
+        rate_limit: RateLimiter | None = None,
         timeout_s: float = 30.0,
         field_manager: str = FIELD_MANAGER,
-        observer: Observer | None = None,
-        patience: Patience = USUAL,
-        liveness: Liveness | None = None,
+        observer: RequestObserver | None = None,
+        patience: RetryPolicy = DEFAULT_RETRIES,
+        liveness: ServerLiveness | None = None,
     ) -> None:
         """`timeout_s` is for one request; watches have their own. No `rate_limit` means none."""
         self.transport = transport
-        self.liveness = liveness or Liveness()
-        self._caller = Caller(
-            transport, rate_limit or RateLimit(), timeout_s, observer, patience, self.liveness
+        self.liveness = liveness or ServerLiveness()
+        self._sender = RequestSender(
+            transport, rate_limit or RateLimiter(), timeout_s, observer, patience, self.liveness
         )  # fmt: skip
         self.field_manager = field_manager
         """By which the API server records what this client has written."""
 
-    def in_a_hurry(self) -> "Client":
+    def with_quick_retries(self) -> "Client":
         """The same for reads that one can do without: an overloaded server is asked again soon, and once."""
-        same = self._caller
+        same = self._sender
         return Client(
             same.transport,
             rate_limit=same.rate_limit,
             timeout_s=same.timeout_s,
             field_manager=self.field_manager,
             observer=same.observer,
-            patience=QUICK,
+            patience=QUICK_RETRIES,
             liveness=same.liveness,
         )
 
@@ -92,18 +112,18 @@ class Client:
 
     # --- reading ---
 
-    async def get(self, resource: Resource[T], key: str, *, version: str = "") -> T:
+    async def get(self, resource: ApiResource[T], key: str, *, version: str = "") -> T:
         """The newest state, unless `version` allows an older one (`"0"`: whatever the server has cached)."""
         query = _given(("resourceVersion", version))
-        return await self._caller.read(
+        return await self._sender.read(
             _about("get", resource, key), resource, query, resource.codec.decode_one
         )
 
     async def probe(self, timeout_s: float = PROBE_TIMEOUT_S) -> bool:
         """Whether the server answers anything at all, a refusal too; the cheapest read that there is."""
-        request = replace(self._caller.request("GET", "/livez", (), JSON), timeout_s=timeout_s)
+        request = replace(self._sender.request("GET", "/livez", (), JSON), timeout_s=timeout_s)
         try:
-            response = await self._caller.send(Call("get", "/livez"), request)
+            response = await self._sender.send(ApiCall("get", "/livez"), request)
         except errors.KubeError as error:
             return not isinstance(error, errors.Unreachable)
         await response.close()
@@ -134,14 +154,14 @@ class Client:
 
     async def document(self, path: str, *, accept: str = JSON) -> Object:
         """Return what the server says at a path that belongs to no resource, such as discovery."""
-        call = Call("get", path)
-        request = self._caller.request("GET", path, (), accept)
-        content_type, body = await patiently(lambda: self._caller.exchange(call, request))
-        return decoded(call, content_type, body, _json_object)
+        call = ApiCall("get", path)
+        request = self._sender.request("GET", path, (), accept)
+        content_type, body = await retry_while_overloaded(lambda: self._sender.exchange(call, request))
+        return decode_body(call, content_type, body, _json_object)
 
     async def list(
         self,
-        resource: Resource[T],
+        resource: ApiResource[T],
         *,
         namespace: str = "",
         labels: str = "",
@@ -149,7 +169,7 @@ class Client:
         version: str = "",
         match: VersionMatch = "",
         page_size: int = PAGE_SIZE,
-    ) -> Page[T]:
+    ) -> ListPage[T]:
         """Everything that matches, as one page at one version; of all namespaces unless one is given.
 
         Without `version` the newest state, read with a quorum; with `"0"` whatever the server has cached,
@@ -173,16 +193,16 @@ class Client:
             return await self._all_pages(resource, namespace, query, 0)
 
     async def newest_version(
-        self, resource: Resource[T], *, namespace: str = "", labels: str = "", fields: str = ""
+        self, resource: ApiResource[T], *, namespace: str = "", labels: str = "", fields: str = ""
     ) -> str:
         """The resourceVersion that a list would have now, read with a quorum and almost nothing else."""
         query = _given(("labelSelector", labels), ("fieldSelector", fields), ("limit", "1"))
-        call = Call("list", resource.label, namespace)
-        return (await self._caller.read_page(call, resource, query)).resource_version
+        call = ApiCall("list", resource.label, namespace)
+        return (await self._sender.read_page(call, resource, query)).resource_version
 
     def watch(
         self,
-        resource: Resource[T],
+        resource: ApiResource[T],
         *,
         namespace: str = "",
         labels: str = "",
@@ -195,7 +215,7 @@ class Client:
 
         With `silence_s`, a watch without any event or bookmark for so long raises `Silent`.
         """
-        call = Call("watch", resource.label, namespace)
+        call = ApiCall("watch", resource.label, namespace)
         query = _given(
             ("watch", "true"),
             ("allowWatchBookmarks", "true"),
@@ -206,34 +226,34 @@ class Client:
         )
         accept = resource.codec.watch_accept
         path = collection_path(call, resource)
-        request = self._caller.request("GET", path, query, accept, streaming=True)
+        request = self._sender.request("GET", path, query, accept, streaming=True)
         request = replace(request, timeout_s=min(request.timeout_s, ACCEPT_WATCH_S))
-        return Watch(call, resource.codec, lambda: self._caller.send(call, request), silence_s)
+        return Watch(call, resource.codec, lambda: self._sender.send(call, request), silence_s)
 
     # --- writing ---
 
-    async def create(self, resource: Resource[T], item: Mapping[str, Any], *, dry_run: bool = False) -> T:
+    async def create(self, resource: ApiResource[T], item: Mapping[str, Any], *, dry_run: bool = False) -> T:
         """`item` says its namespace and name; with `generateName` the server chooses the name."""
         metadata = item["metadata"]
         namespace, name = metadata.get("namespace", ""), metadata.get("name", "")
-        call = Call("create", resource.label, namespace, name, resource.subresource)
+        call = ApiCall("create", resource.label, namespace, name, resource.subresource)
         # A subresource is created below its object, an object below its collection.
         path = object_path(call, resource) if resource.subresource else collection_path(call, resource)
-        request = self._caller.request("POST", path, self._options(dry_run), resource.codec.accept, item)
+        request = self._sender.request("POST", path, self._options(dry_run), resource.codec.accept, item)
         return await self._written(call, resource, request)
 
-    async def replace(self, resource: Resource[T], item: Mapping[str, Any], *, dry_run: bool = False) -> T:
+    async def replace(self, resource: ApiResource[T], item: Mapping[str, Any], *, dry_run: bool = False) -> T:
         """Refused with `Conflict` unless the object still has the resourceVersion that `item` has."""
         call = _about("update", resource, identity_of_object(dict(item)).key)
         path = object_path(call, resource)
-        request = self._caller.request("PUT", path, self._options(dry_run), resource.codec.accept, item)
+        request = self._sender.request("PUT", path, self._options(dry_run), resource.codec.accept, item)
         return await self._written(call, resource, request)
 
-    async def patch(self, resource: Resource[T], key: str, patch: Patch, *, dry_run: bool = False) -> T:
+    async def patch(self, resource: ApiResource[T], key: str, patch: Patch, *, dry_run: bool = False) -> T:
         """See `patches` for the four kinds and their preconditions."""
         call = _about("patch", resource, key)
         query = self._options(dry_run, patch.field_manager) + _given(("force", "true" if patch.force else ""))
-        request = self._caller.request(
+        request = self._sender.request(
             "PATCH",
             object_path(call, resource),
             query,
@@ -245,7 +265,7 @@ class Client:
 
     async def delete(
         self,
-        resource: Resource[T],
+        resource: ApiResource[T],
         key: str,
         *,
         uid: str = "",
@@ -263,7 +283,7 @@ class Client:
         if propagation:
             options["propagationPolicy"] = propagation
         path = object_path(call, resource)
-        await self._caller.exchange(call, self._caller.request("DELETE", path, (), JSON, options))
+        await self._sender.exchange(call, self._sender.request("DELETE", path, (), JSON, options))
 
     async def evict(
         self, key: str, *, uid: str = "", version: str = "", grace_s: int | None = None, dry_run: bool = False
@@ -273,47 +293,47 @@ class Client:
         With `uid`, refused with `Conflict` if the pod is another one of the same name by now.
         """
         namespace, name = split_key(key)
-        call = Call("evict", PODS.label, namespace, name)
+        call = ApiCall("evict", _PODS.label, namespace, name)
         eviction = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
             "metadata": {"namespace": namespace, "name": name},
             "deleteOptions": _delete_options(uid=uid, version=version, grace_s=grace_s, dry_run=dry_run),
         }
-        path = object_path(call, PODS.sub("eviction"))
-        await self._caller.exchange(call, self._caller.request("POST", path, (), JSON, eviction))
+        path = object_path(call, _PODS.sub("eviction"))
+        await self._sender.exchange(call, self._sender.request("POST", path, (), JSON, eviction))
 
     # --- the parts of verbs ---
 
     async def _all_pages(
-        self, resource: Resource[T], namespace: str, query: Query, page_size: int
-    ) -> Page[T]:
-        call = Call("list", resource.label, namespace)
+        self, resource: ApiResource[T], namespace: str, query: Query, page_size: int
+    ) -> ListPage[T]:
+        call = ApiCall("list", resource.label, namespace)
         limit = _given(("limit", str(page_size or "")))
-        page = await self._caller.read_page(call, resource, query + limit)
+        page = await self._sender.read_page(call, resource, query + limit)
         # A continued list has its version in the token; naming one beside it is refused.
         rest = tuple(pair for pair in query if not pair[0].startswith("resourceVersion")) + limit
         items, token = page.items, page.continue_token
         while token:
             at = (*rest, ("continue", token))
-            following = await self._caller.read_page(call, resource, at)
+            following = await self._sender.read_page(call, resource, at)
             items += following.items
             if following.continue_token == token:
-                raise errors.Unreadable(call, "the server gives the same page again and again")
+                raise errors.InvalidResponse(call, "the server gives the same page again and again")
             token = following.continue_token
-        return Page(items, page.resource_version)
+        return ListPage(items, page.resource_version)
 
-    async def _written(self, call: Call, resource: Resource[T], request: Request) -> T:
-        content_type, body = await self._caller.exchange(call, request)
-        return decoded(call, content_type, body, resource.codec.decode_one)
+    async def _written(self, call: ApiCall, resource: ApiResource[T], request: ApiRequest) -> T:
+        content_type, body = await self._sender.exchange(call, request)
+        return decode_body(call, content_type, body, resource.codec.decode_one)
 
     def _options(self, dry_run: bool, manager: str = "") -> Query:
         return _given(("fieldManager", manager or self.field_manager), ("dryRun", "All" if dry_run else ""))
 
 
-def _about(verb: str, resource: Resource[Any], key: str) -> Call:
+def _about(verb: str, resource: ApiResource[Any], key: str) -> ApiCall:
     namespace, name = split_key(key)
-    return Call(verb, resource.label, namespace, name, resource.subresource)
+    return ApiCall(verb, resource.label, namespace, name, resource.subresource)
 
 
 def _json_object(content_type: str, body: bytes) -> Object:

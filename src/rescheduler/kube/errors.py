@@ -1,26 +1,26 @@
 """What can go wrong between us and an API server. The type decides on retry; nothing else does.
 
     KubeError
-    ├── Retriable             the same wish may be granted later
-    │   ├── Conflict          409: someone else wrote first; read the object again, then decide anew
+    ├── Retriable             the same request may succeed later
+    │   ├── Conflict          409: another client wrote first; read the object again, then decide
     │   ├── BudgetRefused     429: a disruption budget forbids this eviction now; `budgets` names it
     │   │   └── BudgetPending 429: the budget's status is not computed yet; `delay_s` says when to ask again
-    │   ├── Overloaded        429, 503, 504: the server asks for patience; `delay_s` says how much
+    │   ├── Overloaded        429, 503, 504: the server is overloaded; `delay_s` says when to ask again
     │   ├── Gone              410: that version or page is compacted away; list again
     │   ├── Unreachable       no (complete) answer; `may_have_happened` says whether a write may be done
-    │   │   └── Silent        a watch without a sign of life for too long
-    │   ├── Unreadable        the answer is not what its content type promises
+    │   │   └── WatchStalled  a watch that received nothing for too long
+    │   ├── InvalidResponse   the answer is not what its content type promises
     │   └── ServerError       any other 5xx
-    └── Final                 asking again the same way gives the same answer
+    └── Permanent             the same request gives the same answer
         ├── NotFound          404
         ├── AlreadyExists     409
         ├── Invalid           422: `causes` names the fields
         ├── InvalidName       not sent: no object can have that name, and the path would lead elsewhere
         ├── Forbidden         403, or a refusal by an admission webhook; `call` has the verb and the resource
-        ├── Unauthorized      401, with credentials as fresh as can be had
-        ├── SeveralBudgets    500: more than one budget matches the pod, so no eviction is possible
+        ├── Unauthorized      401, with freshly loaded credentials
+        ├── MultipleBudgets   500: more than one budget matches the pod, so no eviction is possible
         ├── BadRequest        400 and every other 4xx
-        └── MissingCapability the server is too old to move pods in (controller.capabilities)
+        └── MissingCapability the server is too old to move pods in (kube.server_capabilities)
 
 Each says what failed, on which object, why, and what to do, and keeps the `call` and the server's `Status`.
 """
@@ -28,8 +28,8 @@ Each says what failed, on which object, why, and what to do, and keeps the `call
 import re
 from typing import ClassVar
 
-from rescheduler.kube.call import Call
-from rescheduler.kube.wire.status import Cause, Status
+from rescheduler.kube.api_resources import ApiCall
+from rescheduler.kube.codecs.codec import ApiStatus, StatusCause
 
 __all__ = [
     "AlreadyExists",
@@ -37,22 +37,22 @@ __all__ = [
     "BudgetPending",
     "BudgetRefused",
     "Conflict",
-    "Final",
     "Forbidden",
     "Gone",
     "Invalid",
     "InvalidName",
+    "InvalidResponse",
     "KubeError",
+    "MultipleBudgets",
     "NotFound",
     "Overloaded",
+    "Permanent",
     "Retriable",
     "ServerError",
-    "SeveralBudgets",
-    "Silent",
     "Unauthorized",
     "Unreachable",
-    "Unreadable",
-    "from_answer",
+    "WatchStalled",
+    "error_from_status",
 ]
 
 DEFAULT_DELAY_S = 1.0
@@ -65,16 +65,16 @@ class KubeError(Exception):
     retriable: ClassVar[bool]
     remedy: ClassVar[str]
 
-    def __init__(self, call: Call, why: str, *, code: int = 0, status: Status | None = None) -> None:
+    def __init__(self, call: ApiCall, why: str, *, code: int = 0, status: ApiStatus | None = None) -> None:
         super().__init__(call, why)
         self.call = call
         self.why = why
         self.code = code
         """The HTTP status, or 0 if there was no answer."""
-        self.status = status or Status()
+        self.status = status or ApiStatus()
 
     @property
-    def causes(self) -> tuple[Cause, ...]:
+    def causes(self) -> tuple[StatusCause, ...]:
         return self.status.details.causes
 
     @property
@@ -100,7 +100,7 @@ class Retriable(KubeError):  # noqa: N818 - these read as what the answer was: `
     retriable = True
 
 
-class Final(KubeError):  # noqa: N818
+class Permanent(KubeError):  # noqa: N818
     retriable = False
 
 
@@ -122,7 +122,7 @@ class BudgetPending(BudgetRefused):
     remedy = "Ask again in a moment."
 
     def __init__(
-        self, call: Call, why: str, *, delay_s: float, code: int = 429, status: Status | None = None
+        self, call: ApiCall, why: str, *, delay_s: float, code: int = 429, status: ApiStatus | None = None
     ) -> None:
         super().__init__(call, why, code=code, status=status)
         self.delay_s = delay_s
@@ -132,7 +132,7 @@ class Overloaded(Retriable):
     remedy = "Ask again later."
 
     def __init__(
-        self, call: Call, why: str, *, delay_s: float, code: int = 429, status: Status | None = None
+        self, call: ApiCall, why: str, *, delay_s: float, code: int = 429, status: ApiStatus | None = None
     ) -> None:
         super().__init__(call, why, code=code, status=status)
         self.delay_s = delay_s
@@ -148,7 +148,7 @@ class Gone(Retriable):
 class Unreachable(Retriable):
     remedy = "Check the network, the server's address and whether it runs."
 
-    def __init__(self, call: Call, why: str, *, sent: bool = True, advice: str = "") -> None:
+    def __init__(self, call: ApiCall, why: str, *, sent: bool = True, advice: str = "") -> None:
         super().__init__(call, why)
         self._sent = sent
         self._advice = advice
@@ -161,11 +161,11 @@ class Unreachable(Retriable):
         return self.call.is_write and self._sent
 
 
-class Silent(Unreachable):
+class WatchStalled(Unreachable):
     remedy = "The connection may be dead, or the server sends no bookmarks."
 
 
-class Unreadable(Retriable):
+class InvalidResponse(Retriable):
     remedy = "Check for a proxy in between, or a server of another kind or version."
 
     @property
@@ -177,7 +177,7 @@ class ServerError(Retriable):
     remedy = "Look into the server's log."
 
 
-class NotFound(Final):
+class NotFound(Permanent):
     remedy = "It was removed, or never there."
 
     @property
@@ -191,19 +191,19 @@ class NotFound(Final):
         return self.remedy
 
 
-class AlreadyExists(Final):
+class AlreadyExists(Permanent):
     remedy = "Read it, or choose another name."
 
 
-class Invalid(Final):
+class Invalid(Permanent):
     remedy = "Mend the fields named."
 
 
-class InvalidName(Final):
+class InvalidName(Permanent):
     remedy = "Correct the name where it is written: in the object that refers to it, or on the command line."
 
 
-class Forbidden(Final):
+class Forbidden(Permanent):
     remedy = "Quota, policy or an admission webhook refuses it: change the object or the policy."
 
     @property
@@ -223,11 +223,11 @@ class Forbidden(Final):
         return f'Grant the verb "{verb}" on "{resource}" in API group "{group}" for {where}.'
 
 
-class Unauthorized(Final):
+class Unauthorized(Permanent):
     remedy = "Check the credentials of the kubeconfig or the service account."
 
 
-class SeveralBudgets(Final):
+class MultipleBudgets(Permanent):
     remedy = "Leave only one PodDisruptionBudget that selects this pod."
 
     @property
@@ -235,7 +235,7 @@ class SeveralBudgets(Final):
         return False
 
 
-class BadRequest(Final):
+class BadRequest(Permanent):
     remedy = "This is a fault of the program or of the object given; please report it."
 
 
@@ -255,7 +255,9 @@ _BY_CODE: dict[int, type[KubeError]] = {
 _OVERLOADED = {429, 503, 504}
 
 
-def from_answer(call: Call, code: int, status: Status, *, retry_after_s: float | None = None) -> KubeError:
+def error_from_status(
+    call: ApiCall, code: int, status: ApiStatus, *, retry_after_s: float | None = None
+) -> KubeError:
     """The error that an answer with this status code and this `Status` means."""
     why = _reason(code, status)
     if retry_after_s is None and status.details.retry_after_seconds:
@@ -267,7 +269,7 @@ def from_answer(call: Call, code: int, status: Status, *, retry_after_s: float |
             return BudgetPending(call, why, delay_s=retry_after_s, code=code, status=status)
         return BudgetRefused(call, why, code=code, status=status)
     if code == 500 and "more than one PodDisruptionBudget" in status.message:
-        return SeveralBudgets(call, why, code=code, status=status)
+        return MultipleBudgets(call, why, code=code, status=status)
     if code == 409 and status.reason == "AlreadyExists":
         return AlreadyExists(call, why, code=code, status=status)
     # Some 500s ("ServerTimeout": an etcd leader election) come with a delay: that is patience asked for, too.
@@ -281,7 +283,7 @@ def from_answer(call: Call, code: int, status: Status, *, retry_after_s: float |
     return _BY_CODE.get(code, fallback)(call, why, code=code, status=status)
 
 
-def _reason(code: int, status: Status) -> str:
+def _reason(code: int, status: ApiStatus) -> str:
     """The server's words; for a budget the cause says more than the message."""
     told = [cause.message for cause in status.details.causes if cause.reason == _BUDGET_CAUSE]
     return (

@@ -37,12 +37,18 @@ from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping
 from typing import Generic, Protocol, Self, TypeVar
 
 from rescheduler.kube import errors
-from rescheduler.kube.cache import Cache, Change, Index
+from rescheduler.kube.api_resources import ApiResource
 from rescheduler.kube.client import Client
-from rescheduler.kube.following import Counts, Following, Pace, Phase, Selection
-from rescheduler.kube.resources import Resource
+from rescheduler.kube.indexed_cache import CacheChange, IndexedCache, IndexFunction
+from rescheduler.kube.reflector import (
+    ListOptions,
+    Reflector,
+    ReflectorCounts,
+    ReflectorPhase,
+    ReflectorTiming,
+)
 
-__all__ = ["Counts", "Handler", "Informer", "Pace", "Phase", "Selection"]
+__all__ = ["ChangeHandler", "Informer", "ListOptions", "ReflectorCounts", "ReflectorPhase", "ReflectorTiming"]
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +56,7 @@ T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
 
-class Handler(Protocol[T_contra]):
+class ChangeHandler(Protocol[T_contra]):
     def __call__(self, old: T_contra | None, new: T_contra | None, /) -> None:
         """Added: no old. Deleted: no new. Otherwise both, with the same uid."""
         ...
@@ -65,20 +71,20 @@ class Informer(Generic[T]):
     def __init__(
         self,
         client: Client,
-        resource: Resource[T],
-        selection: Selection = Selection(),  # noqa: B008 - frozen
+        resource: ApiResource[T],
+        selection: ListOptions = ListOptions(),  # noqa: B008 - frozen
         *,
-        indices: Mapping[str, Index[T]] | None = None,
-        pace: Pace = Pace(),  # noqa: B008 - frozen
+        indices: Mapping[str, IndexFunction[T]] | None = None,
+        pace: ReflectorTiming = ReflectorTiming(),  # noqa: B008 - frozen
         dice: random.Random | None = None,
     ) -> None:
         """`indices` say under which values `find` finds an object; they must never raise."""
         self.resource = resource
         self._pace = pace
-        self._cache: Cache[T] = Cache(resource.identify, indices)
-        self._handlers: dict[object, Handler[T]] = {}
+        self._cache: IndexedCache[T] = IndexedCache(resource.identify, indices)
+        self._handlers: dict[object, ChangeHandler[T]] = {}
         """By subscription: the same handler may come twice, or go and come again."""
-        self._following = Following(
+        self._reflector = Reflector(
             client,
             resource,
             selection,
@@ -92,7 +98,7 @@ class Informer(Generic[T]):
 
     async def run(self) -> None:
         """Until cancelled; then no task and no connection is left."""
-        await self._following.run()
+        await self._reflector.run()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Self]:
@@ -109,11 +115,11 @@ class Informer(Generic[T]):
 
         Raises RuntimeError if the informer stops before that.
         """
-        await self._following.synced_or_over.wait()
+        await self._reflector.synced_or_over.wait()
         if not self.is_synced:
             raise RuntimeError(f"the informer of {self.resource.label} stopped before its first list")
 
-    def subscribe(self, handler: Handler[T]) -> Callable[[], None]:
+    def subscribe(self, handler: ChangeHandler[T]) -> Callable[[], None]:
         """Calls `handler` with all that is there, as added, and from then on with every change.
 
         Returns what ends it.
@@ -121,7 +127,7 @@ class Informer(Generic[T]):
         subscription = object()
         self._handlers[subscription] = handler
         for item in list(self._cache):
-            self._call(handler, Change(None, item))
+            self._call(handler, CacheChange(None, item))
 
         def end() -> None:
             self._handlers.pop(subscription, None)
@@ -149,11 +155,11 @@ class Informer(Generic[T]):
 
     @property
     def is_synced(self) -> bool:
-        return self._following.synced.is_set()
+        return self._reflector.synced.is_set()
 
     def staleness(self, now: float | None = None) -> float:
         """Seconds since the server's last sign of life, infinite before the first; `now` is loop time."""
-        return self._following.contact.staleness(asyncio.get_running_loop().time() if now is None else now)
+        return self._reflector.contact.staleness(asyncio.get_running_loop().time() if now is None else now)
 
     @property
     def is_fresh(self) -> bool:
@@ -165,24 +171,24 @@ class Informer(Generic[T]):
 
     def lost_s(self) -> float:
         """For how long no watch follows the server, in seconds; 0 while one does."""
-        return self._following.contact.lost(asyncio.get_running_loop().time())
+        return self._reflector.contact.lost(asyncio.get_running_loop().time())
 
     @property
     def failure(self) -> errors.KubeError | None:
         """Why the cache does not follow right now; None when all is well."""
-        return self._following.failure
+        return self._reflector.failure
 
     @property
-    def phase(self) -> Phase:
-        return self._following.phase
+    def phase(self) -> ReflectorPhase:
+        return self._reflector.phase
 
     @property
-    def counts(self) -> Counts:
-        return self._following.counts
+    def counts(self) -> ReflectorCounts:
+        return self._reflector.counts
 
     # --- telling ---
 
-    def _deliver(self, changes: list[Change[T]]) -> None:
+    def _deliver(self, changes: list[CacheChange[T]]) -> None:
         # Who subscribes from within a handler has been shown the whole cache by then.
         listening = tuple(self._handlers.items())
         for change in changes:
@@ -190,14 +196,14 @@ class Informer(Generic[T]):
                 if subscription in self._handlers:
                     self._call(handler, change)
 
-    def _call(self, handler: Handler[T], change: Change[T]) -> None:
+    def _call(self, handler: ChangeHandler[T], change: CacheChange[T]) -> None:
         try:
             handler(change.old, change.new)
         except Exception:
             self.counts.handler_failures += 1
             log.exception("a handler of %s failed on %s", self.resource.label, self._subject(change))
 
-    def _subject(self, change: Change[T]) -> str:
+    def _subject(self, change: CacheChange[T]) -> str:
         item = change.old if change.new is None else change.new
         assert item is not None
         return self.resource.identify(item).key

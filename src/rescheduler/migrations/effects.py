@@ -7,10 +7,11 @@ Every effect may be performed twice without harm, and each names what must still
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
-from rescheduler.model.migrations import OwnerReference, PodReference
+from rescheduler.api.podmigration import ControllerReference, PodReference
 
 __all__ = [
-    "CallOffMigration",
+    "AddFinalizer",
+    "CancelMigration",
     "CreateBudget",
     "CreateCopy",
     "DeleteBudget",
@@ -19,17 +20,16 @@ __all__ = [
     "DeleteReplacement",
     "Effect",
     "EvictSource",
-    "HoldMigration",
-    "LetGoMigration",
-    "MarkSource",
-    "Nominate",
-    "OfferCopy",
-    "OpenGate",
+    "LabelSource",
+    "NominateNode",
+    "OfferCopyForAdoption",
     "RecordEviction",
     "ReleaseTarget",
+    "RemoveFinalizer",
+    "RemoveSchedulingGate",
     "RequestBudgetSync",
-    "ReturnCopy",
-    "UnmarkSource",
+    "RestoreCopyOwner",
+    "UnlabelSource",
     "WithdrawSteering",
 ]
 
@@ -47,17 +47,17 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True)
-class HoldMigration(Effect):
+class AddFinalizer(Effect):
     """Our finalizer, on a migration that somebody made by hand: else its deletion would undo nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class LetGoMigration(Effect):
+class RemoveFinalizer(Effect):
     """All is done or undone: it may be deleted like any object."""
 
 
 @dataclass(frozen=True, slots=True)
-class CallOffMigration(Effect):
+class CancelMigration(Effect):
     """It waits for its turn, and is not to have one: refused if it has changed since it was seen."""
 
 
@@ -67,7 +67,7 @@ class DeleteMigration(Effect):
 
 
 @dataclass(frozen=True, slots=True)
-class MarkSource(Effect):
+class LabelSource(Effect):
     """Takes the lock: refused if the pod has changed since it was seen."""
 
     pod: PodReference
@@ -75,7 +75,7 @@ class MarkSource(Effect):
 
 
 @dataclass(frozen=True, slots=True)
-class UnmarkSource(Effect):
+class UnlabelSource(Effect):
     """Gives the lock back. It raises the pod's version too, and so fences off an eviction in flight."""
 
     pod: PodReference
@@ -90,7 +90,7 @@ class CreateCopy(Effect):
 
 
 @dataclass(frozen=True, slots=True)
-class Nominate(Effect):
+class NominateNode(Effect):
     """The scheduler tries this node first, with all its rules."""
 
     pod: PodReference
@@ -98,7 +98,7 @@ class Nominate(Effect):
 
 
 @dataclass(frozen=True, slots=True)
-class OpenGate(Effect):
+class RemoveSchedulingGate(Effect):
     pod: PodReference
 
 
@@ -126,19 +126,19 @@ class RequestBudgetSync(Effect):
 
 
 @dataclass(frozen=True, slots=True)
-class OfferCopy(Effect):
+class OfferCopyForAdoption(Effect):
     """We no longer control the copy: its ReplicaSet adopts it. Each millisecond counts."""
 
     pod: PodReference
 
 
 @dataclass(frozen=True, slots=True)
-class ReturnCopy(Effect):
+class RestoreCopyOwner(Effect):
     """To an owner that is gone, and to nobody else: the garbage collector takes it like the others.
     Preceded by a live read of those others."""
 
     pod: PodReference
-    owner: OwnerReference
+    owner: ControllerReference
 
 
 @dataclass(frozen=True, slots=True)

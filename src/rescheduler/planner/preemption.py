@@ -11,14 +11,14 @@ from functools import cached_property
 
 import numpy as np
 
-from rescheduler.rules.board import Board
-from rescheduler.snapshot.snapshot import NOWHERE, Flags, Ints, Snapshot
+from rescheduler.cluster.snapshot import NO_ROW, Flags, Ints, Snapshot
+from rescheduler.rules.placement import Placement
 
 __all__ = ["Preemption"]
 
 
 class Preemption:
-    def __init__(self, snapshot: Snapshot, *, unreserved: int = NOWHERE) -> None:
+    def __init__(self, snapshot: Snapshot, *, unreserved: int = NO_ROW) -> None:
         """`unreserved` as for a `Board`."""
         self._snapshot = snapshot
         self._unreserved = unreserved
@@ -27,37 +27,37 @@ class Preemption:
     def by_surplus(self, row: int) -> str:
         """Whom the pod beside a copy could preempt, in words; empty if nobody. For pods that are to be moved:
         their copy takes room, too."""
-        if not self._could(row):
+        if not self._could_preempt(row):
             return ""
-        board = self._board
-        fits = np.flatnonzero(board.fits_another(row))
+        placement = self._placement
+        fits = np.flatnonzero(placement.fits_another(row))
         if len(fits) > 1:
             return ""
         if len(fits) == 1:
-            with board.trial():
-                board.place(row, int(fits[0]))
-                if board.fits_another(row).any():
+            with placement.trial():
+                placement.place(row, int(fits[0]))
+                if placement.fits_another(row).any():
                     return ""
         return self._victims(row)
 
     def by_another(self, row: int) -> str:
         """Whom one more pod like it could preempt as things stand, with the copy where it is."""
-        if not self._could(row) or self._board.fits_another(row).any():
+        if not self._could_preempt(row) or self._placement.fits_another(row).any():
             return ""
         return self._victims(row)
 
     @cached_property
-    def _board(self) -> Board:
-        return Board(self._snapshot, unreserved=self._unreserved)
+    def _placement(self) -> Placement:
+        return Placement(self._snapshot, unreserved=self._unreserved)
 
     @cached_property
     def _least(self) -> int:
         """The lowest priority of all pods on nodes."""
         pods = self._snapshot.pods
-        placed = pods.priority[pods.node != NOWHERE]
+        placed = pods.priority[pods.node != NO_ROW]
         return int(placed.min()) if len(placed) else 0
 
-    def _could(self, row: int) -> bool:
+    def _could_preempt(self, row: int) -> bool:
         """Most clusters have no priorities among their workloads: then there is nothing to look at."""
         pods = self._snapshot.pods
         return int(pods.priority[row]) > self._least and not pods.records[row].shape.never_preempts
@@ -68,7 +68,7 @@ class Preemption:
         asks = snapshot.classes[snapshot.pods.pod_class[row]].asks
         has_lesser, free = self._without_lesser(int(snapshot.pods.priority[row]))
         enough = (free >= asks)[:, asks > 0].all(axis=1)
-        found = np.flatnonzero(has_lesser & enough & self._board.static_fits(row))
+        found = np.flatnonzero(has_lesser & enough & self._placement.static_fits(row))
         if not len(found):
             return ""
         node = int(found[0])
@@ -86,7 +86,7 @@ class Preemption:
         found = self._outranked.get(priority)
         if found is None:
             pods, nodes = self._snapshot.pods, self._snapshot.nodes
-            placed = pods.node != NOWHERE
+            placed = pods.node != NO_ROW
             stays = placed & (pods.priority >= priority)
             taken = np.zeros_like(nodes.requested)
             np.add.at(taken, pods.node[stays], pods.requests[stays])

@@ -1,12 +1,12 @@
 """Why a pod stays where it is, and what to do about it: one table for `explain`, the page and metrics."""
 
-import sys
 from enum import StrEnum
 from typing import Final
 
-from rescheduler.generated_part import GeneratedPart
-
-__all__ = ["REMEDIES", "Reason", "main", "reference"]
+__all__ = [
+    "REMEDIES",
+    "Reason",
+]
 
 
 class Reason(StrEnum):
@@ -290,16 +290,3 @@ REMEDIES: Final[dict[Reason, tuple[str, str]]] = {
     ),
 }
 """What each means, and its remedy, in words for operators."""
-
-
-def reference() -> str:
-    """The table in docs/reasons.md."""
-    rows = (f"| `{reason}` | {meaning} | {remedy} |" for reason, (meaning, remedy) in REMEDIES.items())
-    return "\n".join(("| reason | what it means | what to do |", "|---|---|---|", *rows, ""))
-
-
-main = GeneratedPart(reference).main
-
-
-if __name__ == "__main__":
-    sys.exit(main())

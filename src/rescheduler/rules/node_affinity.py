@@ -6,12 +6,11 @@ from typing import Final
 import numpy as np
 from msgspec.structs import asdict
 
-from rescheduler.model.constraints import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
-from rescheduler.model.selectors import SelectorError, node_requirements_from_object
-from rescheduler.rules.check import Fixed, nowhere
-from rescheduler.rules.refusal import Refusal, Rule
-from rescheduler.rules.terrain import Terrain
-from rescheduler.snapshot.snapshot import Flags
+from kubevalues import SelectorError, node_requirements_from_object
+from rescheduler.cluster.pod_constraints import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from rescheduler.cluster.snapshot import Flags
+from rescheduler.rules.node_labels import NodeLabels
+from rescheduler.rules.rule_check import NodeRefusal, SchedulerRule, StaticCheck, fits_nowhere
 
 __all__ = ["Labels", "node_affinity", "reached_nodes", "shown_terms"]
 
@@ -22,46 +21,56 @@ _NOT_NAMED: Final = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 _CONTRADICTION: Final = "pod affinity terms conflict"
 
 
-def node_affinity(labels: Labels, required: NodeSelector | None, terrain: Terrain) -> Fixed | None:
+def node_affinity(
+    labels: Labels, required: NodeSelector | None, node_labels: NodeLabels
+) -> StaticCheck | None:
     if not labels and required is None:
         return None
     terms = required.node_selector_terms if required is not None else ()
     named = _named_nodes(terms) if terms else None
     if named is not None and not named:
         detail = "every term names nodes that exclude each other"
-        return nowhere(len(terrain), Refusal(Rule.NODE_AFFINITY, (_CONTRADICTION,), detail))
+        return fits_nowhere(
+            len(node_labels), NodeRefusal(SchedulerRule.NODE_AFFINITY, (_CONTRADICTION,), detail)
+        )
 
-    def explain(node: int) -> Refusal:
-        record = terrain.records[node]
+    def explain(node: int) -> NodeRefusal:
+        record = node_labels.records[node]
         if named is not None and record.name not in named:
             wanted = ", ".join(sorted(named))
-            return Refusal(Rule.NODE_AFFINITY, (_NOT_NAMED,), f"the affinity names only {wanted}")
+            return NodeRefusal(
+                SchedulerRule.NODE_AFFINITY, (_NOT_NAMED,), f"the affinity names only {wanted}"
+            )
         for key, value in labels:
             if record.labels.get(key) != value:
-                return Refusal(
-                    Rule.NODE_AFFINITY, (_NO_MATCH,), _other_label(key, value, record.labels.get(key))
+                return NodeRefusal(
+                    SchedulerRule.NODE_AFFINITY,
+                    (_NO_MATCH,),
+                    _other_label(key, value, record.labels.get(key)),
                 )
-        return Refusal(Rule.NODE_AFFINITY, (_NO_MATCH,), f"the affinity asks for {shown_terms(required)}")
+        return NodeRefusal(
+            SchedulerRule.NODE_AFFINITY, (_NO_MATCH,), f"the affinity asks for {shown_terms(required)}"
+        )
 
-    return Fixed(_wanted_nodes(labels, required, terrain), explain)
+    return StaticCheck(_wanted_nodes(labels, required, node_labels), explain)
 
 
-def _wanted_nodes(labels: Labels, required: NodeSelector | None, terrain: Terrain) -> Flags:
+def _wanted_nodes(labels: Labels, required: NodeSelector | None, node_labels: NodeLabels) -> Flags:
     """[node]: those that a pod asks for by node selector and affinity."""
-    found = np.ones(len(terrain), np.bool_)
+    found = np.ones(len(node_labels), np.bool_)
     for key, value in labels:
-        domains = terrain.domains(key)
+        domains = node_labels.domains(key)
         found &= domains.spread([domains.number[value]] if value in domains.number else [])
     if required is not None:
-        found &= _any_term(required.node_selector_terms, terrain, by_name=True)
+        found &= _any_term(required.node_selector_terms, node_labels, by_name=True)
     return found
 
 
-def reached_nodes(required: NodeSelector | None, terrain: Terrain) -> Flags:
+def reached_nodes(required: NodeSelector | None, node_labels: NodeLabels) -> Flags:
     """[node]: from which a volume can be reached. Volumes don't know names: such conditions count as met."""
     if required is None:
-        return np.ones(len(terrain), np.bool_)
-    return _any_term(required.node_selector_terms, terrain, by_name=False)
+        return np.ones(len(node_labels), np.bool_)
+    return _any_term(required.node_selector_terms, node_labels, by_name=False)
 
 
 def shown_terms(required: NodeSelector | None) -> str:
@@ -69,16 +78,16 @@ def shown_terms(required: NodeSelector | None) -> str:
     return " or ".join(map(_shown, terms)) or "nothing"
 
 
-def _any_term(terms: Iterable[NodeSelectorTerm], terrain: Terrain, *, by_name: bool) -> Flags:
-    found = np.zeros(len(terrain), np.bool_)
+def _any_term(terms: Iterable[NodeSelectorTerm], node_labels: NodeLabels, *, by_name: bool) -> Flags:
+    found = np.zeros(len(node_labels), np.bool_)
     for term in terms:
-        found |= _one_term(term, terrain, by_name=by_name)
+        found |= _one_term(term, node_labels, by_name=by_name)
     return found
 
 
-def _one_term(term: NodeSelectorTerm, terrain: Terrain, *, by_name: bool) -> Flags:
+def _one_term(term: NodeSelectorTerm, node_labels: NodeLabels, *, by_name: bool) -> Flags:
     """A term without conditions, or with one that can't be read, matches no node."""
-    none = np.zeros(len(terrain), np.bool_)
+    none = np.zeros(len(node_labels), np.bool_)
     if not term.match_expressions and not term.match_fields:
         return none
     found = ~none
@@ -87,13 +96,13 @@ def _one_term(term: NodeSelectorTerm, terrain: Terrain, *, by_name: bool) -> Fla
             selector = node_requirements_from_object([asdict(wanted) for wanted in term.match_expressions])
         except SelectorError:
             return none
-        found = terrain.selected(selector)
+        found = node_labels.selected(selector)
     for field in term.match_fields:
         if len(field.values) != 1 or field.operator not in {"In", "NotIn"}:
             return none
         if by_name:
             # There is one field to ask for; whatever else is asked for is empty on every node.
-            named = terrain.named(field.values[0]) if field.key == "metadata.name" else none
+            named = node_labels.named(field.values[0]) if field.key == "metadata.name" else none
             found &= named if field.operator == "In" else ~named
     return found
 

@@ -6,16 +6,14 @@ from typing import Final
 
 import numpy as np
 
-from rescheduler.model.volumes import Volume
-from rescheduler.rules.check import Check, InTurn, nowhere
-from rescheduler.rules.claims import UsedClaim
-from rescheduler.rules.class_index import ClassIndex
-from rescheduler.rules.neighbours import Neighbours
-from rescheduler.rules.refusal import Refusal, Rule
-from rescheduler.rules.tallies import Tally
-from rescheduler.snapshot.snapshot import Flags
+from rescheduler.cluster.pod_record import PodVolume
+from rescheduler.cluster.snapshot import Flags
+from rescheduler.rules.pod_class_index import PodClassIndex
+from rescheduler.rules.pod_positions import DomainCounts, NodeConflicts
+from rescheduler.rules.rule_check import AllChecks, NodeRefusal, RuleCheck, SchedulerRule, fits_nowhere
+from rescheduler.rules.volume_binding import PodClaim
 
-__all__ = ["is_for_one_pod", "volume_restrictions"]
+__all__ = ["is_single_pod_claim", "volume_restrictions"]
 
 
 _DISK_TAKEN: Final = "node(s) had no available disk"
@@ -28,27 +26,27 @@ _EXCLUSIVE: Final = frozenset({"gcePersistentDisk", _NEVER_SHARED, "iscsi", "rbd
 
 
 def volume_restrictions(
-    number: int, claims: Sequence[UsedClaim], index: ClassIndex, neighbours: Neighbours
-) -> Check | None:
+    number: int, claims: Sequence[PodClaim], index: PodClassIndex, node_conflicts: NodeConflicts
+) -> RuleCheck | None:
     """For the pods of the class of that number."""
-    pod_class, count = index.classes[number], len(neighbours.terrain)
+    pod_class, count = index.classes[number], len(node_conflicts.node_labels)
     for claim in claims:
         if claim.record is None and not claim.is_ephemeral:
-            return nowhere(count, _not_found(claim))
-    found: list[Check] = []
+            return fits_nowhere(count, _not_found(claim))
+    found: list[RuleCheck] = []
     disks = [volume for volume in pod_class.volumes if volume.kind in _EXCLUSIVE]
     if taken := {other for disk in disks for other in _with_same_disk(disk, index)}:
         named = ", ".join(f"{disk.kind} {disk.name}" for disk in disks)
-        refusal = Refusal(Rule.VOLUME_RESTRICTIONS, (_DISK_TAKEN,), f"wants {named}")
-        found.append(neighbours.without(taken, refusal))
-    for claim in filter(is_for_one_pod, claims):
+        refusal = NodeRefusal(SchedulerRule.VOLUME_RESTRICTIONS, (_DISK_TAKEN,), f"wants {named}")
+        found.append(node_conflicts.without(taken, refusal))
+    for claim in filter(is_single_pod_claim, claims):
         users = index.with_claim(pod_class.namespace, claim.name)
-        tally = neighbours.tallies.of(users, neighbours.terrain.whole_cluster.of)
-        found.append(_ForOnePod(claim, tally, count))
-    return InTurn(found) if found else None
+        domain_counts = node_conflicts.count_registry.of(users, node_conflicts.node_labels.whole_cluster.of)
+        found.append(_SinglePodClaim(claim, domain_counts, count))
+    return AllChecks(found) if found else None
 
 
-def is_for_one_pod(claim: UsedClaim) -> bool:
+def is_single_pod_claim(claim: PodClaim) -> bool:
     return (
         claim.record is not None
         and not claim.is_ephemeral
@@ -57,33 +55,33 @@ def is_for_one_pod(claim: UsedClaim) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _ForOnePod:
+class _SinglePodClaim:
     """Wherever the one pod is that uses the claim: no other can run, on any node."""
 
-    claim: UsedClaim
-    users: Tally
+    claim: PodClaim
+    users: DomainCounts
     nodes: int
 
     def fits(self) -> Flags:
         return np.full(self.nodes, not self.users.counts)
 
-    def refusal(self, node: int) -> Refusal | None:
+    def refusal(self, node: int) -> NodeRefusal | None:
         if not self.users.at(node):
             return None
         detail = f"claim {self.claim.key} is ReadWriteOncePod and in use"
-        return Refusal(Rule.VOLUME_RESTRICTIONS, (_CLAIM_TAKEN,), detail)
+        return NodeRefusal(SchedulerRule.VOLUME_RESTRICTIONS, (_CLAIM_TAKEN,), detail)
 
 
-def _not_found(claim: UsedClaim) -> Refusal:
-    return Refusal(
-        Rule.VOLUME_RESTRICTIONS,
+def _not_found(claim: PodClaim) -> NodeRefusal:
+    return NodeRefusal(
+        SchedulerRule.VOLUME_RESTRICTIONS,
         (f'persistentvolumeclaim "{claim.name}" not found',),
         f"claim {claim.key} is not known",
         unknown=f"claim {claim.key}",
     )
 
 
-def _with_same_disk(mine: Volume, index: ClassIndex) -> Iterator[int]:
+def _with_same_disk(mine: PodVolume, index: PodClassIndex) -> Iterator[int]:
     """The same disk twice is fine only where both sides just read it; a disk of Amazon's not even then."""
     for number, other in index.with_disk(mine.kind, mine.name):
         both_read = mine.read_only and other.read_only and mine.kind != _NEVER_SHARED

@@ -1,21 +1,142 @@
-"""CostOptimization: nodes that the cluster can do without are emptied and left to the autoscaler."""
+"""CostOptimization: nodes that the cluster can do without are emptied and left to the autoscaler.
 
+What each node costs.
+
+Pods that wait for room, and which of the nodes that we cordoned would give it to them.
+"""
+
+import math
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from rescheduler.model.node_marks import in_maintenance, is_cordoned_by
-from rescheduler.model.plan import NodeChange
-from rescheduler.snapshot.snapshot import CPU, MEMORY, NOWHERE
-from rescheduler.strategies.placing import average_node, complete_units, find_places, load_with, room_left
-from rescheduler.strategies.prices import prices_of
-from rescheduler.strategies.shortage import lacks_room, nodes_to_reopen, waiting_pods
-from rescheduler.strategies.strategy import NodeProposal, Proposal, Step, View
-from rescheduler.strategies.tenants import NODE_BOUND, belongs_to_node
+from rescheduler.cluster.node_record import (
+    UNSCHEDULABLE_TAINT,
+    NodeChange,
+    NodeRecord,
+    in_maintenance,
+    is_cordoned_by,
+)
+from rescheduler.cluster.pod_record import NODE_BOUND_KINDS, PodRecord, belongs_to_node
+from rescheduler.cluster.snapshot import CPU, MEMORY, NO_ROW
+from rescheduler.config.policy_blocks import Cost
+from rescheduler.rules.rule_check import SchedulerRule
+from rescheduler.rules.taint_toleration import untolerated
+from rescheduler.strategies.strategy import NodeProposal, Proposal, ProposedMove, View
+from rescheduler.strategies.target_search import (
+    average_node,
+    complete_units,
+    find_targets,
+    free_after,
+    load_after,
+)
 
-__all__ = ["CostOptimization"]
+__all__ = [
+    "INSTANCE_TYPE",
+    "CostOptimization",
+    "lacks_room",
+    "node_prices",
+    "nodes_to_uncordon",
+    "unschedulable_pods",
+]
+
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+
+
+def node_prices(nodes: Sequence[NodeRecord], cost: Cost) -> npt.NDArray[np.float64]:
+    """[node]; the average of the known ones where none is known, 1 for all if none is known at all."""
+    found = [_price(node, cost) for node in nodes]
+    known = [price for price in found if price is not None]
+    otherwise = sum(known) / len(known) if known else 1.0
+    return np.array([otherwise if price is None else price for price in found], np.float64)
+
+
+def _price(node: NodeRecord, cost: Cost) -> float | None:
+    if cost.price_label is not None:
+        price = _number(node.labels.get(cost.price_label, ""))
+        if price is not None:
+            return price
+    return cost.prices.get(node.labels.get(INSTANCE_TYPE, ""))
+
+
+def _number(text: str) -> float | None:
+    """None for what is no price: a label may say anything."""
+    try:
+        price = float(text)
+    except ValueError:
+        return None
+    return price if math.isfinite(price) and price >= 0 else None
+
+
+_SHORTAGES = ("Insufficient ", "Too many pods")
+"""How the scheduler's message tells of nodes that are full."""
+
+
+def unschedulable_pods(view: View) -> list[int]:
+    """Pods for which the scheduler found no node: highest priority first, as it takes them."""
+    pods = view.snapshot.pods
+    unscheduled = np.flatnonzero(pods.node == NO_ROW).tolist()
+    waiting = [pod for pod in unscheduled if _is_unschedulable(pods.records[pod])]
+    return sorted(waiting, key=lambda pod: (-int(pods.priority[pod]), pod))
+
+
+def _is_unschedulable(pod: PodRecord) -> bool:
+    if pod.node or pod.is_terminating or pod.is_finished:
+        return False
+    condition = pod.condition("PodScheduled")
+    return condition is not None and condition.status == "False" and condition.reason == "Unschedulable"
+
+
+def lacks_room(view: View, pod: int) -> bool:
+    """Whether the scheduler says so, and there is a node that is large enough at all."""
+    condition = view.snapshot.pods.records[pod].condition("PodScheduled")
+    if condition is None or not any(words in condition.message for words in _SHORTAGES):
+        return False
+    return bool((view.snapshot.nodes.allocatable >= view.snapshot.pods.requests[pod]).all(axis=1).any())
+
+
+def nodes_to_uncordon(
+    view: View, waiting: Sequence[int], cordoned: Sequence[int]
+) -> Iterator[tuple[int, int]]:
+    """As few of the cordoned nodes as it takes, each with the first pod that needs it.
+
+    `cordoned` comes with those first that are best to reopen. A pod that fits on a node which is open, or
+    will be, needs no other: it takes its room there.
+    """
+    placement = view.placement
+    reopened: list[int] = []
+    with placement.trial():
+        for pod in waiting:
+            fits = np.flatnonzero(placement.fits(pod, source_stays=False) & view.open)
+            place = int(fits[0]) if fits.size else _first_without_cordon(view, pod, reopened)
+            if place is None:
+                place = _first_without_cordon(view, pod, cordoned)
+                if place is None:
+                    continue
+                reopened.append(place)
+                yield place, pod
+            placement.place(pod, place)
+
+
+def _first_without_cordon(view: View, pod: int, nodes: Sequence[int]) -> int | None:
+    return next((node for node in nodes if _fits_without_cordon(view, pod, node)), None)
+
+
+def _fits_without_cordon(view: View, pod: int, node: int) -> bool:
+    refusals = view.placement.refusals(pod, node, source_stays=False)
+    return all(_is_due_to_cordon(view, pod, node, refusal.rule) for refusal in refusals)
+
+
+def _is_due_to_cordon(view: View, pod: int, node: int, rule: SchedulerRule) -> bool:
+    """The control plane taints what is cordoned: that is no taint of the node's own."""
+    if rule is SchedulerRule.TAINT_TOLERATION:
+        taints = view.snapshot.nodes.records[node].taints
+        tolerations = view.snapshot.pods.records[pod].constraints.tolerations
+        return all(taint.key == UNSCHEDULABLE_TAINT for taint in untolerated(taints, tolerations))
+    return rule is SchedulerRule.NODE_UNSCHEDULABLE
+
 
 Flags = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
@@ -40,16 +161,16 @@ class CostOptimization:
     urgent: ClassVar[bool] = False
 
     def propose(self, view: View) -> Iterator[Proposal | NodeProposal]:
-        prices = prices_of(view.snapshot.nodes.records, view.policy.cost)
+        prices = node_prices(view.snapshot.nodes.records, view.policy.cost)
         cordoned = self._cordoned_by_us(view, prices)
-        waiting = waiting_pods(view)
-        reopened = list(nodes_to_reopen(view, waiting, cordoned))
+        waiting = unschedulable_pods(view)
+        reopened = list(nodes_to_uncordon(view, waiting, cordoned))
         for node, pod in reopened:
             reason = f"{view.snapshot.pods.records[pod].key} finds no room elsewhere"
             yield NodeProposal(node, NodeChange.UNCORDON, reason)
         if reopened or any(lacks_room(view, pod) for pod in waiting):
             return
-        yield from _Emptying(view, prices).proposals(begun=cordoned)
+        yield from _Consolidation(view, prices).proposals(begun=cordoned)
 
     def _cordoned_by_us(self, view: View, prices: Floats) -> list[int]:
         """Those first that cost least to have again."""
@@ -62,17 +183,17 @@ class CostOptimization:
         return sorted(ours, key=lambda node: (prices[node], node))
 
 
-class _Emptying:
+class _Consolidation:
     def __init__(self, view: View, prices: Floats) -> None:
         self.view = view
         self.prices = prices
         self.ceilings = _ceilings(view)
-        self.occupied = _number_of_tenants(view) > 0
-        self.order = _cheapest_first(view, prices)
+        self.occupied = _movable_pod_counts(view) > 0
+        self.order = _consolidation_order(view, prices)
         self.turn = np.ones(len(prices))
         """[node]: when it would be emptied, from 0 to 1."""
         self.turn[self.order] = np.linspace(0, 1, len(self.order))
-        self.hopeless: set[int] = set()
+        self.unplaceable: set[int] = set()
         """Pod classes that have no place elsewhere: while others move in there won't be more."""
 
     def proposals(self, begun: Sequence[int]) -> Iterator[Proposal | NodeProposal]:
@@ -80,46 +201,46 @@ class _Emptying:
         for node in (*begun, *self.order):
             if self.view.room <= 0:
                 return
-            steps = self._steps(node)
-            if not steps:
+            moves = self._proposed_moves(node)
+            if not moves:
                 continue
-            if len(steps) <= self.view.room:
-                yield Proposal(tuple(steps))
-                if node not in begun and self.view.board.position[steps[0].pod] != node:
-                    yield self._cordon(node, len(steps))
-            elif node in begun or len(steps) > self.view.policy.max_reschedule_pods:
+            if len(moves) <= self.view.room:
+                yield Proposal(tuple(moves))
+                if node not in begun and self.view.placement.position[moves[0].pod] != node:
+                    yield self._cordon(node, len(moves))
+            elif node in begun or len(moves) > self.view.policy.max_reschedule_pods:
                 # Too many for any one plan: cordoned, so that the next plan goes on with what is left.
                 if node not in begun:
-                    yield self._cordon(node, len(steps))
+                    yield self._cordon(node, len(moves))
                 if self.view.open[node]:
                     continue  # it may not be closed, so it would fill up again
-                yield from (Proposal((step,)) for step in steps[: self.view.room])
+                yield from (Proposal((move,)) for move in moves[: self.view.room])
             else:
                 return
 
-    def _steps(self, node: int) -> list[Step]:
+    def _proposed_moves(self, node: int) -> list[ProposedMove]:
         """All of its pods to other nodes; none if one of them has to stay, or there is no one to move."""
         pods = self.view.snapshot.pods
-        tenants = [pod for pod in self.view.board.pods_on(node) if not belongs_to_node(pods.records[pod])]
+        tenants = [pod for pod in self.view.placement.pods_on(node) if not belongs_to_node(pods.records[pod])]
         if not all(self._has_hope(pod) for pod in tenants):
             return []
         units = complete_units(self.view, tenants)
         if sorted(pod for unit in units for pod in unit) != tenants:
             return []  # some would bring along others of their group, who are well where they are
-        places = find_places(
+        places = find_targets(
             self.view, units, self._choice, lambda pod: self._allowed(pod) & self._worth_filling(node)
         )
-        if places.homeless:
+        if places.without_target:
             return []
         in_turn = sorted(places.targets, key=lambda pod: (int(pods.priority[pod]), pod))
-        return [self._step(node, pod, places.targets[pod], 1 / len(in_turn)) for pod in in_turn]
+        return [self._proposed_move(node, pod, places.targets[pod], 1 / len(in_turn)) for pod in in_turn]
 
     def _has_hope(self, pod: int) -> bool:
         pod_class = int(self.view.snapshot.pods.pod_class[pod])
-        if pod_class in self.hopeless or not self.view.may_move(pod):
+        if pod_class in self.unplaceable or not self.view.may_move(pod):
             return False
         if not self._allowed(pod).any():
-            self.hopeless.add(pod_class)
+            self.unplaceable.add(pod_class)
             return False
         return True
 
@@ -127,7 +248,7 @@ class _Emptying:
         view = self.view
         allowed = view.targets(pod) & view.nodes
         for column, ceiling in self.ceilings.items():
-            allowed &= view.board.load[:, column] + view.snapshot.pods.load[pod, column] <= ceiling
+            allowed &= view.placement.load[:, column] + view.snapshot.pods.load[pod, column] <= ceiling
         return allowed
 
     def _worth_filling(self, node: int) -> Flags:
@@ -137,33 +258,33 @@ class _Emptying:
 
     def _choice(self, view: View, pod: int, nodes: Rows) -> int:
         """The tightest, but rather one that is to be emptied late or never."""
-        return int(nodes[(room_left(view, pod, nodes) - _LATE * self.turn[nodes]).argmin()])
+        return int(nodes[(free_after(view, pod, nodes) - _LATE * self.turn[nodes]).argmin()])
 
-    def _step(self, node: int, pod: int, target: int, share: float) -> Step:
+    def _proposed_move(self, node: int, pod: int, target: int, share: float) -> ProposedMove:
         view = self.view
         gain = share * float(self.prices[node] / max(self.prices[view.nodes].sum(), _TINY))
-        load = load_with(view, pod, np.array([target]))[0]
+        load = load_after(view, pod, np.array([target]))[0]
         name = view.snapshot.nodes.records[node].name
-        return Step(pod, target, f"empties {name}, target {load:.1f}%", gain)
+        return ProposedMove(pod, target, f"empties {name}, target {load:.1f}%", gain)
 
     def _cordon(self, node: int, moves: int) -> NodeProposal:
         reason = f"can be done without: {moves} pods fit elsewhere, saves {self.prices[node]:g}"
         return NodeProposal(node, NodeChange.CORDON, reason)
 
 
-def _number_of_tenants(view: View) -> Floats:
+def _movable_pod_counts(view: View) -> Floats:
     """[node]: pods that don't belong to it, as far as their workload tells: close enough to compare by."""
     snapshot = view.snapshot
-    of_nodes = [row for row, workload in enumerate(snapshot.workloads) if workload.kind in NODE_BOUND]
-    position = view.board.position
-    counted = (position != NOWHERE) & ~np.isin(snapshot.pods.workload, of_nodes)
+    of_nodes = [row for row, workload in enumerate(snapshot.workloads) if workload.kind in NODE_BOUND_KINDS]
+    position = view.placement.position
+    counted = (position != NO_ROW) & ~np.isin(snapshot.pods.workload, of_nodes)
     return np.bincount(position[counted], minlength=len(snapshot.nodes)).astype(np.float64)
 
 
-def _cheapest_first(view: View, prices: Floats) -> list[int]:
+def _consolidation_order(view: View, prices: Floats) -> list[int]:
     """Nodes that might be emptied: those first that take the fewest moves for what they save."""
     snapshot = view.snapshot
-    tenants = _number_of_tenants(view)
+    tenants = _movable_pod_counts(view)
     size = (snapshot.nodes.allocatable / average_node(snapshot.nodes)).sum(axis=1)
     candidates = np.flatnonzero(view.nodes & view.open & (tenants > 0) & (prices > 0))
     moves_per_price = tenants[candidates] / prices[candidates]

@@ -15,13 +15,20 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
 from typing import Generic, TypeVar
 
-__all__ = ["NO_QUEUE", "Queue", "Turns", "reserved_slots", "share_of_each", "taking_turns"]
+__all__ = [
+    "NOTHING_QUEUED",
+    "NamespaceTurns",
+    "QueuedMigrations",
+    "interleave_namespaces",
+    "reserved_slots",
+    "share_of_each",
+]
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
+class QueuedMigrations:
     """Migrations that are asked for and have not begun."""
 
     by_namespace: Mapping[str, int]
@@ -33,7 +40,7 @@ class Queue:
         return sum(self.by_namespace.values())
 
 
-NO_QUEUE = Queue({})
+NOTHING_QUEUED = QueuedMigrations({})
 
 
 def reserved_slots(slots: int) -> int:
@@ -46,7 +53,7 @@ def share_of_each(slots: int, namespaces: int) -> int:
     return max(1, slots // max(1, namespaces))
 
 
-class Turns(Generic[T]):
+class NamespaceTurns(Generic[T]):
     """Hands out what namespaces wait for, one by one. Each is to be answered before the next."""
 
     def __init__(
@@ -92,7 +99,7 @@ class Turns(Generic[T]):
         heapreplace(self._heap, (count + moves, place, name))
 
 
-def taking_turns(items: Iterable[T], namespace_of: Callable[[T], str], *, first: int = 0) -> list[T]:
+def interleave_namespaces(items: Iterable[T], namespace_of: Callable[[T], str], *, first: int = 0) -> list[T]:
     """The same items: one of each namespace, then a second one of each, and so on."""
     waiting: dict[str, list[T]] = {}
     for item in items:

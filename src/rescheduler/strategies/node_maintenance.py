@@ -1,29 +1,79 @@
-"""NodeMaintenance: nodes that are to be taken out of service are cordoned and emptied."""
+"""NodeMaintenance: nodes that are to be taken out of service are cordoned and emptied.
 
-from collections.abc import Callable, Collection, Iterator
+Places for a few pods by trying all ways in turn: where room is so scarce that every place counts.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
-from rescheduler.model.node_marks import in_maintenance, is_cordoned_by
-from rescheduler.model.plan import NodeChange
-from rescheduler.strategies.backtracking import try_all_ways
-from rescheduler.strategies.fair_shares import taking_turns
-from rescheduler.strategies.making_room import room_for
-from rescheduler.strategies.placing import (
-    Places,
-    Unit,
+from rescheduler.cluster.node_record import NodeChange, in_maintenance, is_cordoned_by
+from rescheduler.cluster.pod_record import is_rescheduler_pod
+from rescheduler.rules.placement import Placement
+from rescheduler.strategies.fair_shares import interleave_namespaces
+from rescheduler.strategies.strategy import NodeProposal, Proposal, ProposedMove, View
+from rescheduler.strategies.target_search import (
+    PodUnit,
+    TargetAssignment,
     complete_units,
-    find_places,
-    load_with,
-    roomiest,
-    tightest,
+    find_displacement,
+    find_targets,
+    least_loaded,
+    load_after,
+    tightest_fit,
 )
-from rescheduler.strategies.strategy import NodeProposal, Proposal, Step, View
-from rescheduler.strategies.tenants import is_ours
 
-__all__ = ["NodeMaintenance"]
+__all__ = ["NodeMaintenance", "backtrack_targets"]
+
+Flags = npt.NDArray[np.bool_]
+
+_MOST_PODS = 24
+_TRIES = 4_000
+"""How many times a pod is put somewhere. Both bound the time: what takes more has rarely a solution."""
+
+
+def backtrack_targets(
+    placement: Placement, pods: Sequence[int], allowed: Callable[[int], Flags]
+) -> dict[int, int] | None:
+    """A place for each of them, or None if it can't be, or takes too long. The board is left as it was."""
+    if len(pods) > _MOST_PODS:
+        return None
+    search = _Backtracking(placement, allowed)
+    return search.found if search.place(frozenset(pods)) else None
+
+
+@dataclass(slots=True)
+class _Backtracking:
+    placement: Placement
+    allowed: Callable[[int], Flags]
+    found: dict[int, int] = field(default_factory=dict)
+    tries: int = 0
+
+    def place(self, pods: frozenset[int]) -> bool:
+        if not pods:
+            return True
+        # Who has the fewest places left goes first: if that is none, all that follows would be in vain.
+        places = {pod: np.flatnonzero(self.allowed(pod)).tolist() for pod in sorted(pods)}
+        pod = min(places, key=lambda each: (len(places[each]), each))
+        for node in self._fullest_first(places[pod]):
+            self.tries += 1
+            if self.tries > _TRIES:
+                return False
+            with self.placement.trial():
+                self.placement.move(pod, node)
+                if self.place(pods - {pod}):
+                    self.found[pod] = node
+                    return True
+        return False
+
+    def _fullest_first(self, nodes: Sequence[int]) -> list[int]:
+        snapshot, requested = self.placement.snapshot, self.placement.requested
+        free = {node: int((snapshot.nodes.allocatable[node] - requested[node])[0]) for node in nodes}
+        return sorted(nodes, key=lambda node: (free[node], node))
 
 
 class NodeMaintenance:
@@ -48,7 +98,7 @@ class NodeMaintenance:
             if self._only is not None and record.name not in self._only:
                 continue
             if in_maintenance(record):
-                leaving.extend(view.board.pods_on(node))
+                leaving.extend(view.placement.pods_on(node))
                 if not record.unschedulable:
                     yield NodeProposal(node, NodeChange.CORDON, "in maintenance")
             elif is_cordoned_by(record, self.name):
@@ -62,34 +112,36 @@ def _moves(view: View, leaving: list[int]) -> Iterator[Proposal]:
     """Our own pods last, pods of lower priority first."""
     pods = view.snapshot.pods
 
-    def turn(unit: Unit) -> tuple[bool, int, Unit]:
-        ours = any(is_ours(pods.records[pod]) for pod in unit)
+    def turn(unit: PodUnit) -> tuple[bool, int, PodUnit]:
+        ours = any(is_rescheduler_pod(pods.records[pod]) for pod in unit)
         return ours, max(int(pods.priority[pod]) for pod in unit), unit
 
     units = sorted(complete_units(view, leaving), key=turn)
-    places = _places(view, units)
+    places = _find_targets(view, units)
     gain = 1 / max(len(leaving), 1)
-    homeless = set(places.homeless)
-    waiting = [unit for unit in units if unit not in homeless]
+    without_target = set(places.without_target)
+    waiting = [unit for unit in units if unit not in without_target]
     if sum(map(len, waiting)) > view.room:
-        waiting = _taking_turns(view, waiting, lambda unit: turn(unit)[:2])
-    for unit in _when_they_can(view, waiting, places.targets):
-        yield Proposal(tuple(_step(view, pod, places.targets[pod], gain) for pod in unit))
+        waiting = _interleaved(view, waiting, lambda unit: turn(unit)[:2])
+    for unit in _in_feasible_order(view, waiting, places.targets):
+        yield Proposal(tuple(_proposed_move(view, pod, places.targets[pod], gain) for pod in unit))
     for unit in units:
-        if unit in homeless or (view.room > 0 and view.may_move(unit[0])):
+        if unit in without_target or (view.room > 0 and view.may_move(unit[0])):
             yield from _last_resort(view, unit, gain)
 
 
-def _taking_turns(view: View, units: list[Unit], rank: Callable[[Unit], tuple[bool, int]]) -> list[Unit]:
+def _interleaved(
+    view: View, units: list[PodUnit], rank: Callable[[PodUnit], tuple[bool, int]]
+) -> list[PodUnit]:
     """More than the plan has room for: of those with the same rank, namespaces take turns."""
     pods = view.snapshot.pods.records
-    ordered: list[Unit] = []
+    ordered: list[PodUnit] = []
     for _, equal in groupby(units, key=rank):
-        ordered += taking_turns(equal, lambda unit: pods[unit[0]].namespace)
+        ordered += interleave_namespaces(equal, lambda unit: pods[unit[0]].namespace)
     return ordered
 
 
-def _when_they_can(view: View, units: list[Unit], targets: dict[int, int]) -> Iterator[Unit]:
+def _in_feasible_order(view: View, units: list[PodUnit], targets: dict[int, int]) -> Iterator[PodUnit]:
     """In turn; but some have to wait for others to go first, as with spread, step after step."""
     progress = True
     while progress:
@@ -104,36 +156,40 @@ def _when_they_can(view: View, units: list[Unit], targets: dict[int, int]) -> It
                 units.append(unit)
 
 
-def _places(view: View, units: list[Unit]) -> Places:
+def _find_targets(view: View, units: list[PodUnit]) -> TargetAssignment:
     """Even loads if everybody finds a place that way, else as tight as it takes."""
-    found = find_places(view, units, roomiest)
-    if found.homeless:
-        tight = find_places(view, units, tightest)
-        found = min(found, tight, key=lambda places: sum(map(len, places.homeless)))
-    hopeless = [unit for unit in found.homeless if not all(view.targets(pod).any() for pod in unit)]
-    if len(found.homeless) > len(hopeless):
+    found = find_targets(view, units, least_loaded)
+    if found.without_target:
+        tight = find_targets(view, units, tightest_fit)
+        found = min(found, tight, key=lambda places: sum(map(len, places.without_target)))
+    hopeless = [unit for unit in found.without_target if not all(view.targets(pod).any() for pod in unit)]
+    if len(found.without_target) > len(hopeless):
         pods = [pod for unit in units if unit not in hopeless for pod in unit]
-        targets = try_all_ways(view.board, pods, view.targets)
-        found = found if targets is None else Places(targets, hopeless)
+        targets = backtrack_targets(view.placement, pods, view.targets)
+        found = found if targets is None else TargetAssignment(targets, hopeless)
     return found
 
 
-def _last_resort(view: View, unit: Unit, gain: float) -> Iterator[Proposal]:
+def _last_resort(view: View, unit: PodUnit, gain: float) -> Iterator[Proposal]:
     """A place that the moves so far have left, or one that a bystander makes."""
     pod = unit[0]
     alone = len(unit) == 1
     if alone and view.room > 0 and (nodes := np.flatnonzero(view.targets(pod))).size:
-        yield Proposal((_step(view, pod, roomiest(view, pod, nodes), gain),))
-    elif alone and view.room > 1 and (found := room_for(view, pod, np.flatnonzero(view.open).tolist())):
+        yield Proposal((_proposed_move(view, pod, least_loaded(view, pod, nodes), gain),))
+    elif (
+        alone
+        and view.room > 1
+        and (found := find_displacement(view, pod, np.flatnonzero(view.open).tolist()))
+    ):
         aside = f"makes room for {view.snapshot.pods.records[pod].key}"
-        step = Step(found.bystander, found.refuge, aside, gain)
-        yield Proposal((step, _step(view, pod, found.place, gain)))
+        move = ProposedMove(found.bystander, found.refuge, aside, gain)
+        yield Proposal((move, _proposed_move(view, pod, found.place, gain)))
     else:
         for each in unit:
-            view.stuck(each)
+            view.report_no_target(each)
 
 
-def _step(view: View, pod: int, target: int, gain: float) -> Step:
-    source = view.snapshot.nodes.records[view.board.position[pod]].name
-    load = load_with(view, pod, np.array([target]))[0]
-    return Step(pod, target, f"{source} in maintenance, target {load:.1f}%", gain)
+def _proposed_move(view: View, pod: int, target: int, gain: float) -> ProposedMove:
+    source = view.snapshot.nodes.records[view.placement.position[pod]].name
+    load = load_after(view, pod, np.array([target]))[0]
+    return ProposedMove(pod, target, f"{source} in maintenance, target {load:.1f}%", gain)

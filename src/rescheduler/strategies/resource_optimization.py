@@ -1,16 +1,54 @@
-"""ResourceOptimization: no node above its thresholds."""
+"""ResourceOptimization: no node above its thresholds.
+
+Which pods to take off a node so that as few as possible have to go.
+"""
 
 from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
-from rescheduler.snapshot.snapshot import CPU, MEMORY
-from rescheduler.strategies.balance import Flags, Floats
-from rescheduler.strategies.covering import fewest
-from rescheduler.strategies.strategy import Proposal, Step, View
+from rescheduler.cluster.snapshot import CPU, MEMORY
+from rescheduler.strategies.load_balancing.load_model import Flags, Floats, Rows
+from rescheduler.strategies.strategy import Proposal, ProposedMove, View
 
-__all__ = ["ResourceOptimization"]
+__all__ = ["ResourceOptimization", "fewest_pods_covering"]
+
+_MOST_PAIRED = 200
+"""Pods, the largest, of which pairs are tried."""
+
+
+def fewest_pods_covering(shares: Floats, excess: Floats, priorities: npt.NDArray[np.int32]) -> int | None:
+    """The first of the fewest pods whose shares [pod, resource] cover the excess [resource] together.
+
+    One that is enough, if there is one: the lowest priority, then the smallest. Else one of a pair that is
+    enough. Else the one that covers most. None if no pod has a share in what is exceeded.
+    """
+    exceeded = excess > 0
+    shares, excess = shares[:, exceeded], excess[exceeded]
+    # What lies above the excess of a resource does not help.
+    covered = (np.minimum(shares, excess) / excess).sum(axis=1)
+    if not len(covered) or covered.max() <= 0:
+        return None
+    enough: Flags = np.all(shares >= excess, axis=1)
+    if enough.any():
+        size = (shares / excess).sum(axis=1)
+        return _first(np.lexsort((size, priorities)), enough)
+    largest = np.argsort(-covered, kind="stable")
+    some = largest[:_MOST_PAIRED]
+    pairs: Flags = np.all(shares[some][:, None] + shares[some] >= excess, axis=2)
+    np.fill_diagonal(pairs, val=False)
+    if pairs.any():
+        in_pair = np.zeros(len(shares), np.bool_)
+        in_pair[some[pairs.any(axis=1)]] = True
+        return _first(np.lexsort((-covered, priorities)), in_pair)
+    return int(largest[0])
+
+
+def _first(order: Rows, among: Flags) -> int:
+    return int(order[among[order]][0])
+
 
 _WATCHED = (CPU, MEMORY)
 _NAMES = ("cpu", "memory")
@@ -25,30 +63,30 @@ class ResourceOptimization:
     urgent: ClassVar[bool] = False
 
     def too_hot(self, view: View) -> Flags:
-        return _Scene(view).overloaded()
+        return _NodeLoads(view).overloaded()
 
     def propose(self, view: View) -> Iterator[Proposal]:
-        scene = _Scene(view)
-        nodes = np.flatnonzero(scene.overloaded() & view.hot)
-        excess = scene.excess()[nodes].sum(axis=1)
+        loads = _NodeLoads(view)
+        nodes = np.flatnonzero(loads.overloaded() & view.hot)
+        excess = loads.excess()[nodes].sum(axis=1)
         for node in nodes[np.argsort(-excess, kind="stable")].tolist():
-            yield from self._relieve(scene, node)
+            yield from self._relieve(loads, node)
 
-    def _relieve(self, scene: "_Scene", node: int) -> Iterator[Proposal]:
-        candidates = scene.movable(node)
-        while scene.view.room > 0 and candidates and scene.overloaded()[node]:
-            shares = scene.shares(candidates, node)
-            priorities = scene.view.snapshot.pods.priority[candidates]
-            chosen = fewest(shares, scene.excess()[node], priorities)
+    def _relieve(self, loads: "_NodeLoads", node: int) -> Iterator[Proposal]:
+        candidates = loads.movable(node)
+        while loads.view.room > 0 and candidates and loads.overloaded()[node]:
+            shares = loads.shares(candidates, node)
+            priorities = loads.view.snapshot.pods.priority[candidates]
+            chosen = fewest_pods_covering(shares, loads.excess()[node], priorities)
             if chosen is None:
                 return
             pod = candidates.pop(chosen)
-            target = scene.target(pod)
-            if target is not None and (gain := scene.gain(node, shares[chosen])) > 0:
-                yield Proposal((Step(pod, target, scene.reason(node, target), gain),))
+            target = loads.target(pod)
+            if target is not None and (gain := loads.gain(node, shares[chosen])) > 0:
+                yield Proposal((ProposedMove(pod, target, loads.reason(node, target), gain),))
 
 
-class _Scene:
+class _NodeLoads:
     """Loads in percent as the board has them, against the thresholds."""
 
     def __init__(self, view: View) -> None:
@@ -62,7 +100,7 @@ class _Scene:
 
     def load(self) -> Floats:
         """[node, resource]: percent."""
-        load: Floats = self.view.board.load[:, _WATCHED] * self._weight
+        load: Floats = self.view.placement.load[:, _WATCHED] * self._weight
         return load
 
     def excess(self) -> Floats:
@@ -76,8 +114,8 @@ class _Scene:
     def movable(self, node: int) -> list[int]:
         return [
             pod
-            for pod in self.view.board.pods_on(node)
-            if self.view.may_move(pod) and len(self.view.together(pod)) == 1
+            for pod in self.view.placement.pods_on(node)
+            if self.view.may_move(pod) and len(self.view.moves_with(pod)) == 1
         ]
 
     def shares(self, pods: list[int], node: int) -> Floats:
@@ -89,14 +127,16 @@ class _Scene:
         """The node, of those that stay below with it, that is left with most room. None is noted."""
         allowed = self.view.targets(pod) & self.view.nodes
         if not allowed.any():
-            self.view.stuck(pod)
+            self.view.report_no_target(pod)
             return None
         after = self.load() + self.view.snapshot.pods.load[pod, _WATCHED] * self._weight
         room = (self._threshold - after).min(axis=1)
         room[~allowed] = -np.inf
         best = int(room.argmax())
         if room[best] < 0:
-            self.view.stay(pod, "NoTarget", "every node that could take it would be above a threshold then")
+            self.view.report_staying(
+                pod, "NoTarget", "every node that could take it would be above a threshold then"
+            )
             return None
         return best
 

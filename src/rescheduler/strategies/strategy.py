@@ -15,19 +15,20 @@ from typing import ClassVar, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from rescheduler.api.podmigration import Handover
+from rescheduler.cluster.node_record import NodeChange
+from rescheduler.cluster.snapshot import Snapshot
 from rescheduler.config.policy import Policy
-from rescheduler.model.plan import Handover, NodeChange
-from rescheduler.recovery.survey import Survey
-from rescheduler.rules.board import Board
-from rescheduler.snapshot.snapshot import Snapshot
+from rescheduler.recovery.failing_pods import FailingPods
+from rescheduler.rules.placement import Placement
 
-__all__ = ["HeatDriven", "NodeProposal", "Proposal", "Step", "Strategy", "View"]
+__all__ = ["HotNodeStrategy", "NodeProposal", "Proposal", "ProposedMove", "Strategy", "View"]
 
 Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ProposedMove:
     """One pod to one node, both as rows of the snapshot."""
 
     pod: int
@@ -45,7 +46,7 @@ class Proposal:
     need be: two pods may change places although neither fits before the other has left.
     """
 
-    steps: tuple[Step, ...]
+    moves: tuple[ProposedMove, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class View(Protocol):
     """The cluster as one strategy sees it, in the middle of planning."""
 
     snapshot: Snapshot
-    board: Board
+    placement: Placement
     """With every step taken so far. Strategies may try things in `board.trial()`."""
     policy: Policy
     nodes: Flags
@@ -73,7 +74,7 @@ class View(Protocol):
     strategy's own judgement of the present: `overloaded & view.hot`."""
 
     @property
-    def survey(self) -> Survey:
+    def survey(self) -> FailingPods:
         """Which pods keep failing where they are, and which nodes are suspect for that."""
         ...
 
@@ -87,7 +88,7 @@ class View(Protocol):
         """How many more moves this plan may have."""
         ...
 
-    def fairly(self, pods: Sequence[int]) -> Iterator[int]:
+    def in_fair_order(self, pods: Sequence[int]) -> Iterator[int]:
         """These pods, as many as this plan may move, in the order in which they are to be proposed.
 
         In the given order if all of them may move; otherwise namespaces take turns.
@@ -115,7 +116,7 @@ class View(Protocol):
         """How it would be moved. Only for pods that may move."""
         ...
 
-    def together(self, pod: int) -> tuple[int, ...]:
+    def moves_with(self, pod: int) -> tuple[int, ...]:
         """All pods that a proposal must move if it moves this one: itself, or the group that it belongs to.
 
         Of a group, those that have to go: for an urgent strategy the members on nodes being emptied (in
@@ -123,11 +124,11 @@ class View(Protocol):
         """
         ...
 
-    def stuck(self, pod: int) -> None:
+    def report_no_target(self, pod: int) -> None:
         """Notes that the strategy wants it to move and that there is no target, with what forbids each."""
         ...
 
-    def stay(self, pod: int, reason: str, detail: str) -> None:
+    def report_staying(self, pod: int, reason: str, detail: str) -> None:
         """Notes that the strategy itself leaves a pod where it is that somebody might expect to move."""
         ...
 
@@ -144,7 +145,7 @@ class Strategy(Protocol):
 
 
 @runtime_checkable
-class HeatDriven(Protocol):
+class HotNodeStrategy(Protocol):
     """A strategy that acts only on what was too hot for several checks: it says what is, in this one."""
 
     def too_hot(self, view: View) -> Flags:

@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.kube.api_resources import CONFIG_MAPS, DEPLOYMENTS, ApiResource, Object
 from rescheduler.kube.patches import apply_patch, merge_patch
-from rescheduler.kube.resources import CONFIG_MAPS, DEPLOYMENTS, PODS, Object, Resource
 from tests.conformance.notes import at
 from tests.conformance.objects import config_map, deployment, pod
 from tests.conformance.scenario import scenario
@@ -13,7 +14,7 @@ from tests.conformance.world import World
 async def _applied(
     world: World,
     what: str,
-    resource: Resource[Any],
+    resource: ApiResource[Any],
     item: Object,
     *fields: str,
     manager: str = "one",

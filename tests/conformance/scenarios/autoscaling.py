@@ -1,11 +1,11 @@
 """Horizontal autoscalers, as far as they interfere: how many replicas they want for what pods use."""
 
+from rescheduler.kube.api_resources import DEPLOYMENTS, Object, api_resource
 from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import DEPLOYMENTS, Object, custom
 from tests.conformance.living import LivingWorld, condition, conditions, numbers
 from tests.conformance.scenario import living
 
-AUTOSCALERS = custom("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
+AUTOSCALERS = api_resource("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
 
 
 def _autoscaler(name: str, **spec: object) -> Object:

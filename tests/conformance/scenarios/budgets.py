@@ -2,16 +2,16 @@
 
 from typing import Any
 
-from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import (
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.kube.api_resources import (
     DEPLOYMENTS,
     JOBS,
     POD_DISRUPTION_BUDGETS,
-    PODS,
     REPLICA_SETS,
     STATEFUL_SETS,
     Object,
 )
+from rescheduler.kube.patches import merge_patch
 from tests.conformance.definitions import define, version
 from tests.conformance.living import LivingWorld, conditions, is_ready, numbers
 from tests.conformance.objects import budget, owner_reference

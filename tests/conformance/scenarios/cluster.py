@@ -1,7 +1,8 @@
 """Nodes, priorities and events: what the API server itself adds for the sake of the cluster."""
 
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
+from rescheduler.kube.api_resources import EVENTS, PRIORITY_CLASSES, api_resource
 from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import EVENTS, NODES, PODS, PRIORITY_CLASSES, custom
 from tests.conformance.notes import at
 from tests.conformance.objects import node, pod
 from tests.conformance.scenario import scenario
@@ -97,7 +98,7 @@ async def events(world: World) -> None:
     for fields in ("involvedObject.name=one", "involvedObject.name=two", "reason=Tested,type=Normal"):
         page = await world.client.list(EVENTS, namespace=world.namespace, fields=fields)
         world.saw(fields, [event["metadata"]["name"] for event in page.items])
-    newer = custom("events.k8s.io", "v1", "events", "Event")
+    newer = api_resource("events.k8s.io", "v1", "events", "Event")
     await world.tried("in the other group", world.client.get(newer, world.key("one.1")), WHOLE)
     elsewhere = {**item, "metadata": {"name": "two.1"}, "involvedObject": {**about, "namespace": "default"}}
     await world.created("about another namespace", EVENTS, elsewhere)

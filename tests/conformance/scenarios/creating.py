@@ -4,9 +4,10 @@ import re
 
 import pytest
 
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.kube.api_resources import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, api_resource
 from rescheduler.kube.errors import Invalid
 from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, PODS, custom
 from tests.conformance.notes import at
 from tests.conformance.objects import config_map, deployment, pod
 from tests.conformance.scenario import scenario
@@ -130,7 +131,7 @@ async def servers_own(world: World) -> None:
 
 @scenario("a create-or-update by PUT works for a few kinds, for the others the object must be there")
 async def put_of_nothing(world: World) -> None:
-    leases = custom("coordination.k8s.io", "v1", "leases", "Lease")
+    leases = api_resource("coordination.k8s.io", "v1", "leases", "Lease")
     lease = world.placed(leases, {"metadata": {"name": "lock"}, "spec": {"holderIdentity": "me"}})
     await world.tried("a lease", world.client.replace(leases, lease), "spec")
     settings = world.placed(CONFIG_MAPS, config_map("settings"))

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import (
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
+from rescheduler.kube.api_resources import (
     CRON_JOBS,
     CUSTOM_RESOURCE_DEFINITIONS,
     DAEMON_SETS,
@@ -11,29 +11,28 @@ from rescheduler.kube.resources import (
     JOBS,
     LEASES,
     MUTATING_WEBHOOKS,
-    NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     POD_DISRUPTION_BUDGETS,
-    PODS,
     PRIORITY_CLASSES,
     REPLICA_SETS,
     SECRETS,
     SERVICES,
     STATEFUL_SETS,
     STORAGE_CLASSES,
+    ApiResource,
     Object,
-    Resource,
-    custom,
+    api_resource,
 )
+from rescheduler.kube.patches import merge_patch
 from tests.conformance.objects import budget, deployment, node, pod, replica_set, template
 from tests.conformance.scenario import scenario
 from tests.conformance.world import WHOLE, World
 
-STORAGE_CAPACITIES = custom("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity")
+STORAGE_CAPACITIES = api_resource("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity")
 
 
-async def _whole(world: World, resource: Resource[Any], *items: Object) -> None:
+async def _whole(world: World, resource: ApiResource[Any], *items: Object) -> None:
     for item in items:
         await world.created(f"{resource.kind} {item['metadata']['name']}", resource, item, WHOLE)
 

@@ -1,7 +1,8 @@
 """Deletion: grace periods, finalizers, owners and what follows them."""
 
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.kube.api_resources import CONFIG_MAPS, NAMESPACES, REPLICA_SETS
 from rescheduler.kube.patches import json_patch, merge_patch
-from rescheduler.kube.resources import CONFIG_MAPS, NAMESPACES, PODS, REPLICA_SETS
 from tests.conformance.notes import at
 from tests.conformance.objects import config_map, owner_reference, pod, replica_set
 from tests.conformance.scenario import scenario

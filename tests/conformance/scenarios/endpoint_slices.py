@@ -1,11 +1,12 @@
 """EndpointSlices: which pods serve a Service, and in what state they are."""
 
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.kube.api_resources import SERVICES, Object, api_resource
 from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import PODS, SERVICES, Object, custom
 from tests.conformance.living import LivingWorld, is_ready
 from tests.conformance.scenario import living
 
-ENDPOINT_SLICES = custom("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
+ENDPOINT_SLICES = api_resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 
 
 def _service(**spec: object) -> Object:

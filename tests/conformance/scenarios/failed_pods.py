@@ -1,21 +1,21 @@
 """Pods that end although they should run for ever: who replaces them, and who clears them away."""
 
-from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import (
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.kube.api_resources import (
     DAEMON_SETS,
     POD_DISRUPTION_BUDGETS,
-    PODS,
     REPLICA_SETS,
     SERVICES,
     STATEFUL_SETS,
     Object,
-    custom,
+    api_resource,
 )
+from rescheduler.kube.patches import merge_patch
 from tests.conformance.living import LivingWorld, conditions, is_ready, numbers
 from tests.conformance.objects import budget
 from tests.conformance.scenario import living
 
-ENDPOINT_SLICES = custom("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
+ENDPOINT_SLICES = api_resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 GIVEN_UP = {"match": {"labels": {"given": "up"}}, "evicted": {"after": "0s"}}
 
 

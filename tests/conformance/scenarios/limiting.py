@@ -2,15 +2,16 @@
 
 import asyncio
 
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.kube.api_resources import PRIORITY_CLASSES, Object, api_resource
 from rescheduler.kube.errors import Forbidden
 from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import PODS, PRIORITY_CLASSES, Object, custom
 from tests.conformance.notes import at
 from tests.conformance.objects import pod
 from tests.conformance.scenario import scenario
 from tests.conformance.world import World
 
-LIMIT_RANGES = custom("", "v1", "limitranges", "LimitRange")
+LIMIT_RANGES = api_resource("", "v1", "limitranges", "LimitRange")
 
 
 async def _limit(world: World, type_: str = "Container", **limits: Object) -> None:

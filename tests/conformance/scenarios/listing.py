@@ -1,6 +1,7 @@
 """Lists: pages, versions, and looking at one moment."""
 
-from rescheduler.kube.resources import CONFIG_MAPS, NAMESPACES, PODS
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.kube.api_resources import CONFIG_MAPS, NAMESPACES
 from tests.conformance.notes import at
 from tests.conformance.objects import config_map, pod
 from tests.conformance.scenario import scenario

@@ -1,6 +1,7 @@
 """Requests that no client of good manners sends."""
 
-from rescheduler.kube.resources import CONFIG_MAPS, NODES, PODS
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
+from rescheduler.kube.api_resources import CONFIG_MAPS
 from tests.conformance.objects import config_map
 from tests.conformance.scenario import scenario
 from tests.conformance.world import World

@@ -2,12 +2,13 @@
 
 import asyncio
 
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.kube.api_resources import DEPLOYMENTS, REPLICA_SETS, Object, api_resource
 from rescheduler.kube.errors import Forbidden
-from rescheduler.kube.resources import DEPLOYMENTS, PODS, REPLICA_SETS, Object, custom
 from tests.conformance.living import LivingWorld, condition, conditions, numbers
 from tests.conformance.scenario import living
 
-RESOURCE_QUOTAS = custom("", "v1", "resourcequotas", "ResourceQuota")
+RESOURCE_QUOTAS = api_resource("", "v1", "resourcequotas", "ResourceQuota")
 
 
 async def _used(world: LivingWorld, **used: str) -> Object:

@@ -2,8 +2,9 @@
 
 import asyncio
 
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
+from rescheduler.kube.api_resources import DEPLOYMENTS, REPLICA_SETS, Object
 from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import DEPLOYMENTS, NODES, PODS, REPLICA_SETS, Object
 from tests.conformance.living import LivingWorld, is_ready, numbers
 from tests.conformance.objects import owner_reference
 from tests.conformance.scenario import living

@@ -5,7 +5,8 @@ One vocabulary drives both: the testbed's kubelets on the real API server, and t
 
 from typing import Any
 
-from rescheduler.kube.resources import PODS, Object
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.kube.api_resources import Object
 from tests.conformance.living import LivingWorld, conditions, is_ready
 from tests.conformance.scenario import living
 

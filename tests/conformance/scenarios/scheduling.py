@@ -6,17 +6,16 @@ Those that wait are told of all nodes there are, so nobody else's nodes may be t
 import asyncio
 from typing import Any
 
-from rescheduler.kube.errors import Forbidden
-from rescheduler.kube.patches import json_patch, merge_patch
-from rescheduler.kube.resources import (
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
+from rescheduler.kube.api_resources import (
     DEPLOYMENTS,
     EVENTS,
-    NODES,
     POD_DISRUPTION_BUDGETS,
-    PODS,
     PRIORITY_CLASSES,
     Object,
 )
+from rescheduler.kube.errors import Forbidden
+from rescheduler.kube.patches import json_patch, merge_patch
 from tests.conformance.living import LivingWorld, condition, conditions, is_ready
 from tests.conformance.objects import budget
 from tests.conformance.scenario import living

@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.kube.api_resources import PERSISTENT_VOLUME_CLAIMS, STATEFUL_SETS, Object
 from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS, Object
 from tests.conformance.living import LivingWorld, is_ready, numbers
 from tests.conformance.scenario import living
 

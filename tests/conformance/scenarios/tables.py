@@ -3,8 +3,8 @@
 import re
 from typing import Any
 
-from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import (
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
+from rescheduler.kube.api_resources import (
     CONFIG_MAPS,
     CRON_JOBS,
     DAEMON_SETS,
@@ -12,17 +12,16 @@ from rescheduler.kube.resources import (
     JOBS,
     LEASES,
     NAMESPACES,
-    NODES,
     POD_DISRUPTION_BUDGETS,
-    PODS,
     PRIORITY_CLASSES,
     REPLICA_SETS,
     SECRETS,
     SERVICES,
     STATEFUL_SETS,
+    ApiResource,
     Object,
-    Resource,
 )
+from rescheduler.kube.patches import merge_patch
 from tests.conformance.definitions import define, version
 from tests.conformance.notes import at
 from tests.conformance.objects import budget, config_map, deployment, node, pod, replica_set, template
@@ -33,7 +32,7 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 _AGE = re.compile(r"\d+[smhd]")
 
 
-async def _table(world: World, resource: Resource[Any], name: str) -> None:
+async def _table(world: World, resource: ApiResource[Any], name: str) -> None:
     namespace = world.namespace if resource.namespaced else ""
     answer = await world.asked(resource.plural, "GET", resource.object_path(namespace, name), accept=TABLE)
     columns = [

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import (
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
+from rescheduler.kube.api_resources import (
     CONFIG_MAPS,
     CRON_JOBS,
     CUSTOM_RESOURCE_DEFINITIONS,
@@ -12,23 +12,22 @@ from rescheduler.kube.resources import (
     JOBS,
     LEASES,
     MUTATING_WEBHOOKS,
-    NODES,
     POD_DISRUPTION_BUDGETS,
-    PODS,
     PRIORITY_CLASSES,
     REPLICA_SETS,
     SECRETS,
     SERVICES,
     STATEFUL_SETS,
+    ApiResource,
     Object,
-    Resource,
 )
+from rescheduler.kube.patches import merge_patch
 from tests.conformance.objects import budget, config_map, deployment, node, pod, replica_set, template
 from tests.conformance.scenario import scenario
 from tests.conformance.world import World
 
 
-async def _refused(world: World, resource: Resource[Any], items: dict[str, Object]) -> None:
+async def _refused(world: World, resource: ApiResource[Any], items: dict[str, Object]) -> None:
     for what, item in items.items():
         await world.created(what, resource, item)
 

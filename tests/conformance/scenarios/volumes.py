@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from rescheduler.kube.resources import (
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.kube.api_resources import (
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
-    PODS,
     STORAGE_CLASSES,
     Object,
 )

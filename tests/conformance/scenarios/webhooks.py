@@ -4,8 +4,9 @@ import asyncio
 from base64 import b64encode
 from functools import partial
 
-from rescheduler.kube.resources import PODS, Object
-from rescheduler.simulator.shells.certificates import make_certificates
+from kubesim.sockets.serving_certificate import make_serving_certificate
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.kube.api_resources import Object
 from tests.conformance.objects import pod
 from tests.conformance.scenario import scenario
 from tests.conformance.webhook import Answer, Webhook, allowed, configure, webhook
@@ -100,7 +101,7 @@ async def failures(world: World) -> None:
         return allowed()
 
     async with webhook() as hook:
-        stranger = make_certificates().authority
+        stranger = make_serving_certificate().authority
         untrusted = {"url": hook.url("/slow"), "caBundle": b64encode(stranger).decode()}
         config = hook.client_config("/slow", slow)
 

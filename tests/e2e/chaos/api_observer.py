@@ -10,20 +10,19 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any, Self
 
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.kube import errors
-from rescheduler.kube.client import Client
-from rescheduler.kube.resources import (
+from rescheduler.kube.api_resources import (
     DAEMON_SETS,
     DEPLOYMENTS,
-    NODES,
     POD_DISRUPTION_BUDGETS,
-    PODS,
     REPLICA_SETS,
     STATEFUL_SETS,
+    ApiResource,
     Object,
-    Resource,
-    custom,
+    api_resource,
 )
+from rescheduler.kube.client import Client
 from tests.e2e.chaos.object_versions import (
     Budget,
     History,
@@ -35,7 +34,7 @@ from tests.e2e.chaos.object_versions import (
 
 __all__ = ["ApiObserver"]
 
-POD_MIGRATIONS = custom("rescheduler.dev", "v1alpha1", "podmigrations", "PodMigration")
+POD_MIGRATIONS = api_resource("rescheduler.dev", "v1alpha1", "podmigrations", "PodMigration")
 RETRY_S = 0.2
 
 
@@ -53,7 +52,7 @@ class ApiObserver:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Self]:
-        kinds: list[tuple[Resource[Object], History[Any], Callable[[Object], Any]]] = [
+        kinds: list[tuple[ApiResource[Object], History[Any], Callable[[Object], Any]]] = [
             (PODS.as_json, self.pods, PodState.of),
             (NODES.as_json, self.nodes, NodeState.of),
             *(
@@ -77,7 +76,7 @@ class ApiObserver:
                     raise ended
 
     async def _follow(
-        self, resource: Resource[Object], history: History[Any], read: Callable[[Object], Any]
+        self, resource: ApiResource[Object], history: History[Any], read: Callable[[Object], Any]
     ) -> None:
         version, mine = "", set[str]()
         while True:
@@ -93,7 +92,7 @@ class ApiObserver:
 
     async def _list(
         self,
-        resource: Resource[Object],
+        resource: ApiResource[Object],
         history: History[Any],
         read: Callable[[Object], Any],
         mine: set[str],
@@ -109,7 +108,7 @@ class ApiObserver:
 
     async def _watch(
         self,
-        resource: Resource[Object],
+        resource: ApiResource[Object],
         history: History[Any],
         read: Callable[[Object], Any],
         mine: set[str],

@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from kubesim.behaviour import load_behaviour
+from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME, podmigration_crd
+from rescheduler.cluster.codecs.record_resources import NODES
+from rescheduler.kube.access.cluster_config import load_cluster_access
 from rescheduler.kube.client import Client
-from rescheduler.kube.cluster_config import load
-from rescheduler.kube.network import Network
+from rescheduler.kube.http_transport import HttpTransport
 from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import NODES
-from rescheduler.migrations.definition import NAME, definition
-from rescheduler.model.webhook_registration import AtUrl
-from rescheduler.simulator.behaviour import load_behaviour
+from rescheduler.steering.webhook.webhook_configurations import UrlAddress
 from tests.e2e.chaos.api_observer import ApiObserver
 from tests.e2e.chaos.audit_trail import audited_requests
 from tests.e2e.chaos.chaos_actions import ChaosActions
@@ -68,8 +68,10 @@ class _Cluster:
 
     async def prepare(self, kubelet: FakeKubelet) -> None:
         """All workloads are created; the last node is cordoned by others and has a forged mark of ours."""
-        self.plane.kubectl("apply", "-f", "-", stdin=json.dumps(definition()))
-        self.plane.kubectl("wait", "--for=condition=Established", f"customresourcedefinition/{NAME}")
+        self.plane.kubectl("apply", "-f", "-", stdin=json.dumps(podmigration_crd()))
+        self.plane.kubectl(
+            "wait", "--for=condition=Established", f"customresourcedefinition/{PODMIGRATION_CRD_NAME}"
+        )
         # It asks which kinds there are only every half a minute, or when it starts.
         await asyncio.to_thread(self.plane.restart, Part.CONTROLLER_MANAGER)
         nodes = await until_usable(self.client, kubelet, NODES_COUNT)
@@ -94,7 +96,7 @@ class _Cluster:
             kubeconfig_as(self.plane, WEBHOOK, HOME, self.folder),
             self.folder / "webhook.log",
         )
-        await install_webhook(self.client, HOME, AtUrl(url))
+        await install_webhook(self.client, HOME, UrlAddress(url))
         await webhook.start()
         await webhook.until_logged("ValidatingWebhookConfiguration")
         for daemon in daemons:
@@ -142,8 +144,8 @@ async def play_round(seed: int, lasts_s: float, folder: Path, port: int) -> Summ
 @contextlib.asynccontextmanager
 async def _clients(plane: ControlPlane) -> AsyncIterator[tuple[Client, Client]]:
     """One for those who play the cluster, one for the observer alone."""
-    playing = Client(Network(load(plane.kubeconfig)), field_manager="chaos")
-    reading = Client(Network(load(plane.kubeconfig)), field_manager="observer")
+    playing = Client(HttpTransport(load_cluster_access(plane.kubeconfig)), field_manager="chaos")
+    reading = Client(HttpTransport(load_cluster_access(plane.kubeconfig)), field_manager="observer")
     try:
         yield playing, reading
     finally:

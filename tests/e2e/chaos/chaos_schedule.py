@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.kube import errors
+from rescheduler.kube.api_resources import Object
 from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import NODES, Object
 from tests.e2e.chaos.audit_trail import RESCHEDULER
 from tests.e2e.chaos.chaos_actions import ChaosActions
 from tests.e2e.chaos.object_versions import MAINTENANCE, NodeState

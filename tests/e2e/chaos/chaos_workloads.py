@@ -5,16 +5,16 @@ The label `app` names the workload of a pod; it is used once in a namespace.
 
 from typing import Any
 
-from rescheduler.kube.resources import (
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.kube.api_resources import (
     DAEMON_SETS,
     DEPLOYMENTS,
     NAMESPACES,
     POD_DISRUPTION_BUDGETS,
-    PODS,
     REPLICA_SETS,
     STATEFUL_SETS,
+    ApiResource,
     Object,
-    Resource,
 )
 from tests.e2e.chaos.object_versions import FORGED, MIGRATION_ID, MIGRATION_STATUS
 from tests.e2e.facts import objects
@@ -79,11 +79,11 @@ _FORGED_ANNOTATIONS = {
 _DISABLED = {"scheduler.alpha.kubernetes.io/rescheduling": "disabled"}
 
 
-def stock(kubelet: str) -> list[tuple[Resource[Any], Object]]:
+def stock(kubelet: str) -> list[tuple[ApiResource[Any], Object]]:
     """In the order in which it can be created."""
     spec = _spec(kubelet)
     names = (HOME, SHOP, BANK, FULL, BYSTANDERS)
-    found: list[tuple[Resource[Any], Object]] = [
+    found: list[tuple[ApiResource[Any], Object]] = [
         (NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}) for name in names
     ]
     high = {"apiVersion": PRIORITY_CLASSES.api_version, "metadata": {"name": HIGH}, "value": 1000}
@@ -116,7 +116,7 @@ def _spec(kubelet: str) -> Object:
     return objects.pod_spec(kubelet, cpu="400m", terminationGracePeriodSeconds=3)
 
 
-def _others(kubelet: str, spec: Object) -> list[tuple[Resource[Any], Object]]:
+def _others(kubelet: str, spec: Object) -> list[tuple[ApiResource[Any], Object]]:
     """A DaemonSet, and pods with marks that no migration has made."""
     daemons = objects.deployment(BYSTANDERS, "every-node", 1, objects.pod_spec(kubelet, cpu="10m"))
     del daemons["spec"]["replicas"]
@@ -125,7 +125,7 @@ def _others(kubelet: str, spec: Object) -> list[tuple[Resource[Any], Object]]:
         "labels": {"app": "marked-template", **_FORGED_LABELS},
         "annotations": _FORGED_ANNOTATIONS,
     }
-    found: list[tuple[Resource[Any], Object]] = [
+    found: list[tuple[ApiResource[Any], Object]] = [
         (DAEMON_SETS, {**daemons, "kind": "DaemonSet"}),
         (DEPLOYMENTS, template),
     ]
@@ -136,5 +136,5 @@ def _others(kubelet: str, spec: Object) -> list[tuple[Resource[Any], Object]]:
     return found
 
 
-def _budget(namespace: str, app: str, spec: Object | None) -> list[tuple[Resource[Any], Object]]:
+def _budget(namespace: str, app: str, spec: Object | None) -> list[tuple[ApiResource[Any], Object]]:
     return [(POD_DISRUPTION_BUDGETS, objects.budget(namespace, app, app, **spec))] if spec else []

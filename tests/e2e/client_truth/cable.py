@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Self
 from urllib.parse import urlsplit
 
-from rescheduler.kube.access.cluster import ClusterAccess
+from rescheduler.kube.access.cluster_access import ClusterAccess
 
 __all__ = ["Cable"]
 

@@ -7,14 +7,15 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Self
 
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.kube import errors
+from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS, ApiResource, Object, api_resource
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, NODES, PODS, Object, Resource, custom
 
 __all__ = ["COLOURS", "WIDGETS", "Churn", "define_widgets"]
 
-WIDGETS = custom("example.com", "v1", "widgets", "Widget")
+WIDGETS = api_resource("example.com", "v1", "widgets", "Widget")
 COLOURS = ("red", "green", "blue")
 PLACES = ("node-1", "node-2", "")
 NAMES = 60
@@ -78,7 +79,7 @@ class Churn:
             ends = await asyncio.gather(*writers, return_exceptions=True)
             assert all(isinstance(end, asyncio.CancelledError) for end in ends), ends
 
-    async def _write(self, resource: Resource[Any], make: Callable[[str], Object]) -> None:
+    async def _write(self, resource: ApiResource[Any], make: Callable[[str], Object]) -> None:
         while True:
             name = f"churn-{self._dice.randrange(NAMES)}"
             verb = self._dice.choices(("create", "patch", "delete"), (4, 5, 2))[0]
@@ -92,7 +93,7 @@ class Churn:
                 await asyncio.sleep(0.2)
             await asyncio.sleep(PAUSE_S)
 
-    def _change(self, verb: str, resource: Resource[Any], item: Object) -> Coroutine[Any, Any, Any]:
+    def _change(self, verb: str, resource: ApiResource[Any], item: Object) -> Coroutine[Any, Any, Any]:
         if verb == "create":
             return self._client.create(resource, item)
         metadata = item["metadata"]

@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from rescheduler.kube.access.cluster_config import load_cluster_access
 from rescheduler.kube.client import Client
-from rescheduler.kube.cluster_config import load
-from rescheduler.kube.network import Network
+from rescheduler.kube.http_transport import HttpTransport
 from tests.e2e.client_truth.encodings import Overheard
 from tests.e2e.client_truth.rich import FEATURES
 from tests.testbed import ControlPlane, Options
@@ -21,7 +21,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 @pytest.fixture
 async def overheard(bare: ControlPlane) -> AsyncIterator[Overheard]:
-    transport = Overheard(Network(load(bare.kubeconfig)))
+    transport = Overheard(HttpTransport(load_cluster_access(bare.kubeconfig)))
     yield transport
     await transport.close()
 

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Generic, TypeVar
 
-from rescheduler.kube.resources import Resource
-from rescheduler.kube.transport import Request, Response, Transport
-from rescheduler.kube.wire.codec import Codec, Page, WatchDecoder
+from rescheduler.kube.api_resources import ApiResource
+from rescheduler.kube.codecs.codec import Codec, ListPage, WatchDecoder
+from rescheduler.kube.transport import ApiRequest, ApiResponse, Transport
 
 __all__ = ["JSON", "PROTOBUF", "Overheard", "only"]
 
@@ -28,14 +28,14 @@ class _Only(Generic[T]):
     def decode_one(self, content_type: str, body: bytes) -> T:
         return self._codec.decode_one(content_type, body)
 
-    def decode_page(self, content_type: str, body: bytes) -> Page[T]:
+    def decode_page(self, content_type: str, body: bytes) -> ListPage[T]:
         return self._codec.decode_page(content_type, body)
 
     def watch_decoder(self, content_type: str) -> WatchDecoder[T]:
         return self._codec.watch_decoder(content_type)
 
 
-def only(encoding: str, resource: Resource[T]) -> Resource[T]:
+def only(encoding: str, resource: ApiResource[T]) -> ApiResource[T]:
     return replace(resource, codec=_Only(resource.codec, encoding))
 
 
@@ -46,7 +46,7 @@ class Overheard:
         self._transport = transport
         self.content_types: list[str] = []
 
-    async def send(self, request: Request) -> Response:
+    async def send(self, request: ApiRequest) -> ApiResponse:
         response = await self._transport.send(request)
         self.content_types.append(response.headers.get("content-type", "").partition(";")[0])
         return response

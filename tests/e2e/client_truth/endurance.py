@@ -4,10 +4,10 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
 
+from rescheduler.kube.access.cluster_config import load_cluster_access
 from rescheduler.kube.client import Client
-from rescheduler.kube.cluster_config import load
-from rescheduler.kube.informer import Pace
-from rescheduler.kube.network import Network
+from rescheduler.kube.http_transport import HttpTransport
+from rescheduler.kube.informer import ReflectorTiming
 from tests.e2e.client_truth.cable import Cable
 from tests.e2e.client_truth.churn import Churn, define_widgets
 from tests.e2e.client_truth.disturbances import Disturbance
@@ -16,7 +16,9 @@ from tests.testbed import ControlPlane
 
 __all__ = ["endure"]
 
-PACE = Pace(watch_s=(5.0, 9.0), silence_s=3.0, stale_after_s=2.0, first_delay_s=0.1, longest_delay_s=1.0)
+PACE = ReflectorTiming(
+    watch_s=(5.0, 9.0), silence_s=3.0, stale_after_s=2.0, first_delay_s=0.1, longest_delay_s=1.0
+)
 """In a hurry: what takes minutes in a cluster has to happen here in seconds."""
 CALM_S = 2.0
 """Between two disturbances."""
@@ -29,12 +31,12 @@ async def endure(plane: ControlPlane, disturbances: Iterable[Disturbance]) -> li
     """Fails unless every cache equals a fresh list in the end, and told the truth all the time."""
     tasks_before = asyncio.all_tasks()
     async with contextlib.AsyncExitStack() as stack:
-        access = load(plane.kubeconfig)
-        direct = Client(Network(access), timeout_s=LONGEST_REQUEST_S)
+        access = load_cluster_access(plane.kubeconfig)
+        direct = Client(HttpTransport(access), timeout_s=LONGEST_REQUEST_S)
         stack.push_async_callback(direct.close)
         await define_widgets(direct)
         cable = await stack.enter_async_context(Cable(access).laid())
-        client = Client(Network(cable.access), timeout_s=LONGEST_REQUEST_S)
+        client = Client(HttpTransport(cable.access), timeout_s=LONGEST_REQUEST_S)
         stack.push_async_callback(client.close)
         followers = following_all(client, PACE)
         async with following(followers):

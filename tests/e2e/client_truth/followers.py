@@ -5,21 +5,22 @@ import contextlib
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
+from rescheduler.kube.api_resources import ApiResource
 from rescheduler.kube.client import Client
-from rescheduler.kube.informer import Informer, Pace, Selection
-from rescheduler.kube.resources import NODES, PODS, Resource
+from rescheduler.kube.informer import Informer, ListOptions, ReflectorTiming
 from tests.e2e.client_truth.churn import WIDGETS
 
 __all__ = ["SELECTIONS", "Follower", "following", "following_all"]
 
-SELECTIONS: tuple[tuple[Resource[Any], Selection], ...] = (
-    (PODS, Selection()),
-    (PODS, Selection(labels="colour=red")),
-    (PODS, Selection(namespace="default", fields="spec.nodeName=node-1")),
-    (NODES, Selection()),
-    (NODES, Selection(labels="colour in (green, blue)")),
-    (WIDGETS, Selection()),
-    (WIDGETS, Selection(namespace="default", labels="colour!=red")),
+SELECTIONS: tuple[tuple[ApiResource[Any], ListOptions], ...] = (
+    (PODS, ListOptions()),
+    (PODS, ListOptions(labels="colour=red")),
+    (PODS, ListOptions(namespace="default", fields="spec.nodeName=node-1")),
+    (NODES, ListOptions()),
+    (NODES, ListOptions(labels="colour in (green, blue)")),
+    (WIDGETS, ListOptions()),
+    (WIDGETS, ListOptions(namespace="default", labels="colour!=red")),
 )
 LOOK_EVERY_S = 0.1
 
@@ -27,7 +28,9 @@ LOOK_EVERY_S = 0.1
 class Follower:
     """An informer, and a replica built of nothing but what its handler heard."""
 
-    def __init__(self, client: Client, resource: Resource[Any], selection: Selection, pace: Pace) -> None:
+    def __init__(
+        self, client: Client, resource: ApiResource[Any], selection: ListOptions, pace: ReflectorTiming
+    ) -> None:
         self._client = client
         self._selection = selection
         self.resource = resource
@@ -109,5 +112,5 @@ async def following(followers: list[Follower]) -> AsyncIterator[None]:
                 await observing
 
 
-def following_all(client: Client, pace: Pace) -> list[Follower]:
+def following_all(client: Client, pace: ReflectorTiming) -> list[Follower]:
     return [Follower(client, resource, selection, pace) for resource, selection in SELECTIONS]

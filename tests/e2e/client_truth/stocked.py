@@ -3,25 +3,24 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from rescheduler.kube.client import Client
-from rescheduler.kube.cluster_config import load
-from rescheduler.kube.network import Network
-from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import (
-    NODES,
-    PODS,
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
+from rescheduler.kube.access.cluster_config import load_cluster_access
+from rescheduler.kube.api_resources import (
     PRIORITY_CLASSES,
+    ApiResource,
     Object,
-    Resource,
-    custom,
+    api_resource,
     identity_of_object,
 )
+from rescheduler.kube.client import Client
+from rescheduler.kube.http_transport import HttpTransport
+from rescheduler.kube.patches import merge_patch
 from tests.e2e.client_truth import rich
 from tests.testbed import ControlPlane
 
 __all__ = ["Stocked", "stock"]
 
-RUNTIME_CLASSES = custom("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)
+RUNTIME_CLASSES = api_resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)
 
 
 class Stocked(NamedTuple):
@@ -32,7 +31,7 @@ class Stocked(NamedTuple):
 
 
 async def stock(plane: ControlPlane) -> Stocked:
-    client = Client(Network(load(plane.kubeconfig)))
+    client = Client(HttpTransport(load_cluster_access(plane.kubeconfig)))
     try:
         before = Stocked(*[(await client.list(each)).resource_version for each in (PODS, NODES)])
         await client.create(RUNTIME_CLASSES, rich.RUNTIME_CLASS)
@@ -54,7 +53,7 @@ async def stock(plane: ControlPlane) -> Stocked:
     return before
 
 
-async def _make(client: Client, resource: Resource[Object], wanted: Mapping[str, object]) -> None:
+async def _make(client: Client, resource: ApiResource[Object], wanted: Mapping[str, object]) -> None:
     made = await client.create(resource, wanted)
     if status := wanted.get("status"):
         await client.patch(resource.status, identity_of_object(made).key, merge_patch({"status": status}))

@@ -6,14 +6,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
+from rescheduler.cluster.node_record import NodeRecord
+from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.kube import errors
+from rescheduler.kube.api_resources import ApiResource
 from rescheduler.kube.client import Client
+from rescheduler.kube.codecs.codec import WatchEvent
 from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import NODES, PODS, Resource
-from rescheduler.kube.watch import Watch
-from rescheduler.kube.wire.codec import WatchEvent
-from rescheduler.model.nodes import NodeRecord
-from rescheduler.model.pods import PodRecord
+from rescheduler.kube.watch_stream import Watch
 from tests.e2e.client_truth import rich
 from tests.e2e.client_truth.encodings import JSON, PROTOBUF, Overheard, only
 from tests.e2e.client_truth.fields import all_fields, differences, filled
@@ -39,7 +40,7 @@ def stocked(bare: ControlPlane) -> Stocked:
 
 @pytest.fixture
 def twice(truth: Client, overheard: Overheard, stocked: Stocked) -> Any:
-    async def ask(question: Any, resource: Resource[Any]) -> Twice:
+    async def ask(question: Any, resource: ApiResource[Any]) -> Twice:
         with overheard.expecting(PROTOBUF):
             protobuf = await question(only(PROTOBUF, resource))
         with overheard.expecting(JSON):
@@ -66,7 +67,7 @@ async def test_a_node_is_the_same_in_both_encodings(truth: Client, twice: Any, n
 @pytest.mark.parametrize("page_size", [pytest.param(0, id="at once"), pytest.param(3, id="in pages")])
 @pytest.mark.parametrize("resource", KINDS)
 async def test_a_list_is_the_same_in_both_encodings(
-    truth: Client, twice: Any, resource: Resource[Any], page_size: int
+    truth: Client, twice: Any, resource: ApiResource[Any], page_size: int
 ) -> None:
     found = await twice(lambda kind: truth.list(kind, page_size=page_size), resource)
     assert len(found.protobuf.items) == len(rich.PODS if resource is PODS else rich.NODES)
@@ -115,7 +116,7 @@ async def test_records_say_what_the_object_says(truth: Client, stocked: Stocked)
     [pytest.param(PODS, "default/plain", id="pods"), pytest.param(NODES, "bare", id="nodes")],
 )
 async def test_a_watch_tells_the_same_in_both_encodings(
-    truth: Client, overheard: Overheard, stocked: Stocked, resource: Resource[Any], key: str
+    truth: Client, overheard: Overheard, stocked: Stocked, resource: ApiResource[Any], key: str
 ) -> None:
     version = stocked.pods_before if resource is PODS else stocked.nodes_before
     async with (
@@ -156,7 +157,7 @@ FAULTY = rich.pod("faulty", {"containers": [{"name": "Not A Name"}], "restartPol
 async def test_a_refusal_means_the_same_in_both_encodings(
     truth: Client, twice: Any, kind: type[errors.KubeError], question: Any
 ) -> None:
-    async def refused(pods: Resource[Any]) -> errors.KubeError:
+    async def refused(pods: ApiResource[Any]) -> errors.KubeError:
         with pytest.raises(kind) as raised:
             await question(truth, pods)
         return raised.value
@@ -173,7 +174,7 @@ async def test_an_expired_version_is_told_alike_within_a_watch(
     await asyncio.to_thread(bare.compact_etcd)
     await asyncio.to_thread(bare.restart, Part.API_SERVER)
 
-    async def expired(pods: Resource[Any]) -> errors.KubeError:
+    async def expired(pods: ApiResource[Any]) -> errors.KubeError:
         with pytest.raises(errors.Gone) as raised:
             async with truth.watch(pods, version=stocked.pods_before, timeout_s=WATCH_S) as watch:
                 await _told(watch)

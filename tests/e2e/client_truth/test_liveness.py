@@ -9,17 +9,18 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
+from rescheduler.kube.access.cluster_config import load_cluster_access
+from rescheduler.kube.api_resources import NAMESPACES, STATEFUL_SETS, ApiResource, Object
 from rescheduler.kube.client import Client
-from rescheduler.kube.cluster_config import load
-from rescheduler.kube.informer import Informer, Pace
-from rescheduler.kube.network import Network
-from rescheduler.kube.resources import NAMESPACES, NODES, PODS, STATEFUL_SETS, Object, Resource
+from rescheduler.kube.http_transport import HttpTransport
+from rescheduler.kube.informer import Informer, ReflectorTiming
 from tests.e2e.client_truth.cable import Cable
 from tests.testbed import ControlPlane, Part
 
-QUIET: tuple[Resource[Object], ...] = (NAMESPACES, STATEFUL_SETS)
+QUIET: tuple[ApiResource[Object], ...] = (NAMESPACES, STATEFUL_SETS)
 QUIET_S = 20.0
-HURRIED = Pace(silence_s=3.0, lost_after_s=2.0, stale_after_s=5.0)
+HURRIED = ReflectorTiming(silence_s=3.0, lost_after_s=2.0, stale_after_s=5.0)
 """Thirty times as impatient as usual: many silences in a short time."""
 NOTICED_S = 15.0
 """The default pace is to notice within about eight."""
@@ -27,7 +28,10 @@ BACK_S = 60.0
 
 
 @contextlib.asynccontextmanager
-async def following(client: Client, pace: Pace = Pace()) -> AsyncIterator[list[Informer[object]]]:  # noqa: B008
+async def following(
+    client: Client,
+    pace: ReflectorTiming = ReflectorTiming(),  # noqa: B008
+) -> AsyncIterator[list[Informer[object]]]:
     informers = [Informer(client, each, pace=pace) for each in (PODS, NODES, *QUIET)]
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(client.probing())
@@ -39,14 +43,14 @@ async def following(client: Client, pace: Pace = Pace()) -> AsyncIterator[list[I
 
 @pytest.fixture
 async def cable(bare: ControlPlane) -> AsyncIterator[Cable]:
-    async with Cable(load(bare.kubeconfig)).laid() as laid:
+    async with Cable(load_cluster_access(bare.kubeconfig)).laid() as laid:
         yield laid
 
 
 @pytest.fixture
 async def far(cable: Cable) -> AsyncIterator[Client]:
     """A client at the other end of the cable."""
-    client = Client(Network(cable.access))
+    client = Client(HttpTransport(cable.access))
     yield client
     await client.close()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from rescheduler.kube.wire import meta_pb2, nodes_pb2, pods_pb2, views_pb2
+from rescheduler.kube.codecs import meta_pb2, nodes_pb2, pods_pb2, views_pb2
 from tests.e2e.client_truth.upstream import comments, compiled, upstream_messages
 
 SOURCES = Path(__file__).parents[3] / "src"

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME, podmigration_crd
+from rescheduler.kube.api_resources import DEPLOYMENTS
 from rescheduler.kube.client import Client
-from rescheduler.kube.resources import DEPLOYMENTS
-from rescheduler.migrations.definition import NAME, definition
 from tests.e2e.daemon.processes import Cluster, Replica, write_config
 from tests.e2e.facts import objects
 from tests.e2e.facts.stage import AT_ONCE, Stage, until_usable
@@ -26,8 +26,10 @@ Lopsided = Callable[..., Awaitable[Moves]]
 @pytest.fixture(scope="package")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     with ControlPlane(tmp_path_factory.mktemp("daemon"), QUICK) as started:
-        started.kubectl("apply", "-f", "-", stdin=json.dumps(definition()))
-        started.kubectl("wait", "--for=condition=Established", f"customresourcedefinition/{NAME}")
+        started.kubectl("apply", "-f", "-", stdin=json.dumps(podmigration_crd()))
+        started.kubectl(
+            "wait", "--for=condition=Established", f"customresourcedefinition/{PODMIGRATION_CRD_NAME}"
+        )
         # It asks which kinds there are only every half a minute, or when it starts.
         started.restart(Part.CONTROLLER_MANAGER)
         yield started

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from rescheduler.api.well_known_names import CORDONED_BY_ANNOTATION, MAINTENANCE_LABEL
+from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.kube.client import Client
-from rescheduler.kube.resources import NODES
-from rescheduler.model.node_marks import CORDONED_BY, MAINTENANCE
 from tests.e2e.daemon.conftest import Run
 from tests.e2e.daemon.processes import Cluster, Replica, write_config
 from tests.testbed import ControlPlane
@@ -37,16 +37,16 @@ class Operator:
         self._control_plane.kubectl("uncordon", self.node)
 
     def begin_maintenance(self) -> None:
-        self._control_plane.kubectl("label", "node", self.node, f"{MAINTENANCE}=true")
+        self._control_plane.kubectl("label", "node", self.node, f"{MAINTENANCE_LABEL}=true")
 
     def end_maintenance(self) -> None:
-        self._control_plane.kubectl("label", "node", self.node, f"{MAINTENANCE}-")
+        self._control_plane.kubectl("label", "node", self.node, f"{MAINTENANCE_LABEL}-")
 
     async def is_cordoned(self) -> bool:
         return (await self._client.get(NODES, self.node)).unschedulable
 
     async def has_mark(self) -> bool:
-        return CORDONED_BY in (await self._client.get(NODES, self.node)).marks
+        return CORDONED_BY_ANNOTATION in (await self._client.get(NODES, self.node)).marks
 
     async def until_cordoned(self) -> None:
         await self._eventually(self.is_cordoned)

@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from rescheduler.controller.followed import POD_MIGRATIONS
-from rescheduler.kube.resources import LEASES
-from rescheduler.model.migrations import Migration, Phase, migration_of
+from rescheduler.api.podmigration import Migration, MigrationPhase, decode_migration
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
+from rescheduler.kube.api_resources import LEASES
 from tests.e2e.daemon.conftest import Lopsided, Run
 from tests.e2e.daemon.processes import Cluster, Replica, write_config
 from tests.e2e.facts.observer import observing
@@ -21,7 +21,7 @@ SETTLED_CHECKS = 5
 
 async def migrations_of(moves: Moves) -> list[Migration]:
     items = (await moves.client.list(POD_MIGRATIONS, namespace=moves.stage.namespace)).items
-    return [migration_of(item) for item in items]
+    return [decode_migration(item) for item in items]
 
 
 async def loads_of(moves: Moves) -> Counter[str]:
@@ -70,7 +70,7 @@ async def test_the_cluster_of_the_documentation_becomes_balanced_by_a_change_of_
     checks, moved = len(replica.said("CheckDone")), len(await migrations_of(moves))
     await replica.until_said("CheckDone", checks + SETTLED_CHECKS)
     assert len(await migrations_of(moves)) == moved, "and stays like that"
-    assert {each.status.phase for each in await migrations_of(moves)} == {Phase.COMPLETED}
+    assert {each.status.phase for each in await migrations_of(moves)} == {MigrationPhase.COMPLETED}
 
     status = await cluster.status()
     (cpu,) = [each for each in status["balance"] if each["resource"] == "cpu"]
@@ -96,7 +96,9 @@ async def test_the_other_replica_goes_on_when_the_leader_is_killed_in_the_middle
     await second.until_said("Started")
 
     async def begun() -> list[Migration]:
-        return [each for each in await migrations_of(moves) if each.status.phase is Phase.IN_PROGRESS]
+        return [
+            each for each in await migrations_of(moves) if each.status.phase is MigrationPhase.IN_PROGRESS
+        ]
 
     async with observing(moves.client, moves.stage.namespace) as seen:
         await cluster.run("resume")
@@ -107,7 +109,7 @@ async def test_the_other_replica_goes_on_when_the_leader_is_killed_in_the_middle
     assert second.said("Leading")[0]["time"] > first.log[-1]["time"]
     assert min(seen.ready) == 17
     ended = {each.key: each.status.phase for each in await migrations_of(moves)}
-    assert ended[migration.key] is Phase.COMPLETED
+    assert ended[migration.key] is MigrationPhase.COMPLETED
     steps = {line["step"] for line in second.said("MigrationStep") if line["migration"] == migration.key}
     assert "Completed" in steps
     await moves.until_nothing_left()
@@ -131,12 +133,14 @@ async def test_a_pause_holds_and_resuming_ends_it_and_an_api_server_that_restart
     await replica.until_said("HaltEnded")
 
     async def begun() -> list[Migration]:
-        return [each for each in await migrations_of(moves) if each.status.phase is Phase.IN_PROGRESS]
+        return [
+            each for each in await migrations_of(moves) if each.status.phase is MigrationPhase.IN_PROGRESS
+        ]
 
     await eventually(begun)
     control_plane.restart(Part.API_SERVER, kill=True)
     await eventually(is_settled(moves, replica))
-    assert {each.status.phase for each in await migrations_of(moves)} == {Phase.COMPLETED}
+    assert {each.status.phase for each in await migrations_of(moves)} == {MigrationPhase.COMPLETED}
     loads = await loads_of(moves)
     assert max(loads.values()) - min(loads.values()) <= 20
     assert not [line for line in replica.log if "traceback" in line or line["event"] == "NotJson"]

@@ -15,22 +15,22 @@ from typing import Any
 import aiohttp
 import pytest
 
-from rescheduler.install.extender import scheduler_configuration
-from rescheduler.install.webhook import certificate_secret
+from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME, podmigration_crd
+from rescheduler.install.component_manifests import certificate_secret
+from rescheduler.install.extender_configuration import scheduler_configuration
+from rescheduler.kube.access.cluster_config import load_cluster_access
+from rescheduler.kube.api_resources import SECRETS
 from rescheduler.kube.client import Client
-from rescheduler.kube.cluster_config import load
-from rescheduler.kube.network import Network
-from rescheduler.kube.resources import SECRETS
-from rescheduler.migrations.definition import NAME, definition
-from rescheduler.model.webhook_registration import InService
-from rescheduler.serving.certificate_secret import CertificateSecret
+from rescheduler.kube.http_transport import HttpTransport
+from rescheduler.steering.webhook.certificate_secret import CertificateSecret
+from rescheduler.steering.webhook.webhook_configurations import ServiceAddress
 from tests.e2e.facts.stage import AT_ONCE, Stage, until_usable
 from tests.e2e.steering.steered import Ask, Extended, Serving, SetSteered
 from tests.testbed import ControlPlane, Options, Part
 from tests.testbed.options import QUICK
 
 PATIENCE_S = 60
-HOME = InService("rescheduler", "rescheduler-webhook")
+HOME = ServiceAddress("rescheduler", "rescheduler-webhook")
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,10 @@ def address(tmp_path_factory: pytest.TempPathFactory, unused_tcp_port_factory: C
 @pytest.fixture(scope="package")
 def control_plane(tmp_path_factory: pytest.TempPathFactory, address: Address) -> Iterator[ControlPlane]:
     with ControlPlane(tmp_path_factory.mktemp("extender"), replace(QUICK, scheduler=False)) as started:
-        started.kubectl("apply", "-f", "-", stdin=json.dumps(definition()))
-        started.kubectl("wait", "--for=condition=Established", f"customresourcedefinition/{NAME}")
+        started.kubectl("apply", "-f", "-", stdin=json.dumps(podmigration_crd()))
+        started.kubectl(
+            "wait", "--for=condition=Established", f"customresourcedefinition/{PODMIGRATION_CRD_NAME}"
+        )
         # It asks which kinds there are only every half a minute, or when it starts.
         started.restart(Part.CONTROLLER_MANAGER)
         started.kubectl("create", "namespace", HOME.namespace)
@@ -100,7 +102,7 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory, address: Address) ->
 
 async def _given(kubeconfig: Path, address: Address) -> None:
     """As the first process makes it, and an administrator copies it."""
-    async with Network(load(kubeconfig)) as network:
+    async with HttpTransport(load_cluster_access(kubeconfig)) as network:
         client = Client(network)
         await client.create(SECRETS, certificate_secret(HOME.namespace))
         secret = CertificateSecret(client, HOME.namespace, HOME.names, lambda: datetime.now(UTC))

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from rescheduler.install.extender import PROFILE
-from rescheduler.kube.resources import PODS, Object
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.install.extender_configuration import EXTENDER_PROFILE
+from rescheduler.kube.api_resources import Object
 from tests.e2e.extender.conftest import Address
 from tests.e2e.facts.stage import node_of
 from tests.e2e.facts.waiting import until
@@ -28,7 +29,7 @@ async def replaced_away_from_its_source(steered: Steered, **pod: str) -> bool:
 
 async def test_pods_of_every_profile_are_asked_about_and_ours_is_one(set_steered: SetSteered) -> None:
     steered = await set_steered(nodes=2)
-    assert await replaced_away_from_its_source(steered, schedulerName=PROFILE)
+    assert await replaced_away_from_its_source(steered, schedulerName=EXTENDER_PROFILE)
 
 
 @pytest.fixture

@@ -7,21 +7,24 @@ from typing import Any
 
 from aiohttp import web
 
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.http.http_server import serve_http
 from rescheduler.kube import errors
+from rescheduler.kube.api_resources import Object, api_resource
 from rescheduler.kube.client import Client
-from rescheduler.kube.resources import PODS, Object, custom
-from rescheduler.serving.http_server import serve_http
 from tests.e2e.facts.objects import pod
 from tests.testbed.usage.certificate import self_signed
 
 __all__ = ["policy_refuses", "webhook_refuses"]
 
 _GROUP = "admissionregistration.k8s.io"
-WEBHOOKS = custom(
+WEBHOOKS = api_resource(
     _GROUP, "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", namespaced=False
 )
-POLICIES = custom(_GROUP, "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False)
-BINDINGS = custom(
+POLICIES = api_resource(
+    _GROUP, "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False
+)
+BINDINGS = api_resource(
     _GROUP, "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", namespaced=False
 )
 NEW_PODS = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
@@ -100,6 +103,6 @@ async def _is_refused(client: Client, namespace: str) -> bool:
     probe = pod(namespace, "probe", {"containers": [{"name": "main", "image": "x"}]})
     try:
         await client.create(PODS, probe, dry_run=True)
-    except errors.Final as refused:
+    except errors.Permanent as refused:
         return "not today" in refused.why
     return False

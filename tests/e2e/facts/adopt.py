@@ -16,17 +16,11 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
+from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.kube import errors
+from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, REPLICA_SETS, ApiResource, Object, key_of
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import merge_patch, strategic_patch
-from rescheduler.kube.resources import (
-    POD_DISRUPTION_BUDGETS,
-    PODS,
-    REPLICA_SETS,
-    Object,
-    Resource,
-    key_of,
-)
 from tests.e2e.facts.podmigrations import PODMIGRATIONS, podmigration
 from tests.e2e.facts.waiting import until_object
 
@@ -122,7 +116,7 @@ async def begin(
     source: str,
     target: str,
     *,
-    migrations: Resource[Object] = PODMIGRATIONS,
+    migrations: ApiResource[Object] = PODMIGRATIONS,
     finalizer: bool = True,
 ) -> Handover:
     pod = await client.get(POD_LIST, source)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rescheduler.kube.resources import Object, custom
+from rescheduler.kube.api_resources import Object, api_resource
 from tests.testbed.fake_kubelet.nodes import KUBELET_LABEL
 
 __all__ = [
@@ -23,11 +23,13 @@ __all__ = [
     "service",
 ]
 
-SERVICES = custom("", "v1", "services", "Service")
-RESOURCE_QUOTAS = custom("", "v1", "resourcequotas", "ResourceQuota")
-LIMIT_RANGES = custom("", "v1", "limitranges", "LimitRange")
-ENDPOINT_SLICES = custom("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
-PRIORITY_CLASSES = custom("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
+SERVICES = api_resource("", "v1", "services", "Service")
+RESOURCE_QUOTAS = api_resource("", "v1", "resourcequotas", "ResourceQuota")
+LIMIT_RANGES = api_resource("", "v1", "limitranges", "LimitRange")
+ENDPOINT_SLICES = api_resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
+PRIORITY_CLASSES = api_resource(
+    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
+)
 HOSTNAME = "kubernetes.io/hostname"
 
 

@@ -4,10 +4,11 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable
 
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.kube.api_resources import DEPLOYMENTS, REPLICA_SETS, Object
 from rescheduler.kube.client import Client
-from rescheduler.kube.informer import Informer, Selection
-from rescheduler.kube.resources import DEPLOYMENTS, PODS, REPLICA_SETS, Object
-from rescheduler.kube.wire.codec import Page
+from rescheduler.kube.codecs.codec import ListPage
+from rescheduler.kube.informer import Informer, ListOptions
 from tests.e2e.facts.adopt import ready_since
 from tests.e2e.facts.objects import ENDPOINT_SLICES
 
@@ -24,12 +25,12 @@ class Observer:
         self._namespace = namespace
         self._labels = f"app={app}"
         self.pods = Informer(
-            client, PODS.as_json, Selection(namespace, labels=self._labels, start_from_cache=False)
+            client, PODS.as_json, ListOptions(namespace, labels=self._labels, start_from_cache=False)
         )
         self.slices = Informer(
             client,
             ENDPOINT_SLICES,
-            Selection(namespace, labels=f"kubernetes.io/service-name={app}", start_from_cache=False),
+            ListOptions(namespace, labels=f"kubernetes.io/service-name={app}", start_from_cache=False),
         )
         self.ready: list[int] = []
         """How many were ready, after each change."""
@@ -85,7 +86,7 @@ class Observer:
 
     # -- whether it is all that there is to tell
 
-    def _knows(self, page: Page[Object]) -> bool:
+    def _knows(self, page: ListPage[Object]) -> bool:
         listed, seen = _versions(page.items), _versions(self.pods)
         nothing_missing = all(
             uid in self._gone or seen.get(uid, 0) >= version for uid, version in listed.items()

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from rescheduler.kube.resources import Object, Resource, custom
+from rescheduler.kube.api_resources import ApiResource, Object, api_resource
 
 __all__ = ["GROUP", "PODMIGRATIONS", "UNSCALED_MIGRATIONS", "definitions", "podmigration"]
 
 GROUP = "rescheduler.dev"
 VERSION = "v1alpha1"
-PODMIGRATIONS = custom(GROUP, VERSION, "podmigrations", "PodMigration")
-UNSCALED_MIGRATIONS = custom(GROUP, VERSION, "unscaledmigrations", "UnscaledMigration")
+PODMIGRATIONS = api_resource(GROUP, VERSION, "podmigrations", "PodMigration")
+UNSCALED_MIGRATIONS = api_resource(GROUP, VERSION, "unscaledmigrations", "UnscaledMigration")
 """Without the scale subresource: the disruption controller can't tell how many pods it wants."""
 
 
@@ -22,7 +22,7 @@ def definitions() -> list[Object]:
 
 
 def podmigration(
-    namespace: str, name: str, source: Object, target: str, resource: Resource[Object] = PODMIGRATIONS
+    namespace: str, name: str, source: Object, target: str, resource: ApiResource[Object] = PODMIGRATIONS
 ) -> Object:
     """Wants no pods of its own: budgets that count in percent must not expect one more because of it."""
     spec: dict[str, Any] = {
@@ -39,7 +39,7 @@ def podmigration(
     }
 
 
-def _definition(resource: Resource[Object], subresources: Object) -> Object:
+def _definition(resource: ApiResource[Object], subresources: Object) -> Object:
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     properties = {"spec": schema, "status": schema}
     return {

@@ -4,18 +4,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kubesim.behaviour import load_behaviour
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
+from rescheduler.kube.api_resources import DEPLOYMENTS, POD_DISRUPTION_BUDGETS, REPLICA_SETS, Object, key_of
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import (
-    DEPLOYMENTS,
-    NODES,
-    POD_DISRUPTION_BUDGETS,
-    PODS,
-    REPLICA_SETS,
-    Object,
-    key_of,
-)
-from rescheduler.simulator.behaviour import load_behaviour
 from tests.e2e.facts import objects
 from tests.e2e.facts.adopt import key, ready_since
 from tests.e2e.facts.objects import ENDPOINT_SLICES, SERVICES
@@ -119,7 +112,7 @@ class Stage:
     # -- what happens
 
     def behave(self, *rules: Object) -> None:
-        """From now on like this, as in `rescheduler.simulator.behaviour`; without rules ready at once."""
+        """From now on like this, as in `kubesim.behaviour`; without rules ready at once."""
         self.kubelet.behave(load_behaviour({"pods": [*rules, AT_ONCE]}))
 
     def start_slowly(self) -> None:

@@ -2,8 +2,9 @@
 
 import pytest
 
+from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.kube import errors
-from rescheduler.kube.resources import POD_DISRUPTION_BUDGETS, PODS, REPLICA_SETS, Object
+from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, REPLICA_SETS, Object
 from tests.e2e.facts import adopt
 from tests.e2e.facts.observer import observing, revisions
 from tests.e2e.facts.podmigrations import PODMIGRATIONS

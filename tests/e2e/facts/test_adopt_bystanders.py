@@ -5,8 +5,9 @@ import contextlib
 
 import pytest
 
+from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.kube import errors
-from rescheduler.kube.resources import PODS, Object
+from rescheduler.kube.api_resources import Object
 from tests.e2e.facts import adopt
 from tests.e2e.facts.objects import anti_affinity
 from tests.e2e.facts.observer import observing

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from rescheduler.kube import errors
+from rescheduler.kube.api_resources import NAMESPACES, ApiResource, Object
 from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import NAMESPACES, Object, Resource
 from tests.e2e.facts import adopt
 from tests.e2e.facts.admission import policy_refuses, webhook_refuses
 from tests.e2e.facts.objects import LIMIT_RANGES, RESOURCE_QUOTAS
@@ -23,7 +23,7 @@ async def refused_copy(stage: Stage) -> errors.KubeError:
     (source,) = await stage.pods()
     handover = await adopt.begin(stage.client, adopt.key(source), stage.nodes[0])
     async with observing(stage.client, stage.namespace) as seen:
-        with pytest.raises(errors.Final) as refused:
+        with pytest.raises(errors.Permanent) as refused:
             await adopt.create_copy(stage.client, handover)
         await adopt.finish(stage.client, handover)
     assert seen.created == seen.deleted == []
@@ -31,7 +31,7 @@ async def refused_copy(stage: Stage) -> errors.KubeError:
     return refused.value
 
 
-def wanted(resource: Resource[Object], namespace: str, spec: Object) -> Object:
+def wanted(resource: ApiResource[Object], namespace: str, spec: Object) -> Object:
     metadata = {"namespace": namespace, "name": "limits"}
     return {
         "apiVersion": resource.api_version,

@@ -2,8 +2,9 @@
 
 import pytest
 
+from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.kube import errors
-from rescheduler.kube.resources import POD_DISRUPTION_BUDGETS, PODS, Object, Resource
+from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, ApiResource, Object
 from tests.e2e.facts import adopt
 from tests.e2e.facts.podmigrations import PODMIGRATIONS, UNSCALED_MIGRATIONS
 from tests.e2e.facts.stage import SetStage, Stage
@@ -26,7 +27,7 @@ def condition(budget: Object) -> Object:
 
 
 async def two_replicas_and_a_copy(
-    stage: Stage, migrations: Resource[Object], budget: Object
+    stage: Stage, migrations: ApiResource[Object], budget: Object
 ) -> tuple[str, Object, Object]:
     """The budget's key, the source, the copy that is ready."""
     await stage.deployment(2)

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from rescheduler.kube.resources import DEPLOYMENTS, Object, custom
+from rescheduler.kube.api_resources import DEPLOYMENTS, Object, api_resource
 from tests.e2e.facts import adopt
 from tests.e2e.facts.stage import SetStage, Stage
 from tests.e2e.facts.waiting import until_object
 
-AUTOSCALERS = custom("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
+AUTOSCALERS = api_resource("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
 REPLICAS = 2
 USED, TARGET = 60, 50
 TellUsage = Callable[[Any], AbstractAsyncContextManager[Any]]

@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, Object, split_key
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import POD_DISRUPTION_BUDGETS, PODS, Object, split_key
-from rescheduler.kube.transport import Request
+from rescheduler.kube.transport import ApiRequest
 from tests.e2e.facts import adopt, objects
 from tests.e2e.facts.stage import SetStage, Stage
 from tests.e2e.facts.waiting import until_gone, until_object
@@ -41,7 +42,7 @@ async def evict(client: Client, key: str, **options: Any) -> Answer:
     }
     headers = {"content-type": "application/json", "accept": "application/json"}
     path = PODS.sub("eviction").object_path(namespace, name)
-    request = Request("POST", path, (), headers, msgspec.json.encode(eviction), 30.0, False)
+    request = ApiRequest("POST", path, (), headers, msgspec.json.encode(eviction), 30.0, False)
     async with await client.transport.send(request) as response:
         body = msgspec.json.decode(await response.read())
         return Answer(response.status, response.headers.get("retry-after"), body)

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from rescheduler.kube import errors
+from rescheduler.kube.api_resources import ApiResource, Object, split_key
 from rescheduler.kube.client import Client
-from rescheduler.kube.resources import Object, Resource, split_key
 
 __all__ = ["TIMEOUT_S", "until", "until_gone", "until_object"]
 
@@ -16,7 +16,7 @@ TIMEOUT_S = 60.0
 
 async def until(
     client: Client,
-    resource: Resource[Object],
+    resource: ApiResource[Object],
     namespace: str,
     holds: Callable[[Mapping[str, Object]], A],
     *,
@@ -59,7 +59,7 @@ async def until(
 
 async def until_object(
     client: Client,
-    resource: Resource[Object],
+    resource: ApiResource[Object],
     key: str,
     holds: Callable[[Object], object],
     *,
@@ -79,7 +79,7 @@ async def until_object(
 
 
 async def until_gone(
-    client: Client, resource: Resource[Object], key: str, *, uid: str = "", timeout_s: float = TIMEOUT_S
+    client: Client, resource: ApiResource[Object], key: str, *, uid: str = "", timeout_s: float = TIMEOUT_S
 ) -> None:
     """Returns when no object of that name (and uid) is there."""
     namespace, name = split_key(key)

@@ -5,7 +5,7 @@ import json
 import time
 from pathlib import Path
 
-from rescheduler.migrations.definition import NAME, definition
+from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME, podmigration_crd
 from tests.e2e.daemon.processes import Cluster, write_config
 from tests.testbed import ControlPlane
 from tests.testbed.options import QUICK
@@ -16,8 +16,10 @@ QUIET_S = 390.0
 
 async def test_nothing_halts_the_daemon_while_nothing_happens(tmp_path: Path) -> None:
     with ControlPlane(tmp_path / "plane", QUICK) as plane:
-        plane.kubectl("apply", "-f", "-", stdin=json.dumps(definition()))
-        plane.kubectl("wait", "--for=condition=Established", f"customresourcedefinition/{NAME}")
+        plane.kubectl("apply", "-f", "-", stdin=json.dumps(podmigration_crd()))
+        plane.kubectl(
+            "wait", "--for=condition=Established", f"customresourcedefinition/{PODMIGRATION_CRD_NAME}"
+        )
         config = write_config(tmp_path / "config.json")
         cluster = Cluster(plane.kubeconfig, plane.kubeconfig, config, "default")
         replica = await cluster.replica()

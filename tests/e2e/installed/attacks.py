@@ -7,11 +7,10 @@ does not grant the verb, or an admission policy, which restricts a verb that is 
 from base64 import b64encode
 from typing import Any, Final, NamedTuple
 
-from rescheduler.install.names import DAEMON, WEBHOOK, labels
-from rescheduler.migrations.copies import GATE
-from rescheduler.migrations.marks import ANNOTATIONS, ID
-from rescheduler.model.installation import install_labels
-from rescheduler.model.webhook_registration import GUARD, SECRET, STEERING
+from rescheduler.api.well_known_names import GUARD_WEBHOOK, SCHEDULING_GATE, STEERING_WEBHOOK, install_labels
+from rescheduler.install.object_metadata import DAEMON, WEBHOOK, labels
+from rescheduler.migrations.labels_and_names import ANNOTATIONS, MIGRATION_ID_LABEL
+from rescheduler.steering.webhook.webhook_configurations import WEBHOOK_SECRET
 
 __all__ = [
     "BOTH",
@@ -79,8 +78,8 @@ _DEFAULT_TOLERATIONS: Final = [
     for taint in ("not-ready", "unreachable")
 ]
 """Which the server adds to every pod, and which can't be removed."""
-_GATED: Final = {"schedulingGates": [{"name": GATE}]}
-_COPY_MARKS: Final = {"labels": {ID: "move"}, "annotations": dict.fromkeys(ANNOTATIONS, "x")}
+_GATED: Final = {"schedulingGates": [{"name": SCHEDULING_GATE}]}
+_COPY_MARKS: Final = {"labels": {MIGRATION_ID_LABEL: "move"}, "annotations": dict.fromkeys(ANNOTATIONS, "x")}
 
 
 def pod(
@@ -191,7 +190,7 @@ def stage() -> list[dict[str, Any]]:
             source={"component": "kubelet"},
         ),
         pod("web-1", labels={"app": "web"}, annotations={"note": "mine"}, spec={"nodeName": NODE}),
-        pod("gated", spec={"schedulingGates": [{"name": GATE}, {"name": "example.com/quota"}]}),
+        pod("gated", spec={"schedulingGates": [{"name": SCHEDULING_GATE}, {"name": "example.com/quota"}]}),
         pod("copy", ownerReferences=[owner], spec=_GATED),
     ]
     for item in in_shop:
@@ -408,7 +407,7 @@ DAEMONS: Final = (
     _patch(
         "open the scheduling gate of others",
         f"{_PODS}/gated",
-        {"spec": {"schedulingGates": [{"name": GATE}]}},
+        {"spec": {"schedulingGates": [{"name": SCHEDULING_GATE}]}},
         POLICY,
     ),
     _patch(
@@ -599,7 +598,7 @@ WEBHOOKS: Final = (
     _create("create a pod", _PODS, pod("miner", spec=_GATED, ownerReferences=[_MIGRATION])),
     Request("delete a pod", "DELETE", f"{_PODS}/web-1"),
     Request("list pods", "GET", "/api/v1/pods"),
-    _patch("mark a pod", f"{_PODS}/web-1", {"metadata": {"labels": {ID: "x"}}}),
+    _patch("mark a pod", f"{_PODS}/web-1", {"metadata": {"labels": {MIGRATION_ID_LABEL: "x"}}}),
     _patch("cordon a node", f"/api/v1/nodes/{NODE}", {"spec": {"unschedulable": True}}),
     _patch("annotate a Deployment", f"{_APPS}/deployments/web", _annotated("x")),
     _create(
@@ -649,20 +648,20 @@ WEBHOOKS: Final = (
             content_type=_APPLY,
         )
         for kind, name in (
-            ("MutatingWebhookConfiguration", STEERING),
-            ("ValidatingWebhookConfiguration", GUARD),
+            ("MutatingWebhookConfiguration", STEERING_WEBHOOK),
+            ("ValidatingWebhookConfiguration", GUARD_WEBHOOK),
         )
     ),
     *(
         Request(
             f"{what} its own Secret",
             "PUT",
-            f"/api/v1/namespaces/{HOME}/secrets/{SECRET}",
+            f"/api/v1/namespaces/{HOME}/secrets/{WEBHOOK_SECRET}",
             {
                 "apiVersion": "v1",
                 "kind": "Secret",
                 **content,
-                "metadata": {"name": SECRET, **content.get("metadata", {})},
+                "metadata": {"name": WEBHOOK_SECRET, **content.get("metadata", {})},
             },
             POLICY,
         )
@@ -695,11 +694,11 @@ WEBHOOKS_JOB: Final = (
     Request(
         "write its certificates",
         "PUT",
-        f"/api/v1/namespaces/{HOME}/secrets/{SECRET}",
+        f"/api/v1/namespaces/{HOME}/secrets/{WEBHOOK_SECRET}",
         {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": {"name": SECRET, "labels": labels("webhook") | install_labels(HOME)},
+            "metadata": {"name": WEBHOOK_SECRET, "labels": labels("webhook") | install_labels(HOME)},
             "data": {"tls.crt": b64encode(b"x").decode()},
         },
     ),
@@ -716,7 +715,7 @@ JOB: Final = (
     _patch(
         "mark a pod",
         f"{_PODS}/web-1",
-        {"metadata": {"labels": {ID: "x"}, "annotations": {ANNOTATIONS[0]: "x"}}},
+        {"metadata": {"labels": {MIGRATION_ID_LABEL: "x"}, "annotations": {ANNOTATIONS[0]: "x"}}},
     ),
     _patch("nominate a node", f"{_PODS}/copy/status", {"status": {"nominatedNodeName": NODE}}),
     _patch("open its gate", f"{_PODS}/copy", {"spec": {"schedulingGates": []}}),

@@ -11,8 +11,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from rescheduler.install.names import DAEMON, WEBHOOK
-from rescheduler.migrations.definition import NAME
+from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME
+from rescheduler.install.object_metadata import DAEMON, WEBHOOK
 from tests.e2e.installed import attacks
 from tests.e2e.installed.attacks import BOTH, DAEMONS, HOME, JOB, POLICY, WEBHOOKS, WEBHOOKS_JOB, Request
 from tests.testbed import ControlPlane, Part
@@ -34,7 +34,9 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
     manifests = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     with ControlPlane(tmp_path_factory.mktemp("attacked"), STILL) as started:
         started.kubectl("apply", "--server-side", "-f", "-", stdin="---\n".join(manifests.split("---\n")[:2]))
-        started.kubectl("wait", "--for=condition=Established", f"customresourcedefinition/{NAME}")
+        started.kubectl(
+            "wait", "--for=condition=Established", f"customresourcedefinition/{PODMIGRATION_CRD_NAME}"
+        )
         started.kubectl("apply", "--server-side", "-f", "-", stdin=manifests)
         for item in attacks.stage():
             started.kubectl("create", "--validate=strict", "-f", "-", stdin=json.dumps(item))

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 import yaml
 
-from rescheduler.install.objects import installed
-from rescheduler.install.options import Options
+from rescheduler.install.install_options import Options
+from rescheduler.install.manifests import install_manifests
 from tests.testbed.helm import helm
 
 CHART = Path(__file__).parents[3] / "deploy" / "helm"
@@ -60,7 +60,7 @@ def test_helm_renders_the_same_objects(values: dict[str, Any], tmp_path: Path) -
     done = rendered(file)
     assert done.returncode == 0, done.stderr
     found = by_name([item for item in yaml.safe_load_all(done.stdout) if item])
-    wanted = by_name(installed(msgspec.convert(values, Options), namespace="somewhere"))
+    wanted = by_name(install_manifests(msgspec.convert(values, Options), namespace="somewhere"))
     assert found.keys() == wanted.keys()
     for name, item in wanted.items():
         assert found[name] == item

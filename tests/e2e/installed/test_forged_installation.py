@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from rescheduler.controller.state import read_state
-from rescheduler.install.objects import installed
-from rescheduler.install.options import Daemon, Options, Webhook
+from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME
+from rescheduler.daemon.own_objects import read_state
+from rescheduler.install.install_options import DaemonValues, Options, WebhookValues
+from rescheduler.install.manifests import install_manifests
+from rescheduler.kube.api_resources import CONFIG_MAPS, DEPLOYMENTS, LEASES
 from rescheduler.kube.client import Client
-from rescheduler.kube.resources import CONFIG_MAPS, DEPLOYMENTS, LEASES
-from rescheduler.migrations.definition import NAME
 from tests.e2e.facts.stage import AT_ONCE
 from tests.e2e.installed.commands import Done, apply_manifests, rescheduler
 from tests.testbed import ControlPlane
@@ -22,7 +22,7 @@ from tests.testbed.options import QUICK
 Play = Callable[..., Awaitable[Any]]
 Run = Callable[..., Awaitable[Done]]
 
-WITHOUT_PODS = Options(daemon=Daemon(replicas=0), webhook=Webhook(replicas=0))
+WITHOUT_PODS = Options(daemon=DaemonValues(replicas=0), webhook=WebhookValues(replicas=0))
 """So that a node can be drained at once: pods that have just started are not moved."""
 AS_TENANT = ("--as=mallory", "--as-group=system:authenticated", "-n", "tenant")
 
@@ -48,7 +48,7 @@ def run(control_plane: ControlPlane) -> Run:
 def forged() -> list[dict[str, Any]]:
     """All that is installed, as far as `edit` may write it, and a Lease that is held for an hour."""
     writable = {"Deployment", "ConfigMap", "Service"}
-    items = [item for item in installed(WITHOUT_PODS, namespace="tenant") if item["kind"] in writable]
+    items = [item for item in install_manifests(WITHOUT_PODS, namespace="tenant") if item["kind"] in writable]
     labels = items[0]["metadata"]["labels"]
     state = {"pause": json.dumps({"paused": False}), "status": "{}"}
     lease = {
@@ -87,7 +87,9 @@ async def test_a_tenants_objects_neither_receive_nor_hold_up_what_people_ask_for
     node = min(kubelet.played)
     manifests = json.dumps({"apiVersion": "v1", "kind": "List", "items": forged()})
     control_plane.kubectl("apply", *AS_TENANT, "-f", "-", stdin=manifests)
-    binding = next(item for item in installed(namespace="tenant") if item["kind"] == "ClusterRoleBinding")
+    binding = next(
+        item for item in install_manifests(namespace="tenant") if item["kind"] == "ClusterRoleBinding"
+    )
     with pytest.raises(RuntimeError, match="forbidden"):
         control_plane.kubectl("create", *AS_TENANT, "-f", "-", stdin=json.dumps(binding))
     before = await in_tenant(client)
@@ -100,7 +102,9 @@ async def test_a_tenants_objects_neither_receive_nor_hold_up_what_people_ask_for
     values = tmp_path / "values.yaml"
     values.write_text(json.dumps({"daemon": {"replicas": 0}, "webhook": {"replicas": 0}}))
     apply_manifests(control_plane, "--namespace", "platform", "--create-namespace", "--values", str(values))
-    control_plane.kubectl("wait", "--for=condition=Established", f"customresourcedefinition/{NAME}")
+    control_plane.kubectl(
+        "wait", "--for=condition=Established", f"customresourcedefinition/{PODMIGRATION_CRD_NAME}"
+    )
     paused = await run("pause", "--why", "the fair")
     assert "Paused (ConfigMap platform/rescheduler-state)" in paused.stdout, paused.stderr
     assert (await read_state(client, "platform"))[0].why == "the fair"

@@ -16,12 +16,13 @@ from typing import Any
 import pytest
 import yaml
 
-from rescheduler.controller.followed import POD_MIGRATIONS
+from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME
+from rescheduler.api.well_known_names import EMPTY_CONDITION, MAINTENANCE_LABEL
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
+from rescheduler.kube.api_resources import CONFIG_MAPS, DEPLOYMENTS, POD_DISRUPTION_BUDGETS
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import CONFIG_MAPS, DEPLOYMENTS, NODES, POD_DISRUPTION_BUDGETS, PODS
-from rescheduler.migrations.definition import NAME
-from rescheduler.model.node_marks import EMPTY_CONDITION, MAINTENANCE
 from tests.e2e.facts import objects
 from tests.e2e.facts.stage import AT_ONCE, Stage, until_usable
 from tests.e2e.permissions import DAEMON, WEBHOOK, kubeconfig_as
@@ -71,7 +72,9 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory, manifests: str) -> I
         # First what the others stand in, then all of it: a dry run makes neither namespace nor kind.
         definitions = "---\n".join(manifests.split("---\n")[:2])
         started.kubectl("apply", "--server-side", "-f", "-", stdin=definitions)
-        started.kubectl("wait", "--for=condition=Established", f"customresourcedefinition/{NAME}")
+        started.kubectl(
+            "wait", "--for=condition=Established", f"customresourcedefinition/{PODMIGRATION_CRD_NAME}"
+        )
         started.kubectl(
             "apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-", stdin=manifests
         )
@@ -179,11 +182,11 @@ async def test_a_cluster_of_twenty_nodes_is_balanced_a_node_emptied_and_all_remo
         found = (await client.get(NODES, first)).condition(EMPTY_CONDITION)
         return (found.status if found is not None else None) == status
 
-    await client.patch(NODES, first, merge_patch({"metadata": {"labels": {MAINTENANCE: "true"}}}))
+    await client.patch(NODES, first, merge_patch({"metadata": {"labels": {MAINTENANCE_LABEL: "true"}}}))
     await eventually(lambda: is_told("True"), timeout_s=120)
     assert (await counts())[first] == 0
     assert (await client.get(NODES, first)).unschedulable
-    await client.patch(NODES, first, merge_patch({"metadata": {"labels": {MAINTENANCE: None}}}))
+    await client.patch(NODES, first, merge_patch({"metadata": {"labels": {MAINTENANCE_LABEL: None}}}))
     await eventually(lambda: is_told(None))
 
     async def is_back() -> bool:
@@ -191,9 +194,9 @@ async def test_a_cluster_of_twenty_nodes_is_balanced_a_node_emptied_and_all_remo
 
     await eventually(is_back)
     # Once more: what is told again is counted, not written anew.
-    await client.patch(NODES, first, merge_patch({"metadata": {"labels": {MAINTENANCE: "true"}}}))
+    await client.patch(NODES, first, merge_patch({"metadata": {"labels": {MAINTENANCE_LABEL: "true"}}}))
     await eventually(lambda: is_told("True"), timeout_s=120)
-    await client.patch(NODES, first, merge_patch({"metadata": {"labels": {MAINTENANCE: None}}}))
+    await client.patch(NODES, first, merge_patch({"metadata": {"labels": {MAINTENANCE_LABEL: None}}}))
     await eventually(lambda: is_told(None))
     await eventually(is_back)
 
@@ -226,4 +229,4 @@ async def test_uninstall_leaves_nothing_behind(client: Client, control_plane: Co
 
 
 def _is_ours(name: str) -> bool:
-    return name.startswith(("rescheduler.dev/", "scheduler.alpha.kubernetes.io/migrat", MAINTENANCE))
+    return name.startswith(("rescheduler.dev/", "scheduler.alpha.kubernetes.io/migrat", MAINTENANCE_LABEL))

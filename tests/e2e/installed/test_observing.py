@@ -4,10 +4,10 @@ import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rescheduler.controller.telling import Checked
-from rescheduler.daemon.meters import Meters
-from rescheduler.kube.call import Call
-from rescheduler.model.plan import NodeOutlook, Plan
+from rescheduler.daemon.listeners import CheckReport
+from rescheduler.daemon.metrics import Metrics
+from rescheduler.kube.api_resources import ApiCall
+from rescheduler.planner.plan import NodeLoadChange, Plan
 from tests.testbed.prometheus import promtool
 
 RULES = Path(__file__).parents[3] / "deploy" / "prometheus"
@@ -20,11 +20,11 @@ def run(*arguments: str, content: bytes = b"") -> subprocess.CompletedProcess[by
 
 
 def test_names_and_help_texts_follow_the_conventions_of_prometheus() -> None:
-    meters = Meters(lags=lambda: {"Pod": 1.0})
-    nodes = (NodeOutlook("n", {"cpu": 1.0, "memory": 1.0}, {}),)
+    meters = Metrics(lags=lambda: {"Pod": 1.0})
+    nodes = (NodeLoadChange("n", {"cpu": 1.0, "memory": 1.0}, {}),)
     plan = Plan(taken_at_s=0, nodes=nodes, refused_counts={"JobPod": 1})
     meters.checked(
-        Checked(
+        CheckReport(
             number=1,
             at=datetime.now(UTC),
             took_s=0.1,
@@ -35,7 +35,7 @@ def test_names_and_help_texts_follow_the_conventions_of_prometheus() -> None:
             is_carried_out=True,
         )
     )
-    meters.requested(Call("list", "pods"), 200, 0.1)
+    meters.requested(ApiCall("list", "pods"), 200, 0.1)
     done = run("check", "metrics", content=meters.text())
     assert (done.returncode, done.stdout + done.stderr) == (0, b"")
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.kube import errors
+from rescheduler.kube.api_resources import DEPLOYMENTS, MUTATING_WEBHOOKS
 from rescheduler.kube.client import Client
-from rescheduler.kube.resources import DEPLOYMENTS, MUTATING_WEBHOOKS, PODS
 from tests.e2e.facts import objects
 from tests.e2e.facts.stage import AT_ONCE
 from tests.e2e.installed.commands import Done, apply_manifests, objects_of_others, rescheduler

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from rescheduler.install.objects import installed
-from rescheduler.install.options import Options
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
+from rescheduler.cluster.pod_record import PodRecord
+from rescheduler.install.install_options import Options
+from rescheduler.install.manifests import install_manifests
+from rescheduler.kube.api_resources import DEPLOYMENTS
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import DEPLOYMENTS, NODES, PODS
-from rescheduler.model.pods import PodRecord
 from tests.e2e.facts import objects
 from tests.e2e.facts.stage import AT_ONCE
 from tests.testbed.fake_kubelet.nodes import KUBELET_LABEL
@@ -25,7 +26,7 @@ PROGRAMS = {"daemon": "rescheduler", "webhook": "rescheduler-webhook"}
 
 async def start(client: Client, namespace: str, kubelet: str) -> None:
     chosen = Options(node_selector={KUBELET_LABEL: kubelet})
-    for item in installed(chosen, namespace=namespace):
+    for item in install_manifests(chosen, namespace=namespace):
         if item["kind"] == "Deployment":
             await client.create(DEPLOYMENTS, item)
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME, podmigration_crd
+from rescheduler.kube.access.cluster_config import load_cluster_access
 from rescheduler.kube.client import Client
-from rescheduler.kube.cluster_config import load
-from rescheduler.kube.network import Network
-from rescheduler.migrations.definition import NAME, definition
+from rescheduler.kube.http_transport import HttpTransport
 from tests.e2e.facts.stage import AT_ONCE, Stage, until_usable
 from tests.e2e.migrations.moving import Moves, SetMoves
 from tests.e2e.permissions import DAEMON, kubeconfig_as
@@ -26,8 +26,10 @@ from tests.testbed.usage import UsageApi
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """Another than that of the facts, where the kind of this name is a simpler one."""
     with ControlPlane(tmp_path_factory.mktemp("migrations"), QUICK) as started:
-        started.kubectl("apply", "-f", "-", stdin=json.dumps(definition()))
-        started.kubectl("wait", "--for=condition=Established", f"customresourcedefinition/{NAME}")
+        started.kubectl("apply", "-f", "-", stdin=json.dumps(podmigration_crd()))
+        started.kubectl(
+            "wait", "--for=condition=Established", f"customresourcedefinition/{PODMIGRATION_CRD_NAME}"
+        )
         # It asks which kinds there are only every half a minute, or when it starts.
         started.restart(Part.CONTROLLER_MANAGER)
         yield started
@@ -47,7 +49,9 @@ def ephemeral_claims() -> None:
 @pytest.fixture
 async def ours(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> AsyncIterator[Client]:
     """As the service account of the daemon."""
-    made = Client(Network(load(kubeconfig_as(control_plane, DAEMON, namespace, tmp_path))))
+    made = Client(
+        HttpTransport(load_cluster_access(kubeconfig_as(control_plane, DAEMON, namespace, tmp_path)))
+    )
     yield made
     await made.close()
 

@@ -7,17 +7,18 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from kubesim.behaviour import load_behaviour
+from rescheduler.api.podmigration import ControllerReference, Handover, Migration, decode_migration
+from rescheduler.api.well_known_names import FINALIZER
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS, WatchedObjects
 from rescheduler.config.policy import Policy
-from rescheduler.controller.controller import Controller
-from rescheduler.controller.followed import POD_MIGRATIONS, Followed
+from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, Object
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import merge_patch, strategic_patch
-from rescheduler.kube.resources import NODES, POD_DISRUPTION_BUDGETS, PODS, Object
-from rescheduler.migrations import marks
-from rescheduler.migrations.scene import Answer, Verdict
-from rescheduler.model.migrations import FINALIZER, Migration, OwnerReference, migration_of
-from rescheduler.model.plan import Handover
-from rescheduler.simulator.behaviour import load_behaviour
+from rescheduler.migrations import labels_and_names
+from rescheduler.migrations.controller.migration_controller import MigrationController
+from rescheduler.migrations.observation import RevalidationOutcome, RevalidationResult
 from tests.e2e.facts.stage import Stage, node_of
 from tests.e2e.facts.waiting import until, until_object
 
@@ -31,20 +32,22 @@ def wall_clock() -> datetime:
     return datetime.now(UTC)
 
 
-def by_owner_kind(seen: Followed) -> Callable[[Migration], Verdict]:
+def by_owner_kind(seen: WatchedObjects) -> Callable[[Migration], RevalidationResult]:
     """A judge that finds every move good, and chooses the handover by what controls the pod."""
 
-    def judge(migration: Migration) -> Verdict:
+    def revalidate(migration: Migration) -> RevalidationResult:
         pod = seen.pods.get(migration.pod_key)
         assert pod is not None
         owner = pod.owner
         handover = migration.spec.handover
         if handover is Handover.AUTO:
             handover = Handover.COPY if owner is None else _BY_KIND.get(owner.kind, Handover.EVICT)
-        reference = owner and OwnerReference(owner.api_version, owner.kind, owner.name, owner.uid)
-        return Verdict(Answer.APPROVED, handover, migration.spec.target_node, reference, message="good")
+        reference = owner and ControllerReference(owner.api_version, owner.kind, owner.name, owner.uid)
+        return RevalidationResult(
+            RevalidationOutcome.APPROVED, handover, migration.spec.target_node, reference, message="good"
+        )
 
-    return judge
+    return revalidate
 
 
 @dataclass
@@ -64,10 +67,10 @@ class Moves:
 
     # -- executing
 
-    def controller(self, client: Client | None = None, **policy: Any) -> Controller:
+    def controller(self, client: Client | None = None, **policy: Any) -> MigrationController:
         client = client or self.ours or self.client
-        seen = Followed(client)
-        return Controller(
+        seen = WatchedObjects(client)
+        return MigrationController(
             client,
             replace(self.policy, **policy),
             by_owner_kind(seen),
@@ -77,7 +80,9 @@ class Moves:
         )
 
     @contextlib.asynccontextmanager
-    async def executing(self, client: Client | None = None, **policy: Any) -> AsyncIterator[Controller]:
+    async def executing(
+        self, client: Client | None = None, **policy: Any
+    ) -> AsyncIterator[MigrationController]:
         controller = self.controller(client, **policy)
         async with controller.followed.running(), controller.running():
             yield controller
@@ -112,10 +117,10 @@ class Moves:
             self.client,
             POD_MIGRATIONS,
             key,
-            lambda item: holds(migration_of(item)),
+            lambda item: holds(decode_migration(item)),
             timeout_s=timeout_s,
         )
-        return migration_of(found)
+        return decode_migration(found)
 
     async def until_finished(self, key: str, *, timeout_s: float = 120.0) -> Migration:
         """Over, and nothing holds it any more."""
@@ -130,7 +135,7 @@ class Moves:
         def over(seen: Mapping[str, Object]) -> list[Migration | None]:
             if name not in seen:
                 return [None]
-            migration = migration_of(seen[name])
+            migration = decode_migration(seen[name])
             return [migration] if migration.is_finished and not migration.finalizers else []
 
         (ended,) = await until(self.client, POD_MIGRATIONS, self.stage.namespace, over, timeout_s=timeout_s)
@@ -161,8 +166,8 @@ class Moves:
                     pod["metadata"].get("labels", {}),
                     pod["metadata"].get("annotations", {}),
                 )
-                is_other = annotations.get(marks.ORIGINAL_POD) != pod["metadata"]["uid"]
-                if labels.get(marks.ID) == name and is_other and holds(pod):
+                is_other = annotations.get(labels_and_names.ORIGINAL_POD_ANNOTATION) != pod["metadata"]["uid"]
+                if labels.get(labels_and_names.MIGRATION_ID_LABEL) == name and is_other and holds(pod):
                     return pod
             return None
 
@@ -205,7 +210,7 @@ class Moves:
 
 
 def _is_ours(item: Object) -> bool:
-    return marks.ID in item["metadata"].get("labels", {})
+    return labels_and_names.MIGRATION_ID_LABEL in item["metadata"].get("labels", {})
 
 
 def _left_on_pod(pod: Object) -> list[str]:
@@ -216,7 +221,10 @@ def _left_on_pod(pod: Object) -> list[str]:
         for owner in metadata.get("ownerReferences", ())
         if owner["kind"] == POD_MIGRATIONS.kind
     ]
-    if _is_ours(pod) and labels.get(marks.STATUS) != marks.MarkStatus.COMPLETED:
+    if (
+        _is_ours(pod)
+        and labels.get(labels_and_names.STATUS_LABEL) != labels_and_names.MigrationLabelStatus.COMPLETED
+    ):
         found.append(f"marks of {name}")
     if pod["spec"].get("schedulingGates"):
         found.append(f"gate of {name}")

@@ -8,9 +8,10 @@ from typing import Any
 
 from aiohttp import web
 
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.http.http_server import serve_http
+from rescheduler.kube.api_resources import MUTATING_WEBHOOKS, Object
 from rescheduler.kube.client import Client
-from rescheduler.kube.resources import MUTATING_WEBHOOKS, PODS, Object
-from rescheduler.serving.http_server import serve_http
 from tests.e2e.facts.admission import NEW_PODS
 from tests.e2e.facts.objects import pod
 from tests.testbed.usage.certificate import self_signed

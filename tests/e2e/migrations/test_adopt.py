@@ -5,11 +5,10 @@ import contextlib
 
 import pytest
 
+from rescheduler.api.podmigration import ConditionType, Handover, Migration, MigrationPhase
 from rescheduler.kube import errors
-from rescheduler.kube.resources import Object
-from rescheduler.migrations import marks
-from rescheduler.model.migrations import ConditionType, Migration, Phase
-from rescheduler.model.plan import Handover
+from rescheduler.kube.api_resources import Object
+from rescheduler.migrations import labels_and_names
 from tests.e2e.facts.observer import observing, revisions
 from tests.e2e.facts.stage import node_of
 from tests.e2e.facts.waiting import until_gone
@@ -32,7 +31,7 @@ async def move_unnoticed(moves: Moves, replicas: int, source: Object, target: st
     async with observing(moves.client, stage.namespace) as seen:
         migration = await moves.move(source, target)
         await stage.until_ready(replicas)
-    assert migration.status.phase is Phase.COMPLETED, migration.status
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
     assert min(seen.ready) == min(seen.serving) == replicas, "never below the count"
     assert await revisions(moves.client, stage.namespace) == before, "no rollout, no scaling"
     after = {pod["metadata"]["name"]: pod for pod in await stage.pods()}
@@ -41,9 +40,12 @@ async def move_unnoticed(moves: Moves, replicas: int, source: Object, target: st
     assert set(after) == others, "only the source has gone"
     assert node_of(moved) == target
     assert [owner["kind"] for owner in moved["metadata"]["ownerReferences"]] == ["ReplicaSet"]
-    assert moved["metadata"]["labels"][marks.STATUS] == "completed"
-    assert moved["metadata"]["labels"][marks.MIGRATED_FROM] == node_of(source)
-    assert moved["metadata"]["annotations"][marks.ORIGINAL_POD] == source["metadata"]["uid"]
+    assert moved["metadata"]["labels"][labels_and_names.STATUS_LABEL] == "completed"
+    assert moved["metadata"]["labels"][labels_and_names.MIGRATED_FROM_LABEL] == node_of(source)
+    assert (
+        moved["metadata"]["annotations"][labels_and_names.ORIGINAL_POD_ANNOTATION]
+        == source["metadata"]["uid"]
+    )
     await moves.until_nothing_left()
     return migration
 
@@ -99,7 +101,7 @@ async def test_no_moment_has_fewer_ready_pods_while_somebody_else_evicts_its_sib
         bystander.cancel()
         await asyncio.wait([bystander])
         await stage.until_ready(3)
-    assert migration.status.phase is Phase.COMPLETED, migration.status
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
     assert evicted, "somebody was quicker once"
     assert min(seen.ready) >= 3
     assert min(seen.serving) >= 3

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rescheduler.controller.followed import POD_MIGRATIONS
-from rescheduler.kube.resources import Object
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
+from rescheduler.kube.api_resources import Object
 from tests.e2e.facts.adopt import ready_since
 from tests.e2e.facts.observer import observing
 from tests.e2e.facts.stage import node_of

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rescheduler.controller.lease import Lease
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.kube.api_resources import LEASES
 from rescheduler.kube.client import Client
-from rescheduler.kube.resources import LEASES, PODS
+from rescheduler.kube.leader_election import LeaderElector
 from tests.e2e.facts.observer import observing
 from tests.e2e.facts.stage import node_of
 from tests.e2e.migrations.moving import Moves, SetMoves
@@ -195,7 +196,7 @@ def _plan(*moves: tuple[dict[str, Any], str, int]) -> dict[str, Any]:
 
 async def test_of_two_contenders_one_leads_and_the_other_follows(client: Client, namespace: str) -> None:
     key = f"{namespace}/rescheduler"
-    first, second = Lease(client, key, "first"), Lease(client, key, "second")
+    first, second = LeaderElector(client, key, "first"), LeaderElector(client, key, "second")
     async with second.contending():
         await second.acquired()
         async with first.contending():

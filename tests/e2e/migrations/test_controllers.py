@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
-from rescheduler.controller.followed import POD_MIGRATIONS
+from rescheduler.api.podmigration import MigrationPhase
+from rescheduler.api.well_known_names import FINALIZER
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
+from rescheduler.kube.api_resources import EVENTS, Object
 from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import EVENTS, PODS, Object
-from rescheduler.migrations import marks
-from rescheduler.model.migrations import FINALIZER, Phase
+from rescheduler.migrations import labels_and_names
 from tests.e2e.facts.observer import observing
 from tests.e2e.facts.stage import node_of
 from tests.e2e.facts.waiting import until, until_gone
@@ -31,7 +33,7 @@ async def test_two_controllers_at_once_move_each_pod_once(set_moves: SetMoves) -
             finished = await asyncio.gather(*(moves.until_finished(key, timeout_s=240) for key in keys))
             await moves.until_nothing_left()
         pods = await moves.stage.until_ready(3)
-    assert [each.status.phase for each in finished] == [Phase.COMPLETED] * 3
+    assert [each.status.phase for each in finished] == [MigrationPhase.COMPLETED] * 3
     assert min(seen.ready) == 3
     assert {node_of(pod) for pod in pods} == {target}
     assert [each.status.attempts for each in finished] == [1, 1, 1]
@@ -46,8 +48,8 @@ async def test_one_pod_is_moved_by_one_migration_only(set_moves: SetMoves) -> No
     async with moves.executing(max_concurrent_per_workload=2):
         finished = await asyncio.gather(*(moves.until_finished(key) for key in keys))
         await moves.until_nothing_left()
-    assert sorted(each.status.phase for each in finished) == [Phase.COMPLETED, Phase.FAILED]
-    (failed,) = [each for each in finished if each.status.phase is Phase.FAILED]
+    assert sorted(each.status.phase for each in finished) == [MigrationPhase.COMPLETED, MigrationPhase.FAILED]
+    (failed,) = [each for each in finished if each.status.phase is MigrationPhase.FAILED]
     assert failed.status.failure in {"Locked", "SourceGone"}
     await moves.stage.until_ready(1)
 
@@ -62,7 +64,7 @@ async def test_a_wish_made_by_hand_is_held_until_it_is_over(set_moves: SetMoves)
         await moves.copy_of(key)
         under_way = await moves.until(key, lambda migration: migration.status.step)
         assert under_way.finalizers == (FINALIZER,)
-        assert (await moves.until_finished(key)).status.phase is Phase.COMPLETED
+        assert (await moves.until_finished(key)).status.phase is MigrationPhase.COMPLETED
 
 
 async def test_what_is_finished_is_forgotten_after_a_while(set_moves: SetMoves) -> None:
@@ -118,7 +120,9 @@ async def test_a_migration_removed_by_force_leaves_no_lock_behind_on_a_pod(
         (after,) = await stage.until_ready(1)
     assert after["metadata"]["uid"] == source["metadata"]["uid"]
     labels = source["metadata"]["labels"].items()
-    assert after["metadata"]["labels"] == {key: value for key, value in labels if key not in marks.LABELS}
+    assert after["metadata"]["labels"] == {
+        key: value for key, value in labels if key not in labels_and_names.LABELS
+    }
 
 
 async def test_events_tell_the_story_on_pod_workload_and_nodes(set_moves: SetMoves) -> None:
@@ -174,7 +178,7 @@ async def test_pods_of_one_group_are_handed_over_together(set_moves: SetMoves) -
         one = await moves.wish(first, target, **group)
         other = await moves.wish(second, target, **group)
         ends = await asyncio.gather(moves.until_finished(one), moves.until_finished(other))
-    assert [end.status.phase for end in ends] == [Phase.COMPLETED] * 2
+    assert [end.status.phase for end in ends] == [MigrationPhase.COMPLETED] * 2
     starts = [end.status.started_at for end in ends]
     handed_over = [end.status.handed_over_at for end in ends]
     assert min(each for each in handed_over if each) > max(each for each in starts if each)

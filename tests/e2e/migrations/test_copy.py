@@ -1,9 +1,8 @@
 """Pods that nobody controls are made anew on their target, and only then is the original evicted."""
 
-from rescheduler.kube.resources import PODS
-from rescheduler.migrations import marks
-from rescheduler.model.migrations import Phase
-from rescheduler.model.plan import Handover
+from rescheduler.api.podmigration import Handover, MigrationPhase
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.migrations import labels_and_names
 from tests.e2e.facts.observer import observing
 from tests.e2e.facts.stage import node_of
 from tests.e2e.migrations.moving import Moves, SetMoves
@@ -17,12 +16,12 @@ async def moved_once(moves: Moves, name: str) -> str:
         migration = await moves.move(source, target)
         await moves.until_nothing_left()
         (copy,) = await moves.stage.until_ready(1)
-    assert migration.status.phase is Phase.COMPLETED, migration.status
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
     assert migration.status.handover is Handover.COPY
     assert min(seen.ready) == 1
     assert node_of(copy) == target
     assert "ownerReferences" not in copy["metadata"]
-    assert copy["metadata"]["annotations"][marks.ORIGINAL_POD_NAME] == "web"
+    assert copy["metadata"]["annotations"][labels_and_names.ORIGINAL_POD_NAME_ANNOTATION] == "web"
     assert copy["spec"]["containers"][0]["image"] == source["spec"]["containers"][0]["image"]
     return str(copy["metadata"]["name"])
 
@@ -52,6 +51,6 @@ async def test_a_bare_pod_that_its_owner_deletes_meanwhile_is_not_brought_back(s
         await moves.copy_of(key, node_of)
         await moves.client.delete(PODS.as_json, moves.stage.key("web"))
         migration = await moves.until_finished(key)
-    assert migration.status.phase is Phase.FAILED
+    assert migration.status.phase is MigrationPhase.FAILED
     assert migration.status.failure == "SourceGone"
     assert await moves.stage.pods() == []

@@ -5,11 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
-from rescheduler.controller.followed import POD_MIGRATIONS
+from rescheduler.api.podmigration import MigrationPhase
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
+from rescheduler.kube.api_resources import DEPLOYMENTS, REPLICA_SETS, ApiResource, Object
 from rescheduler.kube.client import Client
-from rescheduler.kube.resources import DEPLOYMENTS, PODS, REPLICA_SETS, Object, Resource
-from rescheduler.kube.transport import Request, Response, Transport
-from rescheduler.model.migrations import Phase
+from rescheduler.kube.transport import ApiRequest, ApiResponse, Transport
 from tests.e2e.facts.adopt import ready_since
 from tests.e2e.facts.objects import LIMIT_RANGES
 from tests.e2e.facts.observer import observing
@@ -22,12 +23,12 @@ from tests.e2e.migrations.workloads import stateful_set
 class EndsAt:
     """A way to the server that does one more request, and of that one the answer never comes."""
 
-    def __init__(self, transport: Transport, is_last: Callable[[Request], bool]) -> None:
+    def __init__(self, transport: Transport, is_last: Callable[[ApiRequest], bool]) -> None:
         self._transport = transport
         self._is_last = is_last
         self.ended = asyncio.Event()
 
-    async def send(self, request: Request) -> Response:
+    async def send(self, request: ApiRequest) -> ApiResponse:
         response = await self._transport.send(request)
         if self.ended.is_set() or self._is_last(request):
             await response.read()
@@ -39,11 +40,11 @@ class EndsAt:
         """The transport is somebody else's."""
 
 
-def is_eviction(request: Request) -> bool:
+def is_eviction(request: ApiRequest) -> bool:
     return request.path.endswith("/eviction")
 
 
-def is_new_pod(request: Request) -> bool:
+def is_new_pod(request: ApiRequest) -> bool:
     return request.method == "POST" and request.path.endswith("/pods")
 
 
@@ -74,7 +75,7 @@ async def stateful(stage: Stage) -> None:
     ],
 )
 async def test_another_controller_finishes_what_one_has_begun(
-    set_moves: SetMoves, set_up: Callable, replicas: int, last: Callable[[Request], bool]
+    set_moves: SetMoves, set_up: Callable, replicas: int, last: Callable[[ApiRequest], bool]
 ) -> None:
     moves = await set_moves()
     stage = moves.stage
@@ -92,7 +93,7 @@ async def test_another_controller_finishes_what_one_has_begun(
             migration = await moves.until_finished(key)
             await moves.until_nothing_left()
             await stage.until_ready(replicas)
-    assert migration.status.phase is Phase.COMPLETED, migration.status
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
     assert set_up is stateful or min(seen.ready) == replicas
 
 
@@ -148,7 +149,7 @@ async def evicted_and_crashed(moves: Moves) -> str:
     ],
 )
 async def test_a_workload_deleted_after_the_eviction_takes_the_copy_with_it(
-    set_moves: SetMoves, set_up: Callable, workload: Resource[Object]
+    set_moves: SetMoves, set_up: Callable, workload: ApiResource[Object]
 ) -> None:
     moves = await set_moves()
     stage = moves.stage
@@ -177,7 +178,7 @@ async def test_a_workload_deleted_without_its_pods_after_the_eviction_leaves_the
     async with moves.executing():
         migration = await moves.until_finished(key)
         await moves.until_nothing_left()
-    assert migration.status.phase is Phase.COMPLETED, migration.status
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
     after = await moves.client.get(PODS.as_json, stage.key(copy["metadata"]["name"]))
     assert after["metadata"]["uid"] == copy["metadata"]["uid"]
     assert "deletionTimestamp" not in after["metadata"]
@@ -216,7 +217,7 @@ async def test_a_copy_that_falters_after_the_eviction_is_not_taken_away(set_move
     async with moves.executing():
         migration = await moves.until_finished(key)
         await moves.until_nothing_left()
-    assert migration.status.phase is Phase.COMPLETED, migration.status
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
     assert migration.status.failure == ""
 
 

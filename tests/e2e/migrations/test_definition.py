@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from rescheduler.controller.followed import POD_MIGRATIONS
+from rescheduler.api.podmigration import MigrationPhase, decode_migration
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.kube import errors
+from rescheduler.kube.api_resources import Object
 from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import Object
-from rescheduler.model.migrations import Phase, migration_of
 from tests.e2e.migrations.moving import SetMoves
 
 WISH: Object = {
@@ -30,8 +30,8 @@ def wish(namespace: str, **spec: Any) -> Object:
 async def test_a_wish_is_pending_from_the_first_moment_and_wants_no_pods(set_moves: SetMoves) -> None:
     moves = await set_moves(nodes=1)
     made = await moves.client.create(POD_MIGRATIONS, wish(moves.stage.namespace))
-    migration = migration_of(made)
-    assert migration.status.phase is Phase.PENDING
+    migration = decode_migration(made)
+    assert migration.status.phase is MigrationPhase.PENDING
     assert migration.spec.strategy == "Manual"
     scale = await moves.client.get(POD_MIGRATIONS.scale, migration.key)
     assert scale["spec"].get("replicas", 0) == 0

@@ -2,19 +2,19 @@
 
 from datetime import timedelta
 
-from rescheduler.intents.from_migrations import intent_of
+from rescheduler.api.podmigration import ConditionType, Handover, MigrationPhase
+from rescheduler.api.well_known_names import STEERED_BY_ANNOTATION
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, STATEFUL_SETS, api_resource
 from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import POD_DISRUPTION_BUDGETS, PODS, STATEFUL_SETS, custom
-from rescheduler.model.migrations import ConditionType, Phase
-from rescheduler.model.plan import Handover
-from rescheduler.model.steering import STEERED_BY
+from rescheduler.steering.intents import intent_of_migration
 from tests.e2e.facts.observer import observing
 from tests.e2e.facts.stage import node_of
 from tests.e2e.facts.waiting import until_object
 from tests.e2e.migrations.moving import SetMoves
 from tests.e2e.migrations.workloads import claim_templates, provided_volumes, stateful_set
 
-CONFIG_MAPS = custom("", "v1", "configmaps", "ConfigMap")
+CONFIG_MAPS = api_resource("", "v1", "configmaps", "ConfigMap")
 
 
 async def test_a_stateful_set_pod_with_a_read_write_once_claim_is_replaced_elsewhere(
@@ -32,7 +32,7 @@ async def test_a_stateful_set_pod_with_a_read_write_once_claim_is_replaced_elsew
         migration = await moves.move(source, target)
         await stage.until_ready(2)
         await moves.until_nothing_left()
-    assert migration.status.phase is Phase.COMPLETED, migration.status
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
     assert migration.status.handover is Handover.EVICT
     assert min(seen.ready) == 1, "one at a time"
     replaced = await moves.client.get(PODS.as_json, stage.key("web-1"))
@@ -58,7 +58,7 @@ async def test_a_workload_without_a_budget_has_one_while_its_pod_is_replaced(set
         migration = await moves.until_finished(key)
     assert budget["spec"]["maxUnavailable"] == 1
     assert budget["metadata"]["ownerReferences"][0]["name"] == migration.name
-    assert migration.status.phase is Phase.COMPLETED
+    assert migration.status.phase is MigrationPhase.COMPLETED
     await moves.until_nothing_left()
     await moves.stage.until_ready(3)
 
@@ -71,7 +71,7 @@ async def test_a_budget_at_zero_is_waited_for_and_then_it_is_given_up(set_moves:
     async with observing(moves.client, moves.stage.namespace) as seen:
         migration = await moves.move(source, await moves.stage.free_node())
         await moves.until_nothing_left()
-    assert migration.status.phase is Phase.FAILED
+    assert migration.status.phase is MigrationPhase.FAILED
     assert migration.status.failure == "TimedOut"
     assert migration.status.attempts == 2
     told = {each.type: each.status for each in migration.status.conditions}
@@ -109,7 +109,7 @@ async def test_a_pod_of_a_deployment_that_wants_no_pod_more_is_replaced(set_move
         migration = await moves.until_finished(key)
         pods = await stage.until_ready(2)
         await moves.until_nothing_left()
-    assert migration.status.phase is Phase.COMPLETED, migration.status
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
     assert migration.status.target_pod is not None
     (moved,) = [pod for pod in pods if pod["metadata"]["uid"] == migration.status.target_pod.uid]
     assert node_of(moved) == target
@@ -134,7 +134,7 @@ async def test_a_pod_of_an_owner_that_nobody_knows_is_replaced_by_whoever_that_i
         await moves.until_pods(lambda pods: "one" not in pods)
         made = await stage.pod("three", metadata=metadata)
         migration = await moves.until_finished(key)
-    assert migration.status.phase is Phase.COMPLETED, migration.status
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
     assert migration.status.handover is Handover.EVICT
     assert migration.status.target_pod is not None
     assert migration.status.target_pod.uid == made["metadata"]["uid"]
@@ -147,25 +147,25 @@ async def test_a_replacement_that_finds_no_place_as_it_is_steered_is_made_anew_w
     """As if a webhook had steered it: what matters is the mark that tells so, and that there is no place."""
     moves = await set_moves(nodes=3, steer_timeout=timedelta(seconds=2))
     stage = moves.stage
-    await stateful_set(stage, 1, annotations={STEERED_BY: "move-1"})
+    await stateful_set(stage, 1, annotations={STEERED_BY_ANNOTATION: "move-1"})
     (source,) = await stage.pods()
     target = await stage.free_node()
     elsewhere = next(node for node in stage.nodes if node not in {target, node_of(source)})
     await stage.cordon(*stage.nodes)
     async with observing(moves.client, stage.namespace) as seen, moves.executing():
         key = await moves.wish(source, target)
-        steered = await moves.until(key, intent_of)
+        steered = await moves.until(key, intent_of_migration)
         assert steered.status.condition(ConditionType.STEERED) is None
         withdrawn = await moves.until(
             key, lambda migration: migration.status.condition(ConditionType.STEERED)
         )
-        assert intent_of(withdrawn) is None
+        assert intent_of_migration(withdrawn) is None
         first = next(name for name in seen.created)
         await moves.until_pods(lambda _: seen.created.count(first) > 1)
         await stage.cordon(elsewhere, on=False)
         migration = await moves.until_finished(key)
         (moved,) = await stage.until_ready(1)
-    assert migration.status.phase is Phase.COMPLETED, migration.status
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
     told = migration.status.condition(ConditionType.STEERED)
     assert told is not None
     assert told.status == "False"
@@ -202,5 +202,5 @@ async def test_a_replacement_that_comes_back_to_the_source_is_a_failure(set_move
     migration = await moves.move(source, await stage.free_node())
     await stage.until_ready(1)
     await moves.until_nothing_left()
-    assert migration.status.phase is Phase.FAILED
+    assert migration.status.phase is MigrationPhase.FAILED
     assert migration.status.failure == "BackOnSource"

@@ -2,9 +2,10 @@
 
 import pytest
 
+from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.kube import errors
+from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, Object
 from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import POD_DISRUPTION_BUDGETS, PODS, Object
 from tests.e2e.migrations.moving import SetMoves
 
 

@@ -5,11 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
-from rescheduler.controller.followed import POD_MIGRATIONS
+from rescheduler.api.well_known_names import SCHEDULING_GATE
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
+from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, Object
 from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import POD_DISRUPTION_BUDGETS, PODS, Object
-from rescheduler.migrations import marks
-from rescheduler.migrations.copies import GATE
+from rescheduler.migrations import labels_and_names
 from tests.e2e.facts.observer import observing
 from tests.e2e.facts.waiting import until_gone
 from tests.e2e.migrations.moving import Moves, SetMoves
@@ -81,7 +82,7 @@ async def test_a_workload_has_all_its_pods_and_no_more_and_its_pod_is_not_locked
 
 
 LEFT = {
-    "a copy that never ran": {"schedulingGates": [{"name": GATE}]},
+    "a copy that never ran": {"schedulingGates": [{"name": SCHEDULING_GATE}]},
     "a copy that runs": {},
 }
 
@@ -94,8 +95,12 @@ async def test_a_pod_with_the_marks_of_a_migration_that_does_not_exist_is_report
     moves = await set_moves()
     stage = moves.stage
     source = await stage.until_pod_ready(await stage.pod("source"))
-    labels = {marks.ID: "long-gone", marks.STATUS: "in-progress", marks.MIGRATED_FROM: "elsewhere"}
-    annotations = {marks.ORIGINAL_POD: source["metadata"]["uid"]}
+    labels = {
+        labels_and_names.MIGRATION_ID_LABEL: "long-gone",
+        labels_and_names.STATUS_LABEL: "in-progress",
+        labels_and_names.MIGRATED_FROM_LABEL: "elsewhere",
+    }
+    annotations = {labels_and_names.ORIGINAL_POD_ANNOTATION: source["metadata"]["uid"]}
     metadata = {"labels": {"app": "web"} | labels, "annotations": annotations}
     left = await stage.pod("left", metadata=metadata, **spec)
     with caplog.at_level(logging.WARNING, "rescheduler.migrations"):

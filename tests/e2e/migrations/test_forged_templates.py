@@ -11,13 +11,16 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from rescheduler.controller.followed import POD_MIGRATIONS
-from rescheduler.kube.call import Call
+from rescheduler.api.well_known_names import (
+    AVOIDED_NODES_ANNOTATION,
+    POD_MIGRATION_KIND,
+    STEERED_BY_ANNOTATION,
+)
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
+from rescheduler.kube.api_resources import DEPLOYMENTS, POD_DISRUPTION_BUDGETS, ApiCall, Object
 from rescheduler.kube.client import Client
-from rescheduler.kube.resources import DEPLOYMENTS, POD_DISRUPTION_BUDGETS, PODS, Object
-from rescheduler.migrations import marks
-from rescheduler.model.migrations import KIND
-from rescheduler.model.steering import AVOIDS, STEERED_BY
+from rescheduler.migrations import labels_and_names
 from tests.e2e.facts.objects import deployment, pod_spec
 from tests.e2e.migrations.moving import Moves, SetMoves
 
@@ -29,19 +32,19 @@ __all__ = [
 
 REPLICAS = 3
 LABELS = {
-    "only the lock": (marks.ID,),
-    "the lock and its state": (marks.ID, marks.STATUS),
-    "all labels": marks.LABELS,
+    "only the lock": (labels_and_names.MIGRATION_ID_LABEL,),
+    "the lock and its state": (labels_and_names.MIGRATION_ID_LABEL, labels_and_names.STATUS_LABEL),
+    "all labels": labels_and_names.LABELS,
 }
 ANNOTATIONS: dict[str, dict[str, str]] = {
     "no annotation": {},
-    "an original pod": {marks.ORIGINAL_POD: "somebody-else"},
+    "an original pod": {labels_and_names.ORIGINAL_POD_ANNOTATION: "somebody-else"},
     "all annotations": {
-        marks.ORIGINAL_POD: "somebody-else",
-        marks.ORIGINAL_POD_NAME: "web",
-        marks.TIME: "2026-01-01T00:00:00Z",
-        STEERED_BY: "move-1",
-        AVOIDS: '["somewhere"]',
+        labels_and_names.ORIGINAL_POD_ANNOTATION: "somebody-else",
+        labels_and_names.ORIGINAL_POD_NAME_ANNOTATION: "web",
+        labels_and_names.TIME_ANNOTATION: "2026-01-01T00:00:00Z",
+        STEERED_BY_ANNOTATION: "move-1",
+        AVOIDED_NODES_ANNOTATION: '["somewhere"]',
     },
 }
 FORGERIES = [
@@ -61,13 +64,18 @@ class Watched:
     created: set[str] = field(default_factory=set)
     by_us: list[str] = field(default_factory=list)
 
-    def __call__(self, call: Call, code: int, seconds: float) -> None:
+    def __call__(self, call: ApiCall, code: int, seconds: float) -> None:
         if call.is_write and call.resource == PODS.label and call.name.startswith("forged"):
             self.by_us.append(str(call))
 
 
 def values(labels: tuple[str, ...], name: str) -> dict[str, str]:
-    said = {marks.ID: name, marks.STATUS: "in-progress", marks.MIGRATED_FROM: "n", marks.REASON: "Manual"}
+    said = {
+        labels_and_names.MIGRATION_ID_LABEL: name,
+        labels_and_names.STATUS_LABEL: "in-progress",
+        labels_and_names.MIGRATED_FROM_LABEL: "n",
+        labels_and_names.REASON_LABEL: "Manual",
+    }
     return {label: said[label] for label in labels}
 
 
@@ -126,7 +134,11 @@ def assert_untouched(seen: Watched, pods: list[Object], labels: dict[str, str]) 
     assert seen.by_us == []
     for pod in pods:
         assert pod["metadata"]["labels"].items() >= labels.items()
-        assert [owner["kind"] for owner in pod["metadata"]["ownerReferences"]] == ["ReplicaSet"] != [KIND]
+        assert (
+            [owner["kind"] for owner in pod["metadata"]["ownerReferences"]]
+            == ["ReplicaSet"]
+            != [POD_MIGRATION_KIND]
+        )
 
 
 @pytest.mark.parametrize(("labels", "annotations", "selects"), FORGERIES)
@@ -167,8 +179,8 @@ async def test_of_a_migration_that_is_under_way(
     source = await stage.until_pod_ready(await stage.pod("web"))
     await stage.budget(minAvailable=5)
     forged = values(labels, "move-1")
-    if marks.ORIGINAL_POD in annotations:
-        annotations = annotations | {marks.ORIGINAL_POD: source["metadata"]["uid"]}
+    if labels_and_names.ORIGINAL_POD_ANNOTATION in annotations:
+        annotations = annotations | {labels_and_names.ORIGINAL_POD_ANNOTATION: source["metadata"]["uid"]}
     async with watched(moves) as (seen, ours), moves.executing(ours):
         key = await moves.wish(source, await stage.free_node())
         await moves.until(key, lambda migration: migration.status.step == "Evicting")

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from rescheduler.install.definition import install_definition
-from rescheduler.kube.resources import Object
-from rescheduler.migrations.budget_sync import SYNC_REQUESTED
-from rescheduler.model.migrations import Phase
+from rescheduler.api.podmigration import MigrationPhase
+from rescheduler.api.well_known_names import SYNC_REQUESTED_ANNOTATION
+from rescheduler.install.cluster_installation import install_definition
+from rescheduler.kube.api_resources import Object
 from tests.e2e.facts.observer import observing
 from tests.e2e.migrations.moving import Moves, SetMoves
 from tests.testbed import ControlPlane
@@ -41,8 +41,8 @@ async def test_a_pod_under_a_budget_moves_as_soon_as_the_kind_is_discovered(
         async with moves.executing():
             migration = await moves.until_finished(key, timeout_s=DISCOVERED_WITHIN_S)
             await moves.until_nothing_left()
-    assert migration.status.phase is Phase.COMPLETED, migration.status
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
     assert migration.status.attempts == 1
     assert min(seen.ready) >= 1
     (moved,) = await stage.until_ready(1)
-    assert SYNC_REQUESTED not in moved["metadata"]["annotations"]
+    assert SYNC_REQUESTED_ANNOTATION not in moved["metadata"]["annotations"]

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from rescheduler.controller.followed import POD_MIGRATIONS
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from tests.e2e.facts.waiting import until_gone
 from tests.e2e.migrations.moving import SetMoves
 

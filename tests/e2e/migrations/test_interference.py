@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from rescheduler.kube.resources import DEPLOYMENTS, PODS, REPLICA_SETS
-from rescheduler.model.migrations import Phase
+from rescheduler.api.podmigration import MigrationPhase
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.kube.api_resources import DEPLOYMENTS, REPLICA_SETS
 from tests.e2e.facts.observer import observing
 from tests.e2e.facts.stage import node_of
 from tests.e2e.facts.test_autoscaling import AUTOSCALERS, autoscaler
@@ -52,7 +53,7 @@ async def test_a_workload_that_is_deleted_without_its_pods_leaves_them_running(
             migration = await moves.until_finished(key)
             await moves.until_nothing_left()
         await stage.until_ready(2)
-    assert migration.status.phase is Phase.FAILED
+    assert migration.status.phase is MigrationPhase.FAILED
     assert migration.status.failure == "WorkloadGone"
     assert min(seen.ready) == 2
 
@@ -65,7 +66,7 @@ async def test_a_pod_that_is_gone_before_its_turn(set_moves: SetMoves) -> None:
     await moves.client.delete(PODS, moves.stage.key(source["metadata"]["name"]))
     await until_gone(moves.client, PODS.as_json, moves.stage.key(source["metadata"]["name"]))
     migration = await moves.move(source, target)
-    assert migration.status.phase is Phase.FAILED
+    assert migration.status.phase is MigrationPhase.FAILED
     assert migration.status.failure == "SourceGone"
 
 
@@ -84,7 +85,7 @@ async def test_a_source_whose_node_is_lost_while_the_copy_starts_has_a_successor
         await moves.copy_of(key, node_of)
         await moves.lose_node(node_of(source))
         migration = await moves.until_finished(key)
-    assert migration.status.phase is Phase.COMPLETED, migration.status
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
     assert migration.status.target_pod is not None
     moved = await moves.client.get(PODS.as_json, stage.key(migration.status.target_pod.name))
     assert node_of(moved) == target
@@ -118,7 +119,7 @@ async def test_an_autoscaler_that_adds_a_pod_meanwhile(
             await moves.until_nothing_left()
         deployment = await moves.client.get(DEPLOYMENTS, stage.key("web"))
         pods = await stage.until_ready(deployment["spec"]["replicas"])
-    assert migration.status.phase is Phase.COMPLETED, migration.status
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
     assert target in {node_of(pod) for pod in pods}
     assert min(seen.ready) >= 2
 
@@ -136,6 +137,6 @@ async def test_a_target_that_is_lost_while_the_copy_starts(set_moves: SetMoves) 
             await moves.copy_of(key, node_of)
             await moves.lose_node(target)
             migration = await moves.until_finished(key)
-    assert migration.status.phase is Phase.FAILED
+    assert migration.status.phase is MigrationPhase.FAILED
     assert migration.status.failure == "TargetLost"
     assert min(seen.ready) == 1

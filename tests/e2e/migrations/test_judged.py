@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
+from rescheduler.api.podmigration import Handover, MigrationPhase
 from rescheduler.config.policy import Configuration, LeaderElection, UsageSource
-from rescheduler.daemon import Rescheduler
-from rescheduler.kube.resources import Object
-from rescheduler.model.migrations import Phase
-from rescheduler.model.plan import Handover
+from rescheduler.daemon.components import Rescheduler
+from rescheduler.kube.api_resources import Object
 from tests.e2e.facts.observer import observing
 from tests.e2e.facts.stage import Stage, node_of
 from tests.e2e.migrations.moving import Moves, SetMoves
@@ -58,7 +57,7 @@ async def test_a_workload_that_wants_no_pod_more_never_has_one(
         migration = await moves.until_finished(key)
         pods = await stage.until_ready(replicas)
         await moves.until_nothing_left()
-    assert migration.status.phase is Phase.COMPLETED, migration.status
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
     assert migration.status.handover is Handover.EVICT
     assert max(seen.ready) == replicas
     assert target in {node_of(pod) for pod in pods}
@@ -83,7 +82,7 @@ async def test_pods_of_a_stateful_set_move_one_after_another(set_moves: SetMoves
         ends = [await moves.until_finished(key) for key in keys]
         pods = await stage.until_ready(3)
         await moves.until_nothing_left()
-    assert {end.status.phase for end in ends} == {Phase.COMPLETED}, ends
+    assert {end.status.phase for end in ends} == {MigrationPhase.COMPLETED}, ends
     assert min(seen.ready) == 2, "one at a time"
     assert {node_of(pod) for pod in pods} == {target}
     assert sorted(seen.deleted) == ["web-0", "web-1", "web-2"]
@@ -100,7 +99,7 @@ async def test_the_next_pod_of_a_workload_moves_as_soon_as_the_one_before_has_ar
     async with executing(moves):
         keys = [await moves.wish(pod, target) for pod in (first, second)]
         one, other = [await moves.until_finished(key) for key in keys]
-    assert one.status.phase is other.status.phase is Phase.COMPLETED, (one.status, other.status)
+    assert one.status.phase is other.status.phase is MigrationPhase.COMPLETED, (one.status, other.status)
     assert one.status.finished_at is not None
     assert other.status.started_at is not None
     assert other.status.started_at - one.status.finished_at < timedelta(seconds=3)

@@ -5,12 +5,13 @@ from datetime import timedelta
 
 import pytest
 
-from rescheduler.controller.followed import POD_MIGRATIONS
+from rescheduler.api.podmigration import ConditionType, MigrationPhase
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.kube import errors
+from rescheduler.kube.api_resources import DEPLOYMENTS, REPLICA_SETS, Object
 from rescheduler.kube.patches import merge_patch, strategic_patch
-from rescheduler.kube.resources import DEPLOYMENTS, PODS, REPLICA_SETS, Object
-from rescheduler.migrations import marks
-from rescheduler.model.migrations import ConditionType, Phase
+from rescheduler.migrations import labels_and_names
 from tests.e2e.facts.adopt import ready_since
 from tests.e2e.facts.observer import observing
 from tests.e2e.facts.stage import node_of
@@ -126,7 +127,7 @@ async def test_a_deployment_keeps_the_only_ready_pod_if_the_move_is_undone_while
     (owner,) = ready[0]["metadata"]["ownerReferences"]
     assert owner["kind"] == "ReplicaSet"
     if migration is not None:
-        assert migration.status.phase is Phase.COMPLETED, migration.status
+        assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
         assert "takes its place" in migration.status.message
         handed_over = migration.status.condition(ConditionType.HANDED_OVER)
         assert handed_over is not None
@@ -144,7 +145,7 @@ async def test_a_move_that_takes_too_long_keeps_the_only_ready_pod_of_a_deployme
         migration = await moves.until_finished(key)
         await _until_removed(moves, source)
         await moves.until_nothing_left()
-    assert migration.status.phase is Phase.COMPLETED, migration.status
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
     assert "rollback (TimedOut)" in migration.status.message
     assert min(seen.ready) >= 1
     assert [node_of(pod) for pod in await moves.stage.pods() if ready_since(pod)] == [target]
@@ -216,7 +217,7 @@ async def test_the_copy_of_a_bare_pod_takes_its_place_if_the_pod_does_not_become
         (left,) = await moves.stage.until_ready(1)
         await moves.until_nothing_left()
     assert left["metadata"]["uid"] == copy["metadata"]["uid"]
-    assert migration.status.phase is Phase.COMPLETED, migration.status
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
     assert min(seen.ready) >= 1
 
 
@@ -251,7 +252,10 @@ async def test_a_ready_copy_of_a_bare_pod_that_is_not_ready_outlives_a_migration
             moves.client,
             PODS.as_json,
             _key(moves, copy),
-            lambda pod: pod["metadata"]["labels"][marks.STATUS] == marks.MarkStatus.COMPLETED,
+            lambda pod: (
+                pod["metadata"]["labels"][labels_and_names.STATUS_LABEL]
+                == labels_and_names.MigrationLabelStatus.COMPLETED
+            ),
         )
     assert "deletionTimestamp" not in kept["metadata"]
 

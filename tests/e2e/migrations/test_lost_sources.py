@@ -5,11 +5,11 @@ from datetime import timedelta
 
 import pytest
 
+from rescheduler.api.podmigration import ConditionType, Handover, MigrationPhase
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.kube.api_resources import Object
 from rescheduler.kube.patches import strategic_patch
-from rescheduler.kube.resources import PODS, Object
-from rescheduler.migrations import marks
-from rescheduler.model.migrations import ConditionType, Phase
-from rescheduler.model.plan import Handover
+from rescheduler.migrations import labels_and_names
 from tests.e2e.facts.adopt import ready_since
 from tests.e2e.facts.observer import observing
 from tests.e2e.facts.stage import node_of
@@ -69,7 +69,10 @@ async def set_bare_pod(set_moves: SetMoves, **policy: timedelta) -> tuple[Moves,
 
 async def the_copy_serves(moves: Moves, key: str) -> None:
     copy = await moves.copy_of(key, ready_since)
-    assert copy["metadata"]["labels"][marks.STATUS] == marks.MarkStatus.COMPLETED
+    assert (
+        copy["metadata"]["labels"][labels_and_names.STATUS_LABEL]
+        == labels_and_names.MigrationLabelStatus.COMPLETED
+    )
     assert not await moves.leftovers()
 
 
@@ -80,7 +83,7 @@ async def test_while_its_copy_settles_a_bare_pod_is(set_moves: SetMoves, end: En
         copy = await moves.copy_of(key, ready_since)
         await end(moves, source)
         migration = await moves.until_finished(key)
-    assert migration.status.phase is Phase.COMPLETED, migration.status
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
     assert migration.status.handover is Handover.COPY
     assert "takes its place" in migration.status.message
     handed_over = migration.status.condition(ConditionType.HANDED_OVER)
@@ -99,7 +102,7 @@ async def test_while_its_copy_starts_a_bare_pod_is(set_moves: SetMoves, end: End
         await moves.copy_of(key, node_of)
         await end(moves, source)
         migration = await moves.until_finished(key)
-    assert migration.status.phase is Phase.COMPLETED, migration.status
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
     await the_copy_serves(moves, key)
 
 
@@ -112,7 +115,7 @@ async def test_a_bare_pod_that_is_lost_with_a_copy_that_never_becomes_ready_leav
         await moves.copy_of(key, node_of)
         await evicted(moves, source)
         migration = await moves.until_finished(key)
-    assert migration.status.phase is Phase.FAILED, migration.status
+    assert migration.status.phase is MigrationPhase.FAILED, migration.status
     assert "stays, and is not ready" in migration.status.message
     (left,) = await moves.stage.pods()
     assert left["metadata"]["uid"] != source["metadata"]["uid"]
@@ -128,7 +131,7 @@ async def test_a_bare_pod_that_is_deleted_while_its_copy_settles_is_not_wanted_a
         await moves.client.delete(PODS, _key(moves, source))
         migration = await moves.until_finished(key)
         await moves.until_served(0)
-    assert migration.status.phase is Phase.FAILED, migration.status
+    assert migration.status.phase is MigrationPhase.FAILED, migration.status
     assert migration.status.failure == "SourceGone"
     assert "deleted" in migration.status.message
 
@@ -147,7 +150,7 @@ async def test_while_its_copy_settles_the_only_pod_of_a_deployment_is(set_moves:
         await end(moves, source)
         migration = await moves.until_finished(key)
         await moves.until_nothing_left()
-    assert migration.status.phase is Phase.COMPLETED, migration.status
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
     assert min(seen.ready) >= 1
     ready = [pod for pod in await stage.pods() if ready_since(pod)]
     assert [node_of(pod) for pod in ready] == [target]

@@ -5,10 +5,10 @@ from datetime import timedelta
 
 import pytest
 
+from rescheduler.api.podmigration import Handover, Migration, MigrationPhase
+from rescheduler.cluster.codecs.record_resources import NODES
+from rescheduler.kube.api_resources import Object
 from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import NODES, Object
-from rescheduler.model.migrations import Migration, Phase
-from rescheduler.model.plan import Handover
 from tests.e2e.facts.adopt import ready_since
 from tests.e2e.facts.observer import observing
 from tests.e2e.facts.stage import node_of
@@ -48,7 +48,7 @@ LOSSES = [
 
 async def as_before(moves: Moves, source: Object, migration: Migration) -> None:
     """The source serves as it did, and the migration says that it did not move."""
-    assert migration.status.phase is Phase.FAILED, migration.status
+    assert migration.status.phase is MigrationPhase.FAILED, migration.status
     assert migration.status.failure in {"TargetLost", "CopyGone"}, migration.status
     assert migration.status.handed_over_at is None
     (after,) = [pod for pod in await moves.stage.pods() if node_of(pod) == node_of(source)]

@@ -4,10 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from rescheduler.api.podmigration import ConditionType, MigrationPhase
+from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.kube.patches import strategic_patch
-from rescheduler.kube.resources import PODS
-from rescheduler.migrations import copies
-from rescheduler.model.migrations import ConditionType, Phase
+from rescheduler.migrations import make_before_break
 from tests.e2e.facts.adopt import ready_since
 from tests.e2e.facts.observer import observing
 from tests.e2e.facts.stage import node_of
@@ -35,7 +35,7 @@ async def test_a_readiness_gate_is_waited_for(set_moves: SetMoves) -> None:
             migration = await moves.until_finished(key)
         await moves.until_nothing_left()
         await stage.until_ready(1)
-    assert migration.status.phase is Phase.COMPLETED, migration.status
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
     assert min(seen.ready) == 1
 
 
@@ -67,7 +67,7 @@ async def test_a_copy_that_falters_while_it_settles_begins_anew(set_moves: SetMo
             again = await moves.copy_of(key, ready_since)
             migration = await moves.until_finished(key)
         await stage.until_ready(1)
-    assert migration.status.phase is Phase.COMPLETED, migration.status
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
     assert migration.status.attempts == 1
     assert migration.status.handed_over_at is not None
     since = datetime.fromisoformat(str(ready_since(again))).astimezone(UTC)
@@ -94,7 +94,7 @@ async def test_a_sibling_that_is_not_ready_stays_and_its_budget_is_waited_for(se
             migration = await moves.until_finished(key)
             await moves.until_nothing_left()
         pods = await stage.until_ready(3)
-    assert migration.status.phase is Phase.COMPLETED, migration.status
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
     assert sibling["metadata"]["uid"] in {pod["metadata"]["uid"] for pod in pods}
     assert sibling["metadata"]["name"] not in seen.deleted
 
@@ -102,7 +102,7 @@ async def test_a_sibling_that_is_not_ready_stays_and_its_budget_is_waited_for(se
 async def test_a_copy_that_finds_no_place_at_all(
     set_moves: SetMoves, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "_UNSCHEDULABLE_FOR", timedelta(seconds=2))
+    monkeypatch.setattr(make_before_break, "_MAX_UNSCHEDULABLE", timedelta(seconds=2))
     moves = await set_moves(nodes=2)
     stage = moves.stage
     await stage.deployment(1)

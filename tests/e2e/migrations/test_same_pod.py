@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from rescheduler.kube.resources import Object, custom
-from rescheduler.model.migrations import Phase
+from rescheduler.api.podmigration import MigrationPhase
+from rescheduler.kube.api_resources import Object, api_resource
 from tests.e2e.facts.objects import HOSTNAME
 from tests.e2e.facts.stage import node_of
 from tests.e2e.migrations.moving import Moves, SetMoves
 
-SERVICE_ACCOUNTS = custom("", "v1", "serviceaccounts", "ServiceAccount")
-CONFIG_MAPS = custom("", "v1", "configmaps", "ConfigMap")
+SERVICE_ACCOUNTS = api_resource("", "v1", "serviceaccounts", "ServiceAccount")
+CONFIG_MAPS = api_resource("", "v1", "configmaps", "ConfigMap")
 
 PROBE: Object = {"httpGet": {"path": "/healthz", "port": "http"}, "periodSeconds": 5}
 MAIN: Object = {
@@ -74,7 +74,7 @@ async def with_account(set_moves: SetMoves) -> Moves:
 async def moved(moves: Moves, source: Object) -> None:
     target = await moves.stage.free_node()
     migration = await moves.move(source, target)
-    assert migration.status.phase is Phase.COMPLETED, migration.status
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
     (copy,) = await moves.stage.until_ready(1)
     assert node_of(copy) == target
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from rescheduler.api.podmigration import Migration, MigrationPhase
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.kube.api_resources import DEPLOYMENTS, NAMESPACES, ApiResource, Object
 from rescheduler.kube.patches import merge_patch, strategic_patch
-from rescheduler.kube.resources import DEPLOYMENTS, NAMESPACES, PODS, Object, Resource
-from rescheduler.model.migrations import Migration, Phase
 from tests.e2e.facts.admission import policy_refuses, webhook_refuses
 from tests.e2e.facts.objects import LIMIT_RANGES, RESOURCE_QUOTAS
 from tests.e2e.facts.observer import observing
@@ -29,7 +30,7 @@ async def rolled_back(moves: Moves, *, retries: int = 0, **policy: Any) -> Migra
         migration = await moves.move(source, target, max_retries=retries, **policy)
         await moves.until_nothing_left()
     (after,) = await stage.until_ready(1)
-    assert migration.status.phase is Phase.FAILED, migration.status
+    assert migration.status.phase is MigrationPhase.FAILED, migration.status
     assert migration.status.attempts == 1 + retries
     assert min(seen.ready) == 1
     for part in ("labels", "annotations", "ownerReferences", "uid"):
@@ -49,7 +50,7 @@ async def test_a_copy_that_starts_slowly_is_waited_for(set_moves: SetMoves) -> N
     moves.stage.behave({"startup": "4s", "termination": "0s"})
     (source,) = await moves.stage.pods()
     migration = await moves.move(source, await moves.stage.free_node())
-    assert migration.status.phase is Phase.COMPLETED, migration.status
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
 
 
 async def test_a_copy_that_never_becomes_ready(set_moves: SetMoves) -> None:
@@ -87,7 +88,7 @@ async def test_what_failed_for_a_passing_reason_is_tried_again(set_moves: SetMov
         await moves.until(key, lambda migration: migration.status.retry_at)
         await moves.stage.cordon(target, on=False)
         migration = await moves.until_finished(key)
-    assert migration.status.phase is Phase.COMPLETED, migration.status
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
     assert migration.status.attempts == 2
     await moves.until_nothing_left()
 
@@ -95,7 +96,7 @@ async def test_what_failed_for_a_passing_reason_is_tried_again(set_moves: SetMov
 # -- refused at admission
 
 
-def limits(resource: Resource[Object], namespace: str, spec: Object) -> Object:
+def limits(resource: ApiResource[Object], namespace: str, spec: Object) -> Object:
     metadata = {"namespace": namespace, "name": "limits"}
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, "spec": spec}
 
@@ -192,7 +193,7 @@ async def test_a_pod_that_was_resized_keeps_its_size(set_moves: SetMoves) -> Non
         strategic_patch({"spec": {"containers": [{"name": "main", "resources": resources}]}}),
     )
     migration = await moves.move(source, await moves.stage.free_node())
-    assert migration.status.phase is Phase.COMPLETED, migration.status
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
     (moved,) = await moves.stage.until_ready(1)
     assert moved["spec"]["containers"][0]["resources"] == resources
     deployment = await moves.client.get(DEPLOYMENTS, moves.stage.key("web"))

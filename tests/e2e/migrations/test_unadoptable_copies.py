@@ -4,10 +4,11 @@ from datetime import timedelta
 
 import pytest
 
-from rescheduler.controller.followed import POD_MIGRATIONS
+from rescheduler.api.podmigration import MigrationPhase
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
+from rescheduler.kube.api_resources import Object
 from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import PODS, Object
-from rescheduler.model.migrations import Phase
 from tests.e2e.facts.adopt import ready_since
 from tests.e2e.facts.observer import observing
 from tests.e2e.migrations.moving import Moves, SetMoves
@@ -38,7 +39,7 @@ async def test_a_source_is_not_evicted_beside_a_copy_that_was_relabelled_at(
         await moves.allow_all(guard)
         migration = await moves.until_finished(key)
         await moves.until_nothing_left()
-    assert (migration.status.phase, migration.status.failure) == (Phase.FAILED, "CopyRelabelled")
+    assert (migration.status.phase, migration.status.failure) == (MigrationPhase.FAILED, "CopyRelabelled")
     assert source["metadata"]["name"] not in seen.deleted
     assert [pod["metadata"]["uid"] for pod in await stage.pods()] == [source["metadata"]["uid"]]
 
@@ -66,7 +67,7 @@ async def test_once_the_source_is_evicted_the_copy_is(is_failed: bool, set_moves
     async with moves.executing():
         migration = await moves.until_finished(key)
         await moves.until_nothing_left()
-    assert (migration.status.phase, migration.status.failure) == (Phase.FAILED, "NotAdopted")
+    assert (migration.status.phase, migration.status.failure) == (MigrationPhase.FAILED, "NotAdopted")
     assert name in migration.status.message
     assert await moves.client.get(POD_MIGRATIONS, key)
     # Its ReplicaSet has made another, and the copy is nobody's.

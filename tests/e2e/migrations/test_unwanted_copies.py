@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from rescheduler.model.migrations import Phase
+from rescheduler.api.podmigration import MigrationPhase
 from tests.e2e.facts.adopt import ready_since
 from tests.e2e.migrations import interfering
 from tests.e2e.migrations.moving import Moves, SetMoves
@@ -43,4 +43,4 @@ async def test_while_the_copy_settles_the_workload_is(
         migration = await moves.until_finished(key, timeout_s=SOON_S)
         await moves.until_nothing_left()
         await moves.until_served(left)
-    assert left or migration.status.phase is Phase.FAILED, migration.status
+    assert left or migration.status.phase is MigrationPhase.FAILED, migration.status

@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
-from rescheduler.controller.followed import POD_MIGRATIONS
+from rescheduler.api.podmigration import MigrationPhase
+from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME, podmigration_crd
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
+from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import apply_patch
-from rescheduler.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
-from rescheduler.migrations.definition import NAME, definition
-from rescheduler.model.migrations import Phase
 from tests.e2e.facts.observer import observing
 from tests.e2e.migrations.moving import SetMoves
 from tests.e2e.migrations.test_crash import EndsAt, deployed, is_eviction, is_new_pod, stateful
@@ -47,11 +47,13 @@ async def test_a_migration_that_an_older_version_has_begun_comes_to_its_end(
             item["status"].pop(name, None)
         await moves.client.replace(POD_MIGRATIONS.status, item)
         await moves.client.patch(
-            CUSTOM_RESOURCE_DEFINITIONS, NAME, apply_patch(definition(), field_manager="upgrade", force=True)
+            CUSTOM_RESOURCE_DEFINITIONS,
+            PODMIGRATION_CRD_NAME,
+            apply_patch(podmigration_crd(), field_manager="upgrade", force=True),
         )
         async with moves.executing():
             migration = await moves.until_finished(key)
             await moves.until_nothing_left()
             await stage.until_ready(replicas)
-    assert migration.status.phase is Phase.COMPLETED, migration.status
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
     assert set_up is stateful or min(seen.ready) == replicas

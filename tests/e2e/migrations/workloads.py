@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from rescheduler.kube.resources import PERSISTENT_VOLUMES, STATEFUL_SETS, Object, custom
+from rescheduler.kube.api_resources import PERSISTENT_VOLUMES, STATEFUL_SETS, Object, api_resource
 from tests.e2e.facts import objects
 from tests.e2e.facts.stage import Stage
 from tests.e2e.facts.waiting import until_object
 
 __all__ = ["CLAIMS", "claim_spec", "claim_templates", "ephemeral_volume", "provided_volumes", "stateful_set"]
 
-CLAIMS = custom("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+CLAIMS = api_resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 
 
 async def stateful_set(

@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 import pytest
 
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
+from rescheduler.kube.api_resources import DEPLOYMENTS, POD_DISRUPTION_BUDGETS
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import DEPLOYMENTS, NODES, POD_DISRUPTION_BUDGETS, PODS
 from tests.testbed import ControlPlane
 
 PROPOSES_MOVES = 3

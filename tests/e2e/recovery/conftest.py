@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import pytest
 import pytest_asyncio
 
-from rescheduler.migrations.definition import NAME, definition
-from rescheduler.model.webhook_registration import AtUrl
-from rescheduler.serving.webhook import Webhook, WebhookOptions
+from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME, podmigration_crd
+from rescheduler.steering.steering_server import SteeringServer, SteeringServerOptions
+from rescheduler.steering.webhook.webhook_configurations import UrlAddress
 from tests.e2e.permissions import WEBHOOK
 from tests.e2e.recovery.playing import Connect, connecting
 from tests.testbed import ControlPlane, Part
@@ -23,8 +23,10 @@ HOME = "default"
 @pytest.fixture(scope="package")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     with ControlPlane(tmp_path_factory.mktemp("recovery"), QUICK) as started:
-        started.kubectl("apply", "-f", "-", stdin=json.dumps(definition()))
-        started.kubectl("wait", "--for=condition=Established", f"customresourcedefinition/{NAME}")
+        started.kubectl("apply", "-f", "-", stdin=json.dumps(podmigration_crd()))
+        started.kubectl(
+            "wait", "--for=condition=Established", f"customresourcedefinition/{PODMIGRATION_CRD_NAME}"
+        )
         # It asks which kinds there are only every half a minute, or when it starts.
         started.restart(Part.CONTROLLER_MANAGER)
         yield started
@@ -44,10 +46,10 @@ async def shared_webhook(
 ) -> AsyncIterator[None]:
     """One that the API server has been told of."""
     port = unused_tcp_port_factory()
-    address = AtUrl(f"https://127.0.0.1:{port}")
+    address = UrlAddress(f"https://127.0.0.1:{port}")
     await install_webhook(shared_connect(""), HOME, address)
-    options = WebhookOptions(HOME, address, host="127.0.0.1", port=port, extender_port=0, drain_s=0.0)
-    webhook, ended = Webhook(shared_connect(WEBHOOK), options), asyncio.Event()
+    options = SteeringServerOptions(HOME, address, host="127.0.0.1", port=port, extender_port=0, drain_s=0.0)
+    webhook, ended = SteeringServer(shared_connect(WEBHOOK), options), asyncio.Event()
     serving = asyncio.create_task(webhook.run_until(ended))
     await webhook.registered()
     await webhook.ready()

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from rescheduler.config.policy import FailedPods
+from kubesim.behaviour import load_behaviour
+from rescheduler.config.policy import FailedPodsPolicy
+from rescheduler.kube.access.cluster_config import load_cluster_access
+from rescheduler.kube.api_resources import NAMESPACES
 from rescheduler.kube.client import Client
-from rescheduler.kube.cluster_config import load
-from rescheduler.kube.network import Network
-from rescheduler.kube.resources import NAMESPACES
-from rescheduler.simulator.behaviour import load_behaviour
+from rescheduler.kube.http_transport import HttpTransport
 from tests.e2e.facts.stage import AT_ONCE, Stage, until_usable
 from tests.e2e.migrations.moving import wall_clock
 from tests.e2e.permissions import DAEMON, kubeconfig_as
@@ -33,7 +33,9 @@ __all__ = ["PACE", "Connect", "Playing", "Story", "connecting", "playing", "stor
 
 SHORT = timedelta(seconds=2)
 PACE = Pace(
-    FailedPods(recovery_window=3 * SHORT, restart_threshold=1, stuck_after=SHORT, node_lost_after=SHORT),
+    FailedPodsPolicy(
+        recovery_window=3 * SHORT, restart_threshold=1, stuck_after=SHORT, node_lost_after=SHORT
+    ),
     check_every=timedelta(seconds=1),
     timeout_s=90.0,
 )
@@ -88,7 +90,7 @@ async def connecting(control_plane: ControlPlane, home: str, folder: Path) -> As
         kubeconfig = control_plane.kubeconfig
         if account:
             kubeconfig = kubeconfig_as(control_plane, account, home, folder)
-        clients.append(Client(Network(load(kubeconfig))))
+        clients.append(Client(HttpTransport(load_cluster_access(kubeconfig))))
         return clients[-1]
 
     yield made

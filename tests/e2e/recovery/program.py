@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from rescheduler.config.policy import Configuration, FailedPods, LeaderElection, Policy, UsageSource
-from rescheduler.controller.telling import Told
-from rescheduler.daemon.running import Daemon, DaemonOptions
+from rescheduler.api.daemon_status import FailingPod, SuspectNode
+from rescheduler.config.policy import Configuration, FailedPodsPolicy, LeaderElection, Policy, UsageSource
+from rescheduler.daemon.daemon_process import Daemon, DaemonOptions
+from rescheduler.daemon.listeners import DaemonListener
 from rescheduler.kube.client import Client
-from rescheduler.model.status import FailingPod, SuspectNode
 
 __all__ = ["Heard", "Pace", "recovering"]
 
@@ -20,7 +20,7 @@ __all__ = ["Heard", "Pace", "recovering"]
 class Pace:
     """How long things take: as they are set by default in virtual time, short on a real control plane."""
 
-    terms: FailedPods
+    terms: FailedPodsPolicy
     check_every: timedelta
     timeout_s: float
 
@@ -37,7 +37,7 @@ class Pace:
         return Policy(**(wanted | more))
 
 
-class Heard(Told):
+class Heard(DaemonListener):
     """The last that was told."""
 
     use: Callable[[Policy], None]

@@ -3,10 +3,10 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from rescheduler.controller.followed import POD_MIGRATIONS
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
+from rescheduler.kube.access.cluster_config import load_cluster_access
 from rescheduler.kube.client import Client
-from rescheduler.kube.cluster_config import load
-from rescheduler.kube.network import Network
+from rescheduler.kube.http_transport import HttpTransport
 from tests.e2e.facts.stage import AT_ONCE, Stage, until_usable
 from tests.e2e.facts.waiting import until
 from tests.e2e.migrations.moving import wall_clock
@@ -23,7 +23,7 @@ async def test_tries_are_neither_lost_nor_counted_twice(
     stage = Stage(client, namespace, kubelet, await until_usable(client, kubelet, 4))
 
     def connect() -> Client:
-        return Client(Network(load(control_plane.kubeconfig)))
+        return Client(HttpTransport(load_cluster_access(control_plane.kubeconfig)))
 
     ward = Ward(stage, wall_clock, PACE, connect, PACE.policy())
     ward.breaks(*stage.nodes)

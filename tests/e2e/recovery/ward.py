@@ -7,26 +7,27 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
+from rescheduler.api.podmigration import FAILED_PODS, Migration, decode_migration
+from rescheduler.api.well_known_names import FAILED_ATTEMPTS_ANNOTATION
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.cluster.node_exclusions import avoided_nodes
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.config.policy import Policy
-from rescheduler.controller.followed import POD_MIGRATIONS
-from rescheduler.kube.client import Client
-from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import (
+from rescheduler.kube.api_resources import (
     CRON_JOBS,
     DAEMON_SETS,
     DEPLOYMENTS,
     EVENTS,
     JOBS,
     NAMESPACES,
-    PODS,
     REPLICA_SETS,
     STATEFUL_SETS,
+    ApiResource,
     Object,
-    Resource,
 )
-from rescheduler.model.migrations import FAILED_PODS, Migration, migration_of
-from rescheduler.model.steering import avoided
-from rescheduler.recovery.ledger import FAILED_ATTEMPTS, Ledger, read_ledger
+from rescheduler.kube.client import Client
+from rescheduler.kube.patches import merge_patch
+from rescheduler.recovery.attempt_ledger import AttemptLedger, read_ledger
 from tests.e2e.facts import objects
 from tests.e2e.facts.adopt import ready_since
 from tests.e2e.facts.stage import AT_ONCE, Stage, node_of
@@ -37,7 +38,7 @@ __all__ = ["CRASH", "RETRIES", "SetWard", "Ward", "alone"]
 
 RETRIES = "scheduling-retries"
 CRASH = {"run": {"lasts": "0s", "exitCode": 1}, "readiness": "never"}
-RESOURCES: Mapping[str, Resource[Any]] = {
+RESOURCES: Mapping[str, ApiResource[Any]] = {
     "Deployment": DEPLOYMENTS,
     "ReplicaSet": REPLICA_SETS,
     "StatefulSet": STATEFUL_SETS,
@@ -191,7 +192,7 @@ class Ward:
 
     def must_be_kept_off(self, pod: Object, *nodes: str) -> None:
         """As far as pods say so."""
-        told = avoided(pod["metadata"].get("annotations", {}))
+        told = avoided_nodes(pod["metadata"].get("annotations", {}))
         assert told == (nodes if self.leaves_marks else ())
 
     async def pods(self, name: str = "web") -> list[Object]:
@@ -223,10 +224,12 @@ class Ward:
 
     # -- what is on record
 
-    async def ledger(self, kind: str, name: str = "web") -> Ledger:
+    async def ledger(self, kind: str, name: str = "web") -> AttemptLedger:
         return _ledger(await self.client.get(RESOURCES[kind], self.stage.key(name)))
 
-    async def until_ledger(self, kind: str, holds: Callable[[Ledger], object], name: str = "web") -> Ledger:
+    async def until_ledger(
+        self, kind: str, holds: Callable[[AttemptLedger], object], name: str = "web"
+    ) -> AttemptLedger:
         found = await until_object(
             self.client,
             RESOURCES[kind],
@@ -242,13 +245,13 @@ class Ward:
             self.client,
             RESOURCES[kind],
             self.stage.key(name),
-            lambda item: FAILED_ATTEMPTS not in item["metadata"].get("annotations", {}),
+            lambda item: FAILED_ATTEMPTS_ANNOTATION not in item["metadata"].get("annotations", {}),
             timeout_s=self.pace.timeout_s,
         )
 
     async def migrations(self) -> list[Migration]:
         page = await self.client.list(POD_MIGRATIONS, namespace=self.stage.namespace)
-        found = [migration_of(item) for item in page.items]
+        found = [decode_migration(item) for item in page.items]
         return sorted(
             (each for each in found if each.spec.strategy == FAILED_PODS), key=lambda each: each.created
         )
@@ -257,7 +260,7 @@ class Ward:
         """So many that are over."""
 
         def over(items: Mapping[str, Object]) -> bool:
-            found = [migration_of(item) for item in items.values()]
+            found = [decode_migration(item) for item in items.values()]
             return len(found) >= count and all(each.is_finished and not each.finalizers for each in found)
 
         await until(self.client, POD_MIGRATIONS, self.stage.namespace, over, timeout_s=self.pace.timeout_s)
@@ -292,6 +295,6 @@ class Ward:
         self.policy = replace(self.policy, failed_pods=replace(self.policy.failed_pods, **terms))
 
 
-def _ledger(item: Object) -> Ledger:
+def _ledger(item: Object) -> AttemptLedger:
     metadata = item["metadata"]
-    return read_ledger(metadata.get("annotations", {}).get(FAILED_ATTEMPTS, ""), {metadata["uid"]})
+    return read_ledger(metadata.get("annotations", {}).get(FAILED_ATTEMPTS_ANNOTATION, ""), {metadata["uid"]})

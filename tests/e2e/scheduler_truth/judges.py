@@ -6,10 +6,10 @@ that refuses, none if the pod fits.
 
 from collections.abc import Callable, Iterable, Sequence
 
-from rescheduler.rules.board import Board
-from rescheduler.simulator.scheduler.filters import prepare
-from rescheduler.simulator.scheduler.pods import PodView
-from rescheduler.simulator.scheduler.view import ClusterView
+from kubesim.scheduler.node_filtering import prepare
+from kubesim.scheduler.node_info import PodInfo
+from kubesim.scheduler.scheduler_cache import SchedulerCache
+from rescheduler.rules.placement import Placement
 from tests.building import cluster
 from tests.e2e.scheduler_truth.verdicts import FITS, Refused
 from tests.e2e.scheduler_truth.worlds import Object
@@ -20,8 +20,8 @@ Judge = Callable[[Sequence[Object], Object, str], list[Refused]]
 
 
 def simulator(objects: Sequence[Object], pod: Object, node: str) -> list[Refused]:
-    cluster = ClusterView.of(objects)
-    prepared = prepare(PodView(pod), cluster)
+    cluster = SchedulerCache.of(objects)
+    prepared = prepare(PodInfo(pod), cluster)
     refusals = prepared.refusals(cluster.nodes[node])
     return [Refused(refusal.filter, frozenset(refusal.reasons)) for refusal in refusals]
 
@@ -32,7 +32,7 @@ def rules(objects: Sequence[Object], pod: Object, node: str) -> list[Refused]:
         found.apply(item)
     snapshot = found.snapshot()
     asking = snapshot.pods.row[f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"]
-    refusals = Board(snapshot).refusals(asking, snapshot.nodes.row[node], source_stays=True)
+    refusals = Placement(snapshot).refusals(asking, snapshot.nodes.row[node], source_stays=True)
     return [Refused(refusal.rule, frozenset(refusal.reasons)) for refusal in refusals]
 
 

@@ -14,14 +14,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rescheduler.kube import Client, Network, cluster_config
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
+from rescheduler.kube.access import cluster_config
+from rescheduler.kube.api_resources import NAMESPACES as NAMESPACE_RESOURCE
+from rescheduler.kube.api_resources import PERSISTENT_VOLUME_CLAIMS as CLAIMS
+from rescheduler.kube.api_resources import PERSISTENT_VOLUMES as VOLUMES
+from rescheduler.kube.api_resources import STORAGE_CLASSES as CLASSES
+from rescheduler.kube.api_resources import ApiResource, api_resource, identity_of_object
+from rescheduler.kube.client import Client
 from rescheduler.kube.errors import NotFound
+from rescheduler.kube.http_transport import HttpTransport
 from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import NAMESPACES as NAMESPACE_RESOURCE
-from rescheduler.kube.resources import NODES, PODS, Resource, custom, identity_of_object
-from rescheduler.kube.resources import PERSISTENT_VOLUME_CLAIMS as CLAIMS
-from rescheduler.kube.resources import PERSISTENT_VOLUMES as VOLUMES
-from rescheduler.kube.resources import STORAGE_CLASSES as CLASSES
 from tests.e2e.scheduler_truth import worlds
 from tests.e2e.scheduler_truth.extender import FOR_REAL, VERB, stopping_extender
 from tests.e2e.scheduler_truth.verdicts import Refused, verdict
@@ -33,18 +36,20 @@ __all__ = ["Oracle", "oracle"]
 T = TypeVar("T")
 
 _STORAGE = "storage.k8s.io"
-_RESOURCES: dict[str, Resource[Object]] = {
+_RESOURCES: dict[str, ApiResource[Object]] = {
     "Pod": PODS.as_json,
     "PersistentVolumeClaim": CLAIMS,
     "PersistentVolume": VOLUMES,
     "Node": NODES.as_json,
     "StorageClass": CLASSES,
-    "CSINode": custom(_STORAGE, "v1", "csinodes", "CSINode", namespaced=False),
-    "CSIDriver": custom(_STORAGE, "v1", "csidrivers", "CSIDriver", namespaced=False),
-    "CSIStorageCapacity": custom(_STORAGE, "v1", "csistoragecapacities", "CSIStorageCapacity"),
-    "VolumeAttachment": custom(_STORAGE, "v1", "volumeattachments", "VolumeAttachment", namespaced=False),
+    "CSINode": api_resource(_STORAGE, "v1", "csinodes", "CSINode", namespaced=False),
+    "CSIDriver": api_resource(_STORAGE, "v1", "csidrivers", "CSIDriver", namespaced=False),
+    "CSIStorageCapacity": api_resource(_STORAGE, "v1", "csistoragecapacities", "CSIStorageCapacity"),
+    "VolumeAttachment": api_resource(
+        _STORAGE, "v1", "volumeattachments", "VolumeAttachment", namespaced=False
+    ),
 }
-_RUNTIME_CLASSES = custom("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)
+_RUNTIME_CLASSES = api_resource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False)
 _AT_ONCE = 16
 _ANSWER_WITHIN_S = 60.0
 _LOOK_EVERY_S = 0.1
@@ -56,7 +61,7 @@ _UNWANTED_ADMISSION = (
 @asynccontextmanager
 async def oracle(folder: Path) -> AsyncIterator["Oracle"]:
     with stopping_extender() as url, ControlPlane(folder, _options(url)) as control_plane:
-        async with Network(cluster_config.load(control_plane.kubeconfig)) as network:
+        async with HttpTransport(cluster_config.load_cluster_access(control_plane.kubeconfig)) as network:
             made = Oracle(Client(network))
             await made.settle_in()
             yield made
@@ -167,7 +172,7 @@ class Oracle:
             found += [{**item, "kind": kind} for item in (await self._client.list(resource)).items]
         return found
 
-    async def _remove(self, resource: Resource[Object], item: Object) -> None:
+    async def _remove(self, resource: ApiResource[Object], item: Object) -> None:
         key = identity_of_object(item).key
         try:
             if item["metadata"].get("finalizers"):

@@ -7,14 +7,15 @@ from typing import NamedTuple
 
 import pytest
 
+from kubesim import ApiServer
+from kubesim.kubelets import Kubelets
+from kubesim.running_cluster import start_cluster
+from kubesim.sockets.loopback_server import serve
+from rescheduler.cluster.codecs.record_resources import NODES
+from rescheduler.kube.access.cluster_config import load_cluster_access
+from rescheduler.kube.api_resources import NAMESPACES
 from rescheduler.kube.client import Client
-from rescheduler.kube.cluster_config import load
-from rescheduler.kube.network import Network
-from rescheduler.kube.resources import NAMESPACES, NODES
-from rescheduler.simulator import ApiServer
-from rescheduler.simulator.kubelets import Kubelets
-from rescheduler.simulator.life import bring_to_life
-from rescheduler.simulator.shells.http import serve
+from rescheduler.kube.http_transport import HttpTransport
 from tests.e2e.facts.stage import SetStage, Stage, until_usable
 from tests.testbed import located
 from tests.testbed.fake_kubelet.nodes import node_object, node_shapes
@@ -48,14 +49,14 @@ async def control_plane(tmp_path: Path) -> AsyncIterator[SimulatedControlPlane]:
     async with await serve(server) as running:
         kubeconfig = tmp_path / "kubeconfig"
         kubeconfig.write_text(running.kubeconfig)
-        life = bring_to_life(server)
+        life = start_cluster(server)
         yield SimulatedControlPlane(server, life.kubelets, kubeconfig)
         life.controllers.stop()
 
 
 @pytest.fixture
 async def client(control_plane: SimulatedControlPlane) -> AsyncIterator[Client]:
-    made = Client(Network(load(control_plane.kubeconfig)))
+    made = Client(HttpTransport(load_cluster_access(control_plane.kubeconfig)))
     yield made
     await made.close()
 

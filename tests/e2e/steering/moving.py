@@ -2,10 +2,9 @@
 
 from datetime import timedelta
 
+from rescheduler.api.podmigration import ConditionType, Handover, MigrationPhase
 from rescheduler.config.policy import Policy
-from rescheduler.kube.resources import Object
-from rescheduler.model.migrations import ConditionType, Phase
-from rescheduler.model.plan import Handover
+from rescheduler.kube.api_resources import Object
 from tests.e2e.facts.observer import observing
 from tests.e2e.facts.stage import node_of
 from tests.e2e.migrations.moving import Moves
@@ -38,7 +37,7 @@ async def test_a_stateful_set_pod_with_a_read_write_once_claim_is_moved_to_the_t
     async with steered.serving(), steered.probing():
         migration = await moves(steered).move(source, target)
         ready = await steered.stage.until_ready(2)
-    assert migration.status.phase is Phase.COMPLETED, migration.status
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
     assert migration.status.handover is Handover.EVICT
     steering = migration.status.condition(ConditionType.STEERED)
     assert steering is not None
@@ -62,7 +61,7 @@ async def test_where_only_the_source_has_room_the_pod_comes_back_there_and_that_
     async with steered.serving(), steered.probing(), observing(stage.client, stage.namespace) as seen:
         migration = await moving.move(source, target, steer_timeout=timedelta(seconds=2))
         (back,) = await stage.until_ready(1)
-    assert migration.status.phase is Phase.FAILED, migration.status
+    assert migration.status.phase is MigrationPhase.FAILED, migration.status
     assert migration.status.failure == "BackOnSource"
     told = migration.status.condition(ConditionType.STEERED)
     assert told is not None

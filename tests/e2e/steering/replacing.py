@@ -1,6 +1,6 @@
 """A pod that is evicted to be moved is made anew where it should be, whatever its own wishes are."""
 
-from rescheduler.kube.resources import REPLICA_SETS
+from rescheduler.kube.api_resources import REPLICA_SETS
 from tests.e2e.facts import objects
 from tests.e2e.facts.stage import node_of
 from tests.e2e.migrations.workloads import stateful_set

@@ -6,10 +6,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from rescheduler.controller.followed import POD_MIGRATIONS
+from rescheduler.api.well_known_names import STEERED_BY_ANNOTATION
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.cluster.node_exclusions import avoided_nodes
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
+from rescheduler.kube.api_resources import Object
 from rescheduler.kube.client import Client
-from rescheduler.kube.resources import PODS, Object
-from rescheduler.model.steering import STEERED_BY, avoided
 from tests.e2e.facts.stage import Stage, node_of
 
 __all__ = ["PROBE", "Ask", "Extended", "Serving", "SetSteered", "Steered"]
@@ -66,14 +68,14 @@ class Steered:
         spec = {"containers": [{"name": "main", "image": "shop/web:1"}]}
         item = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
         made = await self.client.create(PODS.as_json, item, dry_run=True)
-        return STEERED_BY in made["metadata"].get("annotations", {})
+        return STEERED_BY_ANNOTATION in made["metadata"].get("annotations", {})
 
     def must_avoid(self, pod: Object, *nodes: str) -> None:
         """It was told to keep off these nodes, if pods are told anything; of none: it was told nothing."""
         told = nodes if self.leaves_marks else ()
         annotations = pod["metadata"].get("annotations", {})
-        assert avoided(annotations) == tuple(sorted(told))
-        assert (STEERED_BY in annotations) == bool(told)
+        assert avoided_nodes(annotations) == tuple(sorted(told))
+        assert (STEERED_BY_ANNOTATION in annotations) == bool(told)
         assert ("affinity" in pod["spec"]) == bool(told)
 
     async def evict(self, pod: Object, replicas: int) -> Object:

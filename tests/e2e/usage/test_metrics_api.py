@@ -3,10 +3,10 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.cluster.sources.metrics_api import MetricsApiReader
+from rescheduler.cluster.usage_readings import UsageReadings, UsageUnavailable
 from rescheduler.kube.client import Client
-from rescheduler.kube.resources import PODS
-from rescheduler.usage.metrics_api import MetricsApi
-from rescheduler.usage.readings import Readings, Unavailable
 from tests.testbed.fake_kubelet.nodes import KUBELET_LABEL
 from tests.testbed.usage import UsageApi
 
@@ -19,10 +19,10 @@ RULES = {
 async def test_usage_is_read_while_it_is_served_and_missed_in_words_otherwise(
     client: Client, namespace: str, play: Any, eventually: Callable[..., Awaitable[Any]]
 ) -> None:
-    reader = MetricsApi(client)
+    reader = MetricsApiReader(client)
     outcome = await reader.read()
-    assert isinstance(outcome, Unavailable)
-    assert outcome.why.startswith("the cluster serves no metrics.k8s.io/v1beta1.")
+    assert isinstance(outcome, UsageUnavailable)
+    assert outcome.why.startswith("the cluster does not serve metrics.k8s.io/v1beta1.")
 
     kubelet = await play(RULES, nodes=1)
     container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": "400m"}}}
@@ -30,9 +30,9 @@ async def test_usage_is_read_while_it_is_served_and_missed_in_words_otherwise(
     metadata = {"name": "web", "namespace": namespace}
     await client.create(PODS.as_json, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 
-    async def measured() -> Readings | None:
+    async def measured() -> UsageReadings | None:
         outcome = await reader.read()
-        known = isinstance(outcome, Readings) and f"{namespace}/web" in outcome.pods
+        known = isinstance(outcome, UsageReadings) and f"{namespace}/web" in outcome.pods
         return outcome if known else None
 
     async with UsageApi(client, kubelet).running():

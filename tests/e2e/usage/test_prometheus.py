@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from rescheduler.config.prometheus import Prometheus as Settings
-from rescheduler.usage.prometheus import PrometheusReader
-from rescheduler.usage.readings import Outcome, Readings, Unavailable
+from rescheduler.cluster.sources.usage_sources import PrometheusReader
+from rescheduler.cluster.usage_readings import UsageOutcome, UsageReadings, UsageUnavailable
+from rescheduler.config.policy_blocks import Prometheus as Settings
 from tests.e2e.usage.cadvisor import Cadvisor, Series
 from tests.testbed.prometheus import Prometheus
 
@@ -69,7 +69,7 @@ async def prometheus(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
             await asyncio.to_thread(started.stop)
 
 
-async def read(prometheus: Prometheus, **queries: str) -> Outcome:
+async def read(prometheus: Prometheus, **queries: str) -> UsageOutcome:
     reader = PrometheusReader(Settings(url=prometheus.url, **queries))
     try:
         return await reader.read()
@@ -94,7 +94,7 @@ PODS = {
 
 async def test_the_default_queries_tell_what_pods_and_nodes_use(prometheus: Prometheus) -> None:
     readings = await read(prometheus)
-    assert isinstance(readings, Readings), readings
+    assert isinstance(readings, UsageReadings), readings
     assert cpu_and_memory(readings.pods) == PODS
     assert cpu_and_memory(readings.nodes) == {"n-1": (about(3000), 4000 * MI), "n-2": (about(500), 900 * MI)}
     assert readings.notes == ()
@@ -104,7 +104,7 @@ async def test_where_series_do_not_say_their_node_pods_are_told_all_the_same(pro
     elsewhere = Settings().cpu_query.replace("(node)", "(no_such_label)")
     assert elsewhere != Settings().cpu_query
     readings = await read(prometheus, cpu_query=elsewhere)
-    assert isinstance(readings, Readings), readings
+    assert isinstance(readings, UsageReadings), readings
     assert cpu_and_memory(readings.pods) == PODS
     assert readings.nodes == {}
 
@@ -124,7 +124,7 @@ async def test_a_query_that_can_not_be_used_is_refused_in_words(
     prometheus: Prometheus, query: str, why: str
 ) -> None:
     outcome = await read(prometheus, cpu_query=query)
-    assert isinstance(outcome, Unavailable)
+    assert isinstance(outcome, UsageUnavailable)
     assert why in outcome.why
     assert "Check prometheus.cpuQuery" in outcome.why
 
@@ -133,7 +133,7 @@ async def test_values_that_are_no_numbers_are_left_out(prometheus: Prometheus) -
     # Memory by cpu: infinite for the pod that stands still.
     cpu, memory = (query.partition(" or ")[0] for query in (Settings().cpu_query, Settings().memory_query))
     readings = await read(prometheus, cpu_query=f"{memory} / {cpu}")
-    assert isinstance(readings, Readings), readings
+    assert isinstance(readings, UsageReadings), readings
     assert set(readings.pods) == {"shop/web", "shop/restarted"}
     assert readings.notes == (
         "1 value of prometheus.cpuQuery can't be used, such as that of shop/idle (+Inf)",

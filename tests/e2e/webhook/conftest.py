@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME, podmigration_crd
+from rescheduler.kube.access.cluster_config import load_cluster_access
 from rescheduler.kube.client import Client
-from rescheduler.kube.cluster_config import load
-from rescheduler.kube.network import Network
-from rescheduler.migrations.definition import NAME, definition
-from rescheduler.model.webhook_registration import AtUrl
+from rescheduler.kube.http_transport import HttpTransport
+from rescheduler.steering.webhook.webhook_configurations import UrlAddress
 from tests.e2e.facts.stage import AT_ONCE, Stage, until_usable
 from tests.e2e.permissions import WEBHOOK, kubeconfig_as
 from tests.e2e.steering.steered import Serving, SetSteered, Steered
@@ -28,8 +28,10 @@ PATIENCE_S = 60
 @pytest.fixture(scope="package")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     with ControlPlane(tmp_path_factory.mktemp("webhook"), QUICK) as started:
-        started.kubectl("apply", "-f", "-", stdin=json.dumps(definition()))
-        started.kubectl("wait", "--for=condition=Established", f"customresourcedefinition/{NAME}")
+        started.kubectl("apply", "-f", "-", stdin=json.dumps(podmigration_crd()))
+        started.kubectl(
+            "wait", "--for=condition=Established", f"customresourcedefinition/{PODMIGRATION_CRD_NAME}"
+        )
         yield started
 
 
@@ -43,7 +45,9 @@ async def unregistered(client: Client) -> AsyncIterator[None]:
 @pytest.fixture
 async def ours(control_plane: ControlPlane, namespace: str, tmp_path: Path) -> AsyncIterator[Client]:
     """As the service account of the webhook."""
-    made = Client(Network(load(kubeconfig_as(control_plane, WEBHOOK, namespace, tmp_path))))
+    made = Client(
+        HttpTransport(load_cluster_access(kubeconfig_as(control_plane, WEBHOOK, namespace, tmp_path)))
+    )
     yield made
     await made.close()
 
@@ -66,7 +70,7 @@ async def start_webhook(
 
     async def started() -> asyncio.subprocess.Process:
         port = unused_tcp_port_factory()
-        await install_webhook(client, namespace, AtUrl(f"https://127.0.0.1:{port}"))
+        await install_webhook(client, namespace, UrlAddress(f"https://127.0.0.1:{port}"))
         process = await asyncio.create_subprocess_exec(
             Path(sys.executable).with_name("rescheduler"), "webhook",
             "--kubeconfig", str(account), "--namespace", namespace,

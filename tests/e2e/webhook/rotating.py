@@ -6,15 +6,21 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from rescheduler.kube.api_resources import SECRETS
 from rescheduler.kube.client import Client
-from rescheduler.kube.resources import SECRETS
-from rescheduler.model.webhook_registration import SECRET
-from rescheduler.serving.certificate_secret import credentials_in
-from rescheduler.serving.certificates import Credentials, Lifetimes, next_change
+from rescheduler.steering.webhook.certificate_rotation import (
+    CertificateLifetimes,
+    ServingCredentials,
+    next_renewal_at,
+)
+from rescheduler.steering.webhook.certificate_secret import credentials_of_secret
+from rescheduler.steering.webhook.webhook_configurations import WEBHOOK_SECRET
 
 __all__ = ["LIFETIMES", "ROUNDS_S", "ClockAhead", "credentials_of", "is_caught_up", "under_load"]
 
-LIFETIMES = Lifetimes(timedelta(seconds=360), timedelta(seconds=200), overlap=timedelta(seconds=20))
+LIFETIMES = CertificateLifetimes(
+    timedelta(seconds=360), timedelta(seconds=200), overlap=timedelta(seconds=20)
+)
 """So short that the clock has to run ahead by less than certificates are made valid in advance: all of them
 are valid by everybody's clock."""
 ROUNDS_S = (0, 140, 245, 270, 290)
@@ -29,8 +35,8 @@ class ClockAhead:
         return datetime.now(UTC) + timedelta(seconds=self.by_s)
 
 
-async def credentials_of(client: Client, namespace: str) -> Credentials:
-    return credentials_in((await client.get(SECRETS, f"{namespace}/{SECRET}"))["data"])
+async def credentials_of(client: Client, namespace: str) -> ServingCredentials:
+    return credentials_of_secret((await client.get(SECRETS, f"{namespace}/{WEBHOOK_SECRET}"))["data"])
 
 
 @asynccontextmanager
@@ -61,6 +67,6 @@ async def under_load(
             task.cancel()
 
 
-def is_caught_up(found: Credentials, clock: ClockAhead) -> bool:
+def is_caught_up(found: ServingCredentials, clock: ClockAhead) -> bool:
     """Nothing is due any more."""
-    return clock.now() < next_change(found, LIFETIMES)
+    return clock.now() < next_renewal_at(found, LIFETIMES)

@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from rescheduler.install.names import WEBHOOK, identified
-from rescheduler.install.options import Options
-from rescheduler.install.webhook import webhook_objects
+from rescheduler.cluster.sources.webhook_probe import WEBHOOK_LABEL_SELECTOR
+from rescheduler.install.component_manifests import webhook_objects
+from rescheduler.install.install_options import Options
+from rescheduler.install.object_metadata import WEBHOOK, with_install_id
+from rescheduler.kube.api_resources import MUTATING_WEBHOOKS, SECRETS, Object
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import json_patch
-from rescheduler.kube.resources import MUTATING_WEBHOOKS, SECRETS, Object
-from rescheduler.model.webhook_registration import SECRET, AtUrl, InService
-from rescheduler.serving.certificate_secret import CertificateSecret
-from rescheduler.serving.certificates import Lifetimes, renewed
-from rescheduler.serving.registration import KINDS, Registration
-from rescheduler.serving.upkeep import UpkeepPace
-from rescheduler.serving.webhook import Webhook, WebhookOptions
-from rescheduler.sources.webhook_probe import REGISTRATION
+from rescheduler.steering.steering_server import SteeringServer, SteeringServerOptions
+from rescheduler.steering.webhook.ca_bundle import WEBHOOK_CONFIGURATION_KINDS, CABundleWriter
+from rescheduler.steering.webhook.certificate_manager import CertificateIntervals
+from rescheduler.steering.webhook.certificate_rotation import CertificateLifetimes, renew_credentials
+from rescheduler.steering.webhook.certificate_secret import CertificateSecret
+from rescheduler.steering.webhook.webhook_configurations import WEBHOOK_SECRET, ServiceAddress, UrlAddress
 from tests.e2e.steering.steered import SetSteered
 from tests.e2e.webhook.rotating import (
     LIFETIMES,
@@ -35,7 +35,7 @@ from tests.webhook_installed import configuration_of, install_webhook
 
 
 async def hook(client: Client) -> Object:
-    (installed,) = (await client.list(MUTATING_WEBHOOKS, labels=REGISTRATION)).items
+    (installed,) = (await client.list(MUTATING_WEBHOOKS, labels=WEBHOOK_LABEL_SELECTOR)).items
     (found,) = installed["webhooks"]
     return found
 
@@ -49,14 +49,14 @@ async def test_certificates_and_their_authority_are_replaced_while_pods_are_made
 ) -> None:
     steered = await set_steered(nodes=1)
     client, namespace, clock = steered.client, steered.stage.namespace, ClockAhead()
-    options = WebhookOptions(
+    options = SteeringServerOptions(
         namespace,
-        AtUrl(f"https://127.0.0.1:{unused_tcp_port}"),
+        UrlAddress(f"https://127.0.0.1:{unused_tcp_port}"),
         host="127.0.0.1",
         port=unused_tcp_port,
         extender_port=0,
         lifetimes=LIFETIMES,
-        pace=UpkeepPace(pause_s=0.05, longest_s=0.1),
+        pace=CertificateIntervals(pause_s=0.05, longest_s=0.1),
     )
     answers: list[bool] = []
     seen = []
@@ -70,7 +70,7 @@ async def test_certificates_and_their_authority_are_replaced_while_pods_are_made
         return is_caught_up(found, clock) and b64decode(bundle) == found.trusted
 
     await install_webhook(client, namespace, options.address)
-    webhook = Webhook(ours, options, now=clock.now)
+    webhook = SteeringServer(ours, options, now=clock.now)
     async with webhook.running():
         await webhook.registered()
         async with steered.probing(), under_load(make_a_pod, eventually) as asked:
@@ -90,7 +90,7 @@ async def test_a_bundle_that_somebody_edits_is_restored(
     steered = await set_steered(nodes=1)
     async with steered.serving(), steered.probing():
         good = (await hook(steered.client))["clientConfig"]["caBundle"]
-        others = renewed(None, ("127.0.0.1",), datetime.now(UTC), Lifetimes())
+        others = renew_credentials(None, ("127.0.0.1",), datetime.now(UTC), CertificateLifetimes())
         wrong = b64encode(others.trusted).decode()
         change = [{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": wrong}]
         await steered.client.patch(
@@ -107,7 +107,7 @@ async def test_a_bundle_that_somebody_edits_is_restored(
 async def test_an_empty_secret_of_any_type_is_filled(set_steered: SetSteered) -> None:
     """Of an earlier version it may be of another type than the installed one: a type never changes."""
     steered = await set_steered(nodes=1)
-    metadata = {"namespace": steered.stage.namespace, "name": SECRET}
+    metadata = {"namespace": steered.stage.namespace, "name": WEBHOOK_SECRET}
     empty = {"tls.crt": "", "tls.key": ""}
     await steered.client.create(SECRETS, {"metadata": metadata, "type": "kubernetes.io/tls", "data": empty})
     async with steered.serving(), steered.probing():
@@ -129,7 +129,7 @@ async def test_what_the_webhook_has_written_stays_when_it_is_applied_again_by(
 ) -> None:
     """Helm merges like kubectl does."""
     items = [
-        identified(item, namespace)
+        with_install_id(item, namespace)
         for item in webhook_objects(Options(), namespace)
         if item["kind"] == "Secret" or item["kind"].endswith("WebhookConfiguration")
     ]
@@ -140,13 +140,13 @@ async def test_what_the_webhook_has_written_stays_when_it_is_applied_again_by(
         control_plane.kubectl("apply", *how, "-f", "-", stdin=json.dumps(everything))
 
     apply()
-    address = InService(namespace, WEBHOOK)
+    address = ServiceAddress(namespace, WEBHOOK)
     credentials = await CertificateSecret(
         ours, namespace, address.names, lambda: datetime.now(UTC)
     ).credentials()
-    assert await Registration(ours, address, namespace).keep(credentials.trusted) == []
+    assert await CABundleWriter(ours, address, namespace).keep(credentials.trusted) == []
     apply()
     assert await credentials_of(ours, namespace) == credentials
-    for kind in KINDS:
+    for kind in WEBHOOK_CONFIGURATION_KINDS:
         (found,) = (await ours.get(kind, configuration_of(namespace)))["webhooks"]
         assert b64decode(found["clientConfig"]["caBundle"]) == credentials.trusted

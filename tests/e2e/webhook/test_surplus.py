@@ -13,15 +13,16 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from rescheduler.api.podmigration import MigrationPhase
+from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.config.policy import Configuration, Policy
-from rescheduler.controller.webhook_presence import WebhookPresence
-from rescheduler.daemon import Rescheduler
+from rescheduler.daemon.components import Rescheduler
+from rescheduler.kube.access.cluster_config import load_cluster_access
+from rescheduler.kube.api_resources import DEPLOYMENTS, EVENTS, Object
 from rescheduler.kube.client import Client
-from rescheduler.kube.cluster_config import load
-from rescheduler.kube.network import Network
+from rescheduler.kube.http_transport import HttpTransport
 from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import DEPLOYMENTS, EVENTS, PODS, Object
-from rescheduler.model.migrations import Phase
+from rescheduler.steering.webhook.webhook_presence import WebhookPresence
 from tests.e2e.facts.objects import PRIORITY_CLASSES
 from tests.e2e.facts.observer import observing
 from tests.e2e.facts.stage import AT_ONCE, Stage, node_of, until_usable
@@ -159,7 +160,7 @@ async def test_ten_quiet_moves_make_no_pod_but_their_copies(
             source = (await stage.pods())[0]
             key = await moves.wish(source, await stage.free_node())
             migration = await moves.until_finished(key)
-            assert migration.status.phase is Phase.COMPLETED, migration.status
+            assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
             await stage.until_ready(2)
     assert len(seen.created) == 10, seen.created
     assert min(seen.ready) == 2
@@ -186,7 +187,7 @@ async def test_a_controller_manager_without_accounts_of_its_own_is_guarded_again
         async with steered.probing(), observing(stage.client, stage.namespace) as seen:
             migration = await Moves(stage).move(source, await stage.free_node())
             await stage.until_ready(1)
-        assert migration.status.phase is Phase.COMPLETED, migration.status
+        assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
         assert len(seen.created) == 1, seen.created
     finally:
         control_plane.kubectl("delete", "clusterrolebinding", "all-controllers")
@@ -210,7 +211,7 @@ async def test_pods_that_are_wanted_meanwhile_come_as_soon_as_the_copy_is_adopte
         await stage.client.patch(DEPLOYMENTS, stage.key("web"), merge_patch({"spec": {"replicas": 5}}))
         migration = await moves.until_finished(key)
         await stage.until_ready(5)
-    assert migration.status.phase is Phase.COMPLETED, migration.status
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
 
 
 # -- whoever depends on the webhook finds out whether it answers
@@ -221,7 +222,9 @@ async def daemon(
     control_plane: ControlPlane, namespace: str, tmp_path: Path
 ) -> AsyncIterator[tuple[Rescheduler, WebhookPresence]]:
     """What the daemon executes with, as its service account."""
-    client = Client(Network(load(kubeconfig_as(control_plane, DAEMON, namespace, tmp_path))))
+    client = Client(
+        HttpTransport(load_cluster_access(kubeconfig_as(control_plane, DAEMON, namespace, tmp_path)))
+    )
     webhook = WebhookPresence(client, namespace)
     made = Rescheduler(
         client, Configuration(policy=Policy()), lease_at=f"{namespace}/rescheduler", webhook=webhook

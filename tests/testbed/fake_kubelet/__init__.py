@@ -3,7 +3,7 @@
     async with FakeKubelet(client, behaviour).running() as kubelet:
         await kubelet.register(node_shapes(20))
 
-How nodes and pods behave is told in the vocabulary of `rescheduler.simulator.behaviour`, and may be changed
+How nodes and pods behave is told in the vocabulary of `kubesim.behaviour`, and may be changed
 while it runs. For contributors: `python -m tests.testbed.fake_kubelet --help`.
 """
 

@@ -1,7 +1,7 @@
 """Nodes for a cluster without machines: `python -m tests.testbed.fake_kubelet --kubeconfig F --nodes 20`.
 
 Registers the nodes and plays their kubelets until Ctrl-C: pods run, become ready, crash, and terminate as the
-behaviour file says (see rescheduler.simulator.behaviour.vocabulary). With --metrics `kubectl top` works.
+behaviour file says (see kubesim.behaviour.vocabulary). With --metrics `kubectl top` works.
 """
 
 import argparse
@@ -14,10 +14,10 @@ from pathlib import Path
 
 import yaml
 
+from kubesim.behaviour import Behaviour, BehaviourError, load_behaviour
+from rescheduler.kube.access.cluster_config import BadClusterConfig, load_cluster_access
 from rescheduler.kube.client import Client
-from rescheduler.kube.cluster_config import BadClusterConfig, load
-from rescheduler.kube.network import Network
-from rescheduler.simulator.behaviour import Behaviour, BehaviourError, load_behaviour
+from rescheduler.kube.http_transport import HttpTransport
 from tests.testbed.fake_kubelet import FakeKubelet, node_shapes
 from tests.testbed.usage import UsageApi
 
@@ -26,7 +26,7 @@ async def play(chosen: argparse.Namespace, behaviour: Behaviour) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    client = Client(Network(load(chosen.kubeconfig)), field_manager="fake-kubelet")
+    client = Client(HttpTransport(load_cluster_access(chosen.kubeconfig)), field_manager="fake-kubelet")
     kubelet = FakeKubelet(client, behaviour, name=chosen.name, beat_every_s=chosen.beat_every)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(client.close)

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from rescheduler.kube.resources import Identity, Resource, key_of
-from rescheduler.kube.wire.generic import Json
+from rescheduler.kube.api_resources import ApiResource, ObjectIdentity, key_of
+from rescheduler.kube.codecs.json_codec import JsonCodec
 
 __all__ = ["HELD_PODS", "HeldPod"]
 
@@ -20,7 +20,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class HeldPod(msgspec.Struct, frozen=True, gc=False):
-    identity: Identity
+    identity: ObjectIdentity
     node: str
     body: bytes
 
@@ -38,16 +38,16 @@ def _read(raw: bytes | msgspec.Raw) -> HeldPod:
     metadata = pod["metadata"]
     metadata.pop("managedFields", None)
     key = key_of(metadata["namespace"], metadata["name"])
-    identity = Identity(key, metadata["uid"], metadata["resourceVersion"])
+    identity = ObjectIdentity(key, metadata["uid"], metadata["resourceVersion"])
     return HeldPod(identity, pod["spec"].get("nodeName", ""), _encode(pod))
 
 
-HELD_PODS: Resource[HeldPod] = Resource(
+HELD_PODS: ApiResource[HeldPod] = ApiResource(
     group="",
     version="v1",
     plural="pods",
     kind="Pod",
     namespaced=True,
-    codec=Json("pods", _read, lambda pod: pod.identity.version),
+    codec=JsonCodec("pods", _read, lambda pod: pod.identity.version),
     identify=lambda pod: pod.identity,
 )

@@ -14,20 +14,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
+from kubesim.behaviour import Behaviour, HostFacts, NodeBehaviour, PodRemoval, StatusUpdate, advance, of_node
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.kube import errors
+from rescheduler.kube.api_resources import LEASES, key_of
 from rescheduler.kube.client import Client
-from rescheduler.kube.informer import Informer, Selection
+from rescheduler.kube.informer import Informer, ListOptions
 from rescheduler.kube.patches import merge_patch, strategic_patch
-from rescheduler.kube.resources import LEASES, NODES, PODS, key_of
-from rescheduler.simulator.behaviour import (
-    Behaviour,
-    Delete,
-    Host,
-    NodeBehaviour,
-    Update,
-    advance,
-    of_node,
-)
 from tests.testbed.fake_kubelet.heartbeats import Heartbeats
 from tests.testbed.fake_kubelet.held import HELD_PODS, HeldPod
 from tests.testbed.fake_kubelet.nodes import (
@@ -56,7 +49,7 @@ class Played:
 
     node: Object
     behaviour: NodeBehaviour
-    host: Host
+    host: HostFacts
 
 
 class FakeKubelet:
@@ -75,11 +68,11 @@ class FakeKubelet:
         self.behaviour = behaviour or Behaviour()
         self.done: Counter[str] = Counter()
         """How often it did what, by the verb."""
-        self.nodes = Informer(client, NODES.as_json, Selection(labels=f"{KUBELET_LABEL}={name}"))
+        self.nodes = Informer(client, NODES.as_json, ListOptions(labels=f"{KUBELET_LABEL}={name}"))
         self.pods = Informer(
             client,
             HELD_PODS,
-            Selection(namespace=namespace, fields="spec.nodeName!="),
+            ListOptions(namespace=namespace, fields="spec.nodeName!="),
             indices={"node": lambda pod: [pod.node]},
         )
         self._client = client
@@ -182,7 +175,7 @@ class FakeKubelet:
         name = new["metadata"]["name"]
         behaviour = of_node(self.behaviour, name, new["metadata"].get("labels") or {})
         known = self._played.get(name)
-        self._played[name] = Played(new, behaviour, Host(_internal_ip(new), behaviour.slow))
+        self._played[name] = Played(new, behaviour, HostFacts(_internal_ip(new), behaviour.slow))
         if known is None:
             self._put_pods_of(name)
         self._queue.put(name)
@@ -222,10 +215,10 @@ class FakeKubelet:
         action, wake_at = advance(pod, self.behaviour, datetime.now(UTC), self._played[held.node].host)
         self._wakes.at(key, wake_at)
         match action:
-            case Update(status):
+            case StatusUpdate(status):
                 self.done["update"] += 1
                 await self._client.patch(PODS.as_json.status, key, merge_patch(_change(pod, status)))
-            case Delete(uid):
+            case PodRemoval(uid):
                 self.done["delete"] += 1
                 await self._client.delete(PODS, key, uid=uid, grace_s=0)
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from rescheduler.kube.cluster_config import BadClusterConfig
+from rescheduler.kube.access.cluster_config import BadClusterConfig
 from tests.testbed.filler.processes import FillError, Filling, fill_nodes, fill_pods
 
 

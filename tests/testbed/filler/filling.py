@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+from kubesim.behaviour import Behaviour, HostFacts, StatusUpdate, advance, load_behaviour
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.kube import errors
+from rescheduler.kube.api_resources import NAMESPACES as NAMESPACE_OBJECTS
+from rescheduler.kube.api_resources import REPLICA_SETS, key_of
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import NAMESPACES as NAMESPACE_OBJECTS
-from rescheduler.kube.resources import NODES, PODS, REPLICA_SETS, key_of
-from rescheduler.simulator.behaviour import Behaviour, Host, Update, advance, load_behaviour
 from tests.testbed.fake_kubelet import NodeShape
 from tests.testbed.fake_kubelet.nodes import node_address, node_object
 from tests.testbed.filler.contents import NAMESPACES, Workload, pod_object, replica_set_object
@@ -74,15 +75,15 @@ async def make_owner(client: Client, workload: Workload) -> str:
 
 async def _make_pod(client: Client, wanted: dict[str, Any]) -> None:
     pod = await client.create(PODS.as_json, wanted)
-    status = started_status(pod, Host(node_address(pod["spec"]["nodeName"])), datetime.now(UTC))
+    status = started_status(pod, HostFacts(node_address(pod["spec"]["nodeName"])), datetime.now(UTC))
     key = key_of(pod["metadata"]["namespace"], pod["metadata"]["name"])
     await client.patch(PODS.as_json.status, key, merge_patch({"status": status}))
 
 
-def started_status(pod: dict[str, Any], host: Host, now: datetime) -> dict[str, Any]:
+def started_status(pod: dict[str, Any], host: HostFacts, now: datetime) -> dict[str, Any]:
     """The very status that a fake kubelet would come to: when one takes over, it finds nothing to do."""
     step = advance(pod, _STARTED, now, host)
-    assert isinstance(step.action, Update)
+    assert isinstance(step.action, StatusUpdate)
     return step.action.status
 
 

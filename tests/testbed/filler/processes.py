@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 
+from rescheduler.kube.access.cluster_config import load_cluster_access
 from rescheduler.kube.client import Client
-from rescheduler.kube.cluster_config import load
-from rescheduler.kube.network import Network
+from rescheduler.kube.http_transport import HttpTransport
 from tests.testbed.fake_kubelet import node_shapes
 from tests.testbed.filler.contents import Workload, plan
 from tests.testbed.filler.filling import fill, make_namespaces, make_nodes
@@ -120,4 +120,4 @@ def _planned(filling: Filling) -> Iterator[Workload]:
 
 
 def _client(filling: Filling) -> Client:
-    return Client(Network(load(filling.kubeconfig)), field_manager="filler")
+    return Client(HttpTransport(load_cluster_access(filling.kubeconfig)), field_manager="filler")

@@ -13,11 +13,12 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, NamedTuple
 
+from kubesim.behaviour import HostFacts
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.kube.api_resources import key_of
 from rescheduler.kube.client import Client
+from rescheduler.kube.codecs import meta_pb2, pods_pb2
 from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import PODS, key_of
-from rescheduler.kube.wire import meta_pb2, pods_pb2
-from rescheduler.simulator.behaviour import Host
 from tests.testbed import etcd
 from tests.testbed.fake_kubelet.nodes import node_address
 from tests.testbed.filler.contents import Workload, pod_object
@@ -85,7 +86,7 @@ class Stencils:
         wanted["metadata"]["name"] = name = f"stencil-{workload.template}"
         key = key_of(workload.namespace, name)
         pod = await self._client.create(PODS.as_json, wanted)
-        status = _without_own(started_status(pod, Host(), datetime.now(UTC)))
+        status = _without_own(started_status(pod, HostFacts(), datetime.now(UTC)))
         await self._client.patch(PODS.as_json.status, key, merge_patch({"status": status}))
         stored = etcd.stored(self._etcd_url, _key(workload.namespace, name))
         await self._client.delete(PODS, key, grace_s=0)
@@ -96,7 +97,7 @@ def _make_own(pod: pods_pb2.Pod, stencil: Stencil) -> None:
     """Gives the pod its addresses and its containers' ids, those that a fake kubelet would give it."""
     metadata = {"name": pod.metadata.name, "uid": pod.metadata.uid}
     like_it = stencil.created | {"metadata": stencil.created["metadata"] | metadata}
-    told = started_status(like_it, Host(node_address(pod.spec.nodeName)), datetime.now(UTC))
+    told = started_status(like_it, HostFacts(node_address(pod.spec.nodeName)), datetime.now(UTC))
     host_ip, pod_ip = told["hostIP"], told["podIP"]
     pod.status.MergeFromString(
         _field(_HOST_IP, host_ip.encode())

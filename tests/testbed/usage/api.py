@@ -9,20 +9,20 @@ from typing import Any, Self
 
 from aiohttp import web
 
+from kubevalues import SelectorError, parse_selector
+from rescheduler.http.http_server import serve_http
 from rescheduler.kube import errors
+from rescheduler.kube.api_resources import api_resource
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import apply_patch
-from rescheduler.kube.resources import custom
-from rescheduler.model.selectors import SelectorError, parse_selector
-from rescheduler.serving.http_server import serve_http
 from tests.testbed.fake_kubelet import FakeKubelet
 from tests.testbed.usage.certificate import self_signed
 from tests.testbed.usage.metrics import DISCOVERY, GROUP_VERSION, listed, node_metrics, pod_metrics
 
 __all__ = ["UsageApi"]
 
-SERVICES = custom("", "v1", "services", "Service")
-API_SERVICES = custom("apiregistration.k8s.io", "v1", "apiservices", "APIService", namespaced=False)
+SERVICES = api_resource("", "v1", "services", "Service")
+API_SERVICES = api_resource("apiregistration.k8s.io", "v1", "apiservices", "APIService", namespaced=False)
 SERVICE, NAMESPACE = "fake-usage", "kube-system"
 API_SERVICE = "v1beta1.metrics.k8s.io"
 AVAILABLE_WITHIN_S = 60.0

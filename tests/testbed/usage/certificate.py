@@ -3,8 +3,8 @@
 import ssl
 from datetime import UTC, datetime, timedelta
 
-from rescheduler.tls.issuing import new_authority, new_serving
-from rescheduler.tls.showing import showing
+from kubevalues.tls_contexts import server_tls_context
+from kubevalues.x509_certificates import new_authority, new_serving_certificate
 
 __all__ = ["self_signed"]
 
@@ -15,5 +15,5 @@ def self_signed(host: str) -> tuple[ssl.SSLContext, bytes]:
     """What a server needs, and the authority that its clients should trust."""
     now = datetime.now(UTC)
     authority = new_authority(f"{host}-ca", now, _LIFETIME)
-    serving = new_serving(authority, host, (host,), now, _LIFETIME)
-    return showing(serving.certificate, serving.key), authority.certificate
+    serving = new_serving_certificate(authority, host, (host,), now, _LIFETIME)
+    return server_tls_context(serving.certificate, serving.key), authority.certificate

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from rescheduler.model.selectors import EVERYTHING, Selector
-from rescheduler.simulator.behaviour import Used, node_usage, pod_usage
+from kubesim.behaviour import SimulatedUsage, node_usage, pod_usage
+from kubevalues import EVERYTHING, Selector
 from tests.testbed.fake_kubelet import FakeKubelet
 from tests.testbed.fake_kubelet.held import HeldPod
 
@@ -73,7 +73,7 @@ def pod_metrics(
             yield _metrics("PodMetrics", identity, now) | {"containers": containers}
 
 
-def _used(kubelet: FakeKubelet, held: HeldPod, now: datetime) -> Iterable[Used]:
+def _used(kubelet: FakeKubelet, held: HeldPod, now: datetime) -> Iterable[SimulatedUsage]:
     return pod_usage(held.whole(), kubelet.behaviour, now).values()
 
 
@@ -89,5 +89,5 @@ def _metrics(kind: str, metadata: Object, now: datetime) -> Object:
     }
 
 
-def _quantities(used: Used) -> Object:
+def _quantities(used: SimulatedUsage) -> Object:
     return {"cpu": f"{used.cpu_millis}m", "memory": f"{used.memory_bytes}"}

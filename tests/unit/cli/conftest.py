@@ -9,8 +9,8 @@ from click.testing import CliRunner
 
 from rescheduler.cli import main
 from tests.building import ClusterBuilder, cluster
-from tests.unit.cli.served import served
-from tests.unit.sources.rich import complete, saved
+from tests.unit.cli.simulated_server import served
+from tests.unit.cluster.sources.rich_cluster import complete, saved
 
 SAVED_AT = "2026-03-02T12:00:00Z"
 

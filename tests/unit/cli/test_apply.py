@@ -5,12 +5,14 @@ import json
 
 import pytest
 
-from rescheduler.kube import Client, Network, cluster_config
+from rescheduler.cluster.codecs.record_resources import NODES
+from rescheduler.kube.access import cluster_config
+from rescheduler.kube.client import Client
+from rescheduler.kube.http_transport import HttpTransport
 from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import NODES
-from tests.unit.cli.executing_elsewhere import executing_elsewhere
-from tests.unit.cli.living import living_objects, scenario, write_config
-from tests.unit.cli.served import served
+from tests.unit.cli.live_cluster import living_objects, scenario, write_config
+from tests.unit.cli.other_executor import executing_elsewhere
+from tests.unit.cli.simulated_server import served
 
 CORDONED = merge_patch({"spec": {"unschedulable": True}})
 
@@ -19,7 +21,7 @@ def changed_in(kubeconfig, change):
     """As somebody else does it, meanwhile."""
 
     async def changed():
-        async with Network(cluster_config.load(str(kubeconfig))) as network:
+        async with HttpTransport(cluster_config.load_cluster_access(str(kubeconfig))) as network:
             await change(Client(network))
 
     asyncio.run(changed())

@@ -103,8 +103,8 @@ def test_help_waits_for_nothing_heavy():
 
 def test_reading_the_settings_does_not_need_pydantic():
     code = (
-        "import sys; from rescheduler.config.rendering import commented_defaults\n"
-        "assert commented_defaults() and 'pydantic' not in sys.modules"
+        "import sys; from rescheduler.config.scheduler_file import render_defaults\n"
+        "assert render_defaults() and 'pydantic' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -10,21 +10,29 @@ from pathlib import Path
 
 from rich.console import Console
 
-from rescheduler.cli.demo.playing import daemon_at_work, prepare
-from rescheduler.cli.demo.screen import Screen, print_summary
-from rescheduler.cli.demo.story import CHAPTERS, LENGTH_S, story
-from rescheduler.cli.demo.telling import told
-from rescheduler.cli.demo.witness import Witness
-from rescheduler.kube import Client, Network, cluster_config
-from rescheduler.kube.in_process import InProcess
+from kubesim.running_cluster import EPOCH, simulated_server
+from kubesim.scenario import initial_objects
+from kubesim.virtual_time import run_virtual
+from rescheduler.api.podmigration import Handover
+from rescheduler.cli.demo.demo_command import play_chapters
+from rescheduler.cli.demo.demo_scenario import (
+    CHAPTERS,
+    DEMO_LENGTH_S,
+    ClusterMonitor,
+    demo_scenario,
+    install_prerequisites,
+    running_daemon,
+)
+from rescheduler.cli.demo.demo_screen import DemoScreen, print_demo_summary
+from rescheduler.cluster.codecs.record_resources import NODES
+from rescheduler.kube.access import cluster_config
+from rescheduler.kube.api_resources import MUTATING_WEBHOOKS
+from rescheduler.kube.client import Client
+from rescheduler.kube.http_transport import HttpTransport
 from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import MUTATING_WEBHOOKS, NODES
-from rescheduler.model.plan import Handover
-from rescheduler.model.webhook_registration import AtUrl, registrations
-from rescheduler.serving.steering_desk import SteeringDesk
-from rescheduler.simulator.life import EPOCH, simulated
-from rescheduler.simulator.scenario import settled
-from rescheduler.simulator.virtual_time import run_virtual
+from rescheduler.kube.transport import InProcessTransport
+from rescheduler.steering.steering_service import SteeringService
+from rescheduler.steering.webhook.webhook_configurations import UrlAddress, webhook_configurations
 
 PATIENCE_S = 60
 
@@ -40,47 +48,49 @@ class Desk:
 
 
 def play(scenario, interfere=None):
-    """The whole story at once: what was printed, the witness, and what did not come true."""
+    """The whole story at once: what was printed, the monitor, and what did not come true."""
     printed = io.StringIO()
-    objects = settled(scenario, EPOCH)
+    objects = initial_objects(scenario, EPOCH)
 
     async def playing():
         loop = asyncio.get_running_loop()
-        server = simulated(objects, scenario, start=EPOCH)
-        transport = InProcess(server.handle)
+        server = simulated_server(objects, scenario, start=EPOCH)
+        transport = InProcessTransport(server.handle)
         client = Client(transport)
-        await prepare(client)
-        await client.create(MUTATING_WEBHOOKS, registrations(AtUrl("https://webhook.invalid"))[0])
-        desk = SteeringDesk(client)
+        await install_prerequisites(client)
+        await client.create(
+            MUTATING_WEBHOOKS, webhook_configurations(UrlAddress("https://webhook.invalid"))[0]
+        )
+        desk = SteeringService(client)
         server.cluster.admission.webhooks.caller = Desk(desk)
-        screen = Screen(Console(file=printed, width=200), loop.time)
-        witness = Witness(client, screen.migration)
+        screen = DemoScreen(Console(file=printed, width=200), loop.time)
+        monitor = ClusterMonitor(client, screen.migration)
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(transport.close)
             await stack.enter_async_context(desk.running())
-            await stack.enter_async_context(witness.watching())
-            stack.enter_context(screen.showing(witness))
-            await stack.enter_async_context(daemon_at_work(client, server.clock.now))
+            await stack.enter_async_context(monitor.watching())
+            stack.enter_context(screen.showing(monitor))
+            await stack.enter_async_context(running_daemon(client, server.clock.now))
             if interfere is not None:
                 interfering = asyncio.create_task(interfere(client))
                 stack.push_async_callback(lambda: asyncio.wait([interfering]))
-            wrong = await told(screen, witness, CHAPTERS, LENGTH_S, asyncio.Event())
-        print_summary(screen.console, witness, wrong)
-        return witness, wrong
+            wrong = await play_chapters(screen, monitor, CHAPTERS, DEMO_LENGTH_S, asyncio.Event())
+        print_demo_summary(screen.console, monitor, wrong)
+        return monitor, wrong
 
-    witness, wrong = run_virtual(playing())
-    return printed.getvalue(), witness, wrong
+    monitor, wrong = run_virtual(playing())
+    return printed.getvalue(), monitor, wrong
 
 
 def test_the_story_comes_true_and_nobody_notices():
-    printed, witness, wrong = play(story())
+    printed, monitor, wrong = play(demo_scenario())
     assert wrong == {}, printed
-    assert witness.violated == {}
-    assert witness.moved[Handover.ADOPT] >= 8
-    assert witness.moved[Handover.EVICT] == 1
-    assert witness.ready_seconds_lost(Handover.ADOPT) == 0
-    assert witness.spread_at_first > 70
-    assert witness.spread() <= 20
+    assert monitor.violated == {}
+    assert monitor.moved[Handover.ADOPT] >= 8
+    assert monitor.moved[Handover.EVICT] == 1
+    assert monitor.ready_seconds_lost(Handover.ADOPT) == 0
+    assert monitor.spread_at_first > 70
+    assert monitor.spread() <= 20
     assert "shop/checkout" in printed
     assert "CrashLoopBackOff" in printed
     assert "the story           came true" in printed
@@ -91,7 +101,7 @@ def test_a_story_in_which_somebody_interferes_does_not_come_true_and_says_what_i
         for number in (1, 2, 4, 5, 6):
             await client.patch(NODES, f"worker-{number}", merge_patch({"spec": {"unschedulable": True}}))
 
-    printed, _, wrong = play(story(), cordon_everything_else)
+    printed, _, wrong = play(demo_scenario(), cordon_everything_else)
     assert "worker-3 goes into maintenance" in wrong
     assert "still on worker-3" in printed
 
@@ -132,7 +142,7 @@ async def test_kubectl_can_look_on_and_ctrl_c_ends_it():
     async with demo() as shown:
         kubeconfig = Path((await shown.line_with("export KUBECONFIG=")).strip().partition("=")[2])
         await shown.line_with("A lopsided shop")
-        async with Network(cluster_config.load(kubeconfig)) as network:
+        async with HttpTransport(cluster_config.load_cluster_access(kubeconfig)) as network:
             assert len((await Client(network).list(NODES)).items) == 6
         await shown.line_with("LoadBalancing: cpu: source")
         shown.process.send_signal(signal.SIGINT)

@@ -5,14 +5,14 @@ from types import SimpleNamespace
 
 from rich.console import Console
 
-from rescheduler.cli.demo.screen import LiveScreen
-from rescheduler.cli.demo.story import CHAPTERS
-from rescheduler.model.migrations import migration_of
+from rescheduler.api.podmigration import decode_migration
+from rescheduler.cli.demo.demo_scenario import CHAPTERS
+from rescheduler.cli.demo.demo_screen import LiveDemoScreen
 
 
 def moving(pod, message):
     metadata = {"namespace": "shop", "name": pod, "uid": "m", "creationTimestamp": "2026-03-02T12:00:00Z"}
-    return migration_of({
+    return decode_migration({
         "metadata": metadata,
         "spec": {"pod": {"name": pod, "uid": "u"}, "sourceNode": "worker-1", "targetNode": "worker-6"},
         "status": {"phase": "InProgress", "step": "Marking", "message": message},
@@ -22,7 +22,7 @@ def moving(pod, message):
 def shown(width, height, migrations=(), news=0):
     """The lines of one frame, as a terminal of that size has them."""
     printed = io.StringIO()
-    screen = LiveScreen(Console(file=printed, width=width, height=height))
+    screen = LiveDemoScreen(Console(file=printed, width=width, height=height))
     screen.begin(SimpleNamespace(nodes=(), pods=(), migrations=list(migrations)))
     screen.chapter(CHAPTERS[0])
     for number in range(news):

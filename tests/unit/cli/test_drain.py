@@ -5,10 +5,10 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from rescheduler.api.podmigration_crd import podmigration_crd
 from rescheduler.cli import main
-from rescheduler.migrations.definition import definition
-from tests.unit.cli.living import living_objects, scenario, write_config
-from tests.unit.cli.served import forbidding, served
+from tests.unit.cli.live_cluster import living_objects, scenario, write_config
+from tests.unit.cli.simulated_server import forbidding, served
 
 DAEMONS = {"kind": "DaemonSet", "namespace": "kube-system", "name": "agent", "cpu": "50m"}
 SINGLE = {
@@ -32,7 +32,9 @@ def run(tmp_path):
 
 
 def cluster(tmp_path, *workloads):
-    return served([*living_objects(scenario(*workloads)), definition()], tmp_path / "kubeconfig", alive=True)
+    return served(
+        [*living_objects(scenario(*workloads)), podmigration_crd()], tmp_path / "kubeconfig", alive=True
+    )
 
 
 def node(tmp_path, name):
@@ -103,7 +105,7 @@ def test_what_somebody_else_cordoned_stays_cordoned(tmp_path, run):
     objects = living_objects(scenario())
     (first,) = [each for each in objects if each["kind"] == "Node" and each["metadata"]["name"] == "node-1"]
     first["spec"]["unschedulable"] = True
-    with served([*objects, definition()], tmp_path / "kubeconfig", alive=True):
+    with served([*objects, podmigration_crd()], tmp_path / "kubeconfig", alive=True):
         assert run("drain", "node-1").exit_code == 0
         result = run("undrain", "node-1")
         found, _ = node(tmp_path, "node-1")

@@ -5,15 +5,16 @@ import json
 import pytest
 import yaml
 
-from rescheduler.intents.book import IntentBook
-from rescheduler.model.webhook_registration import AtUrl, registrations
-from rescheduler.recovery.ledger import FAILED_ATTEMPTS, Ledger, Line, Try
-from rescheduler.serving.admission import answer
+from rescheduler.api.well_known_names import FAILED_ATTEMPTS_ANNOTATION
+from rescheduler.recovery.attempt_ledger import AttemptLedger, FailedAttempt, ReplicaLineage
+from rescheduler.steering.intents import IntentIndex
+from rescheduler.steering.webhook.pod_mutation import answer_review
+from rescheduler.steering.webhook.webhook_configurations import UrlAddress, webhook_configurations
 from tests.building import NOW, cluster
-from tests.failing import crashing
+from tests.failing_pods import crashing
 from tests.unit.cli.conftest import lopsided
-from tests.unit.cli.served import forbidding, served
-from tests.unit.sources.rich import complete
+from tests.unit.cli.simulated_server import forbidding, served
+from tests.unit.cluster.sources.rich_cluster import complete
 
 DATA_ERROR, USAGE_ERROR = 1, 2
 
@@ -81,7 +82,7 @@ class Answering:
     """The webhook, without a network in between."""
 
     async def call(self, _endpoint, body, _timeout_s):
-        return answer(body, IntentBook()).body
+        return answer_review(body, IntentIndex()).body
 
 
 @pytest.mark.parametrize(
@@ -93,7 +94,7 @@ class Answering:
     ],
 )
 def test_in_a_cluster_it_is_probed(run, tmp_path, is_registered, answers, steers):
-    steering, _ = registrations(AtUrl("https://webhook.invalid"))
+    steering, _ = webhook_configurations(UrlAddress("https://webhook.invalid"))
     objects = [*complete(lopsided().objects), *([steering] if is_registered else [])]
     with served(objects, tmp_path / "kubeconfig", webhooks=answers) as kubeconfig:
         live = run("explain", "pod", "shop/db-0", "-o", "json", "--kubeconfig", kubeconfig)
@@ -182,8 +183,8 @@ def failing(tmp_path, **deployment):
     return str(path), "--now", "2026-03-02T12:00:00Z"
 
 
-TRIED = Ledger({"web-1-0": Line((Try(int(NOW) - 600, "worker-0", "before"),))})
-TWO = {"scheduling-retries": "2", FAILED_ATTEMPTS: TRIED.written("uid-of-deployment-shop-web")}
+TRIED = AttemptLedger({"web-1-0": ReplicaLineage((FailedAttempt(int(NOW) - 600, "worker-0", "before"),))})
+TWO = {"scheduling-retries": "2", FAILED_ATTEMPTS_ANNOTATION: TRIED.written("uid-of-deployment-shop-web")}
 
 
 def test_a_failing_pod_says_what_was_tried_and_what_comes_next(run, tmp_path):

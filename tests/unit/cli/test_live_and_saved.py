@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from rescheduler.migrations.definition import definition
+from rescheduler.api.podmigration_crd import podmigration_crd
 from tests.battery.scenarios import random_cluster
 from tests.building import ClusterBuilder
 from tests.unit.cli.conftest import SAVED_AT
-from tests.unit.cli.served import served
+from tests.unit.cli.simulated_server import served
+from tests.unit.cluster.sources.rich_cluster import complete, rich_objects
 from tests.unit.rules.random_clusters import random_cluster as random_traits
-from tests.unit.sources.rich import complete, rich_objects
 
 STRATEGIES = ("NodeMaintenance", "TopologySpread", "ResourceOptimization", "LoadBalancing")
 USED = [argument for name in STRATEGIES for argument in ("--strategy", name)]
@@ -62,7 +62,7 @@ def decided(output: str) -> dict:
 @pytest.mark.parametrize("objects", CLUSTERS.values(), ids=CLUSTERS)
 def test_a_running_cluster_and_its_snapshot_give_the_same_plan(run, tmp_path, objects):
     file = tmp_path / "saved.json"
-    with served([definition(), *complete(objects())], tmp_path / "kubeconfig") as kubeconfig:
+    with served([podmigration_crd(), *complete(objects())], tmp_path / "kubeconfig") as kubeconfig:
         saving = run("snapshot", file, "--kubeconfig", kubeconfig)
         assert saving.exit_code == 0, saving.output
         live = run("plan", *USED, "--now", SAVED_AT, "-o", "json", "--kubeconfig", kubeconfig)

@@ -8,23 +8,23 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 SOURCES = ROOT / "src" / "rescheduler"
-SERVING = SOURCES / "serving"
+STEERING, HTTP = SOURCES / "steering", SOURCES / "http"
 
 COMPUTED = {"f'Maintenance{reason}'": {"MaintenanceEmptying", "MaintenanceEmpty", "MaintenanceBlocked"}}
 """By how the program makes their names."""
 
 
 def calls(*files):
-    """Those of files that log; others may mean something else by `say`."""
+    """Those of files that log; others may mean something else by `log_event`."""
     for file in files:
         text = file.read_text()
-        if "import say\n" in text or "getLogger(" in text:
+        if re.search(r"import .*\blog_event\b", text) or "getLogger(" in text:
             yield from ((file, node) for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
 
 
 def names_of(call):
-    """Of a call of `say`, and of one of a logger that names its event; empty of any other."""
-    if isinstance(call.func, ast.Name) and call.func.id == "say":
+    """Of a call of `log_event`, and of one of a logger that names its event; empty of any other."""
+    if isinstance(call.func, ast.Name) and call.func.id == "log_event":
         name = call.args[2]
         return {name.value} if isinstance(name, ast.Constant) else COMPUTED[ast.unparse(name)]
     extra = [each.value for each in call.keywords if each.arg == "extra" and is_of_a_logger(call)]
@@ -45,7 +45,7 @@ def listed_in(page):
     return {name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])}
 
 
-SERVED = set(SERVING.rglob("*.py"))
+SERVED = {*STEERING.rglob("*.py"), *HTTP.rglob("*.py")}
 OTHERS = set(SOURCES.rglob("*.py")) - SERVED
 
 

@@ -5,8 +5,8 @@ import json
 import pytest
 import yaml
 
-from tests.unit.cli.living import living_objects, scenario, write_config
-from tests.unit.cli.served import served
+from tests.unit.cli.live_cluster import living_objects, scenario, write_config
+from tests.unit.cli.simulated_server import served
 
 
 @pytest.fixture

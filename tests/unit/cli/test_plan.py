@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rescheduler.model.plan_json import plan_from_json
+from rescheduler.planner.plan_json import plan_from_json
 from tests.building import cluster
 from tests.unit.cli.conftest import SAVED_AT, lopsided
-from tests.unit.cli.served import forbidding, served
-from tests.unit.sources.rich import complete, saved
+from tests.unit.cli.simulated_server import forbidding, served
+from tests.unit.cluster.sources.rich_cluster import complete, saved
 
 NOTHING, PROPOSES_MOVES, DATA_ERROR, USAGE_ERROR = 0, 3, 1, 2
 
@@ -236,7 +236,10 @@ def test_a_plan_that_can_t_be_saved_is_exit_code_1(run, shop):
 def test_what_only_others_need_is_not_imported():
     """Process start is part of what a user waits for."""
     large = ("aiohttp", "numpy", "pydantic", "rich", "yaml")
-    code = f"import sys, rescheduler.cli.plan; print(*[name for name in {large} if name in sys.modules])"
+    code = (
+        "import sys, rescheduler.cli.commands.plan_commands; "
+        f"print(*[name for name in {large} if name in sys.modules])"
+    )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.split() == []
 

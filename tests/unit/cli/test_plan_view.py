@@ -5,10 +5,12 @@ import os
 
 import pytest
 
+from rescheduler.api.podmigration import Handover
 from rescheduler.cli import safe_output
 from rescheduler.cli.plan_view import Remedy, plan_lines
 from rescheduler.cli.terminal import Cell, Terminal, shortened, table, terminal_of
-from rescheduler.model.plan import Change, Handover, Move, NodeChange, NodeOutlook, Plan, Rejection
+from rescheduler.cluster.node_record import NodeChange
+from rescheduler.planner.plan import Move, NodeLoadChange, Plan, PlannedNodeChange, Rejection
 
 LONG = "team-payments/checkout-with-a-very-long-name-7f9c4d5b6d-x2kqp"
 REMEDIES = {"TooYoung": Remedy("It has not run for long.", "Wait, or lower `minPodAge`.")}
@@ -27,14 +29,16 @@ def move(number: int, **parts: object) -> Move:
     return Move(**(given | parts))
 
 
-def outlook(number: int, before: float, after: float) -> NodeOutlook:
-    return NodeOutlook(f"node-{number:03}", {"cpu": before, "memory": 20.0}, {"cpu": after, "memory": 20.0})
+def outlook(number: int, before: float, after: float) -> NodeLoadChange:
+    return NodeLoadChange(
+        f"node-{number:03}", {"cpu": before, "memory": 20.0}, {"cpu": after, "memory": 20.0}
+    )
 
 
 PLAN = Plan(
     taken_at_s=0.0,
     moves=(move(0), move(1, hop=True), move(2, group="gang", target=None)),
-    changes=(Change("node-001", NodeChange.CORDON, "NodeMaintenance", "its label asks for it"),),
+    changes=(PlannedNodeChange("node-001", NodeChange.CORDON, "NodeMaintenance", "its label asks for it"),),
     nodes=(outlook(0, 92.5, 61.2), outlook(1, 10.0, 41.3)),
     refused=tuple(Rejection(f"shop/{name}", "TooYoung", "", "it is 1m old") for name in "abcde"),
     refused_counts={"TooYoung": 1234},

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.unit.cli.living import living_objects, scenario, write_config
+from tests.unit.cli.live_cluster import living_objects, scenario, write_config
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,13 @@ import yaml
 from click.testing import CliRunner
 
 from rescheduler.cli import main
-from rescheduler.kube import Client, Network, cluster_config
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
+from rescheduler.kube.access import cluster_config
+from rescheduler.kube.api_resources import DEPLOYMENTS, LEASES
+from rescheduler.kube.client import Client
 from rescheduler.kube.errors import NotFound
+from rescheduler.kube.http_transport import HttpTransport
 from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import DEPLOYMENTS, LEASES, NODES, PODS
 
 PATIENCE_S = 120
 ROOT = Path(__file__).parents[3]
@@ -110,7 +113,7 @@ async def simulator(*arguments: object, stdin: bytes | None = None) -> AsyncIter
 
 @contextlib.asynccontextmanager
 async def client_of(kubeconfig: Path) -> AsyncIterator[Client]:
-    async with Network(cluster_config.load(kubeconfig)) as network:
+    async with HttpTransport(cluster_config.load_cluster_access(kubeconfig)) as network:
         yield Client(network)
 
 

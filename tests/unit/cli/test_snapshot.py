@@ -8,8 +8,8 @@ import yaml
 
 from tests.building import cluster
 from tests.unit.cli.conftest import SAVED_AT, lopsided
-from tests.unit.cli.served import forbidding, served
-from tests.unit.sources.rich import SECRETS, complete, rich_objects
+from tests.unit.cli.simulated_server import forbidding, served
+from tests.unit.cluster.sources.rich_cluster import SECRETS, complete, rich_objects
 
 DATA_ERROR, USAGE_ERROR = 1, 2
 

@@ -5,11 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rescheduler.cli.status_view import Found, form_of, lines
-from rescheduler.cli.terminal import Terminal
-from rescheduler.controller.leadership import Record
-from rescheduler.model.status import (
-    Balance,
+from rescheduler.api.daemon_status import (
+    DaemonStatus,
     FailingPod,
     Halt,
     HaltReason,
@@ -17,33 +14,36 @@ from rescheduler.model.status import (
     NodeInMaintenance,
     NodeLoad,
     Pause,
-    Status,
+    ResourceBalance,
     SuspectNode,
 )
+from rescheduler.cli.status_view import ObservedStatus, status_document, status_lines
+from rescheduler.cli.terminal import Terminal
+from rescheduler.kube.lease_records import LeaseRecord
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 AGO = NOW - timedelta(seconds=12)
-STATUS = Status(
+STATUS = DaemonStatus(
     leader="daemon-1",
     version="1.0",
     updated=NOW,
     last_check=LastCheck(
         AGO, 0.253, moves=2, refused={"TooYoung": 3, "BudgetSpent": 1}, usage_source="metrics"
     ),
-    balance=(Balance("cpu", 65.0, NodeLoad("node-2", 55.0), NodeLoad("node-1", 75.0)),),
+    balance=(ResourceBalance("cpu", 65.0, NodeLoad("node-2", 55.0), NodeLoad("node-1", 75.0)),),
 )
 CHECK = (
     "Last check   12s ago, took 0.25 s, 2 moves, 4 pods refused (3 TooYoung, 1 BudgetSpent), load by metrics"
 )
-LEASE = Record("daemon-1", 15, NOW, NOW - timedelta(seconds=2), 0)
+LEASE = LeaseRecord("daemon-1", 15, NOW, NOW - timedelta(seconds=2), 0)
 
 
 def found(status=STATUS, lease=LEASE, pause=Pause(), migrations=(), in_maintenance=()):  # noqa: B008
-    return Found("ops", pause, status, lease, migrations, in_maintenance, 5, 0)
+    return ObservedStatus("ops", pause, status, lease, migrations, in_maintenance, 5, 0)
 
 
 def shown(*args, **kwargs):
-    return "\n".join(lines(found(*args, **kwargs), Terminal(), NOW))
+    return "\n".join(status_lines(found(*args, **kwargs), Terminal(), NOW))
 
 
 def test_all_is_well():
@@ -61,18 +61,18 @@ def test_all_is_well():
 
 
 def test_nobody_leads():
-    assert "Leader       none in namespace ops" in shown(None, Record())
-    assert "Last check   none yet" in shown(None, Record())
+    assert "Leader       none in namespace ops" in shown(None, LeaseRecord())
+    assert "Last check   none yet" in shown(None, LeaseRecord())
 
 
 def test_a_leader_that_is_silent_is_none():
-    silent = Record("daemon-1", 15, NOW, NOW - timedelta(minutes=5), 0)
+    silent = LeaseRecord("daemon-1", 15, NOW, NOW - timedelta(minutes=5), 0)
     assert "none: daemon-1 is silent, last heard of 5m ago" in shown(lease=silent)
 
 
 def test_halts_say_why_since_when_and_how_they_end():
     halt = Halt(HaltReason.FAILURE_RATIO, AGO, "4 of 4 failed", "by itself at 12:14:00 UTC")
-    status = Status(halts=(halt,))
+    status = DaemonStatus(halts=(halt,))
     assert (
         "Halted       FailureRatio for 12s: 4 of 4 failed. How it ends: by itself at 12:14:00 UTC."
         in shown(status)
@@ -89,7 +89,7 @@ def test_a_pause_that_the_daemon_has_not_seen_yet():
 
 
 def test_what_is_wrong():
-    status = Status(
+    status = DaemonStatus(
         configuration="config.yaml: 1 error\n  line 6: too much",
         failing=(FailingPod("shop/web-1", "node-1", "CrashLoopBackOff", 1, 3),),
         suspects=(SuspectNode("node-1", 4),),
@@ -108,7 +108,7 @@ def test_what_is_wrong():
 
 
 def test_programs_get_everything():
-    form = form_of(found(), NOW)
+    form = status_document(found(), NOW)
     assert form["leader"] == "daemon-1"
     assert form["lastCheck"]["moves"] == 2
     assert form["nodes"] == {"total": 5, "notReady": 0}

@@ -6,26 +6,31 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from kubesim.apiserver.kind_registry import BUILT_IN
+from rescheduler.api.podmigration_crd import podmigration_crd
+from rescheduler.api.well_known_names import (
+    CORDONED_BY_ANNOTATION,
+    EMPTY_CONDITION,
+    FAILED_ATTEMPTS_ANNOTATION,
+    FINALIZER,
+    INSTALL_ID,
+)
 from rescheduler.cli import main
-from rescheduler.install.objects import installed
-from rescheduler.kube import Client, Network, cluster_config
-from rescheduler.kube.resources import CONFIG_MAPS, POD_DISRUPTION_BUDGETS, key_of, resource_of_object
-from rescheduler.migrations.definition import definition
-from rescheduler.migrations.marks import ID, STATUS
-from rescheduler.model.installation import INSTALL_ID
-from rescheduler.model.migrations import FINALIZER
-from rescheduler.model.node_marks import CORDONED_BY, EMPTY_CONDITION
-from rescheduler.recovery.ledger import FAILED_ATTEMPTS
-from rescheduler.simulator.kinds import BUILT_IN
-from tests.unit.cli.executing_elsewhere import executing_elsewhere
-from tests.unit.cli.living import living_objects, scenario, write_config
-from tests.unit.cli.served import forbidding, served
+from rescheduler.install.manifests import install_manifests
+from rescheduler.kube.access import cluster_config
+from rescheduler.kube.api_resources import CONFIG_MAPS, POD_DISRUPTION_BUDGETS, key_of, resource_of_object
+from rescheduler.kube.client import Client
+from rescheduler.kube.http_transport import HttpTransport
+from rescheduler.migrations.labels_and_names import MIGRATION_ID_LABEL, STATUS_LABEL
+from tests.unit.cli.live_cluster import living_objects, scenario, write_config
+from tests.unit.cli.other_executor import executing_elsewhere
+from tests.unit.cli.simulated_server import forbidding, served
 
 NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "rescheduler"}}
 
 
 def cluster(tmp_path, *more):
-    objects = [*living_objects(scenario()), definition(), *more]
+    objects = [*living_objects(scenario()), podmigration_crd(), *more]
     return served(objects, tmp_path / "kubeconfig", alive=True)
 
 
@@ -73,13 +78,15 @@ def test_of_a_cluster_that_never_had_it_nothing_is_removed(tmp_path):
 def test_every_mark_that_we_left_on_objects_of_others_goes_and_theirs_stay(tmp_path):
     objects = living_objects(scenario())
     node, pod, workload = one(objects, "Node"), one(objects, "Pod"), one(objects, "Deployment")
-    node["metadata"].setdefault("annotations", {}).update({CORDONED_BY: "NodeMaintenance"})
+    node["metadata"].setdefault("annotations", {}).update({CORDONED_BY_ANNOTATION: "NodeMaintenance"})
     node["metadata"]["labels"]["theirs"] = "stays"
     node["spec"]["unschedulable"] = True
     node["status"]["conditions"].append({"type": EMPTY_CONDITION, "status": "True", "reason": "Empty"})
-    pod["metadata"]["labels"] |= {ID: "gone", STATUS: "in-progress", "theirs": "stays"}
-    workload["metadata"].setdefault("annotations", {}).update({FAILED_ATTEMPTS: "{}", "theirs": "stays"})
-    with served([*objects, definition()], tmp_path / "kubeconfig", alive=True):
+    pod["metadata"]["labels"] |= {MIGRATION_ID_LABEL: "gone", STATUS_LABEL: "in-progress", "theirs": "stays"}
+    workload["metadata"].setdefault("annotations", {}).update(
+        {FAILED_ATTEMPTS_ANNOTATION: "{}", "theirs": "stays"}
+    )
+    with served([*objects, podmigration_crd()], tmp_path / "kubeconfig", alive=True):
         before = run(tmp_path, "uninstall", "--check")
         result = run(tmp_path, "uninstall", "--yes")
         after = run(tmp_path, "uninstall", "--check")
@@ -93,12 +100,12 @@ def test_every_mark_that_we_left_on_objects_of_others_goes_and_theirs_stay(tmp_p
     items = json.loads((tmp_path / "saved.json").read_text())["items"]
     left = next(item for item in items if item["metadata"].get("uid") == node["metadata"]["uid"])
     assert left["metadata"]["labels"]["theirs"] == "stays"
-    assert CORDONED_BY not in left["metadata"].get("annotations", {})
+    assert CORDONED_BY_ANNOTATION not in left["metadata"].get("annotations", {})
     assert not left["spec"].get("unschedulable")
     assert EMPTY_CONDITION not in [each["type"] for each in left["status"]["conditions"]]
     left = next(item for item in items if item["metadata"].get("uid") == pod["metadata"]["uid"])
     assert left["metadata"]["labels"]["theirs"] == "stays"
-    assert ID not in left["metadata"]["labels"]
+    assert MIGRATION_ID_LABEL not in left["metadata"]["labels"]
 
 
 def test_labels_that_a_workload_gives_its_pods_and_budgets_of_others_stay(tmp_path):
@@ -108,17 +115,21 @@ def test_labels_that_a_workload_gives_its_pods_and_budgets_of_others_stay(tmp_pa
     owner = pods[0]["metadata"]["ownerReferences"][0]
     theirs = [each for each in pods if each["metadata"]["ownerReferences"][0]["uid"] == owner["uid"]]
     workload = next(each for each in objects if each["metadata"].get("uid") == owner["uid"])
-    workload["spec"]["template"]["metadata"]["labels"] |= {ID: "theirs"}
-    workload["spec"]["selector"]["matchLabels"] |= {ID: "theirs"}
+    workload["spec"]["template"]["metadata"]["labels"] |= {MIGRATION_ID_LABEL: "theirs"}
+    workload["spec"]["selector"]["matchLabels"] |= {MIGRATION_ID_LABEL: "theirs"}
     for each in theirs:
-        each["metadata"]["labels"] |= {ID: "theirs", STATUS: "in-progress"}
+        each["metadata"]["labels"] |= {MIGRATION_ID_LABEL: "theirs", STATUS_LABEL: "in-progress"}
     budget = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": {"name": "theirs", "namespace": pods[0]["metadata"]["namespace"], "labels": {ID: "x"}},
+        "metadata": {
+            "name": "theirs",
+            "namespace": pods[0]["metadata"]["namespace"],
+            "labels": {MIGRATION_ID_LABEL: "x"},
+        },
         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "nobody"}}},
     }
-    with served([*objects, budget, definition()], tmp_path / "kubeconfig"):
+    with served([*objects, budget, podmigration_crd()], tmp_path / "kubeconfig"):
         result = run(tmp_path, "uninstall", "--yes")
         where = ["--kubeconfig", str(tmp_path / "kubeconfig")]
         saved = CliRunner().invoke(main, ["snapshot", str(tmp_path / "saved.json"), *where])
@@ -126,7 +137,9 @@ def test_labels_that_a_workload_gives_its_pods_and_budgets_of_others_stay(tmp_pa
     assert saved.exit_code == 0, saved.output
     items = json.loads((tmp_path / "saved.json").read_text())["items"]
     left = {each["metadata"]["uid"]: each for each in items}
-    assert all(left[each["metadata"]["uid"]]["metadata"]["labels"][ID] == "theirs" for each in theirs)
+    assert all(
+        left[each["metadata"]["uid"]]["metadata"]["labels"][MIGRATION_ID_LABEL] == "theirs" for each in theirs
+    )
     assert "theirs" in [each["metadata"]["name"] for each in items if each["kind"] == "PodDisruptionBudget"]
 
 
@@ -157,7 +170,9 @@ def test_history_stays_unless_it_is_asked_to_go(tmp_path):
 
 
 def test_what_was_installed_is_removed(tmp_path):
-    with served([*living_objects(scenario()), NAMESPACE, *installed()], tmp_path / "kubeconfig", alive=True):
+    with served(
+        [*living_objects(scenario()), NAMESPACE, *install_manifests()], tmp_path / "kubeconfig", alive=True
+    ):
         result = run(tmp_path, "uninstall", "--yes", "--history")
         after = run(tmp_path, "uninstall", "--check", "--history", "-n", "rescheduler")
     assert result.exit_code == 0, result.output
@@ -201,7 +216,7 @@ OURS = {**GENERIC, INSTALL_ID: "rescheduler"}
     ],
 )
 def test_what_others_have_made_stays_whatever_its_labels_say(tmp_path, foreign):
-    objects = [*living_objects(scenario()), NAMESPACE, *installed(), foreign]
+    objects = [*living_objects(scenario()), NAMESPACE, *install_manifests(), foreign]
     key = key_of(foreign["metadata"].get("namespace", ""), foreign["metadata"]["name"])
     with served(objects, tmp_path / "kubeconfig", alive=True):
         result = run(tmp_path, "uninstall", "--yes", "--history")
@@ -211,7 +226,7 @@ def test_what_others_have_made_stays_whatever_its_labels_say(tmp_path, foreign):
 
 
 def test_an_object_with_our_name_and_without_our_install_id_stays_and_is_named(tmp_path):
-    ours = installed()
+    ours = install_manifests()
     (config,) = (item for item in ours if item["kind"] == "ConfigMap")
     del config["metadata"]["labels"][INSTALL_ID]
     with served([*living_objects(scenario()), NAMESPACE, *ours], tmp_path / "kubeconfig", alive=True):
@@ -226,8 +241,8 @@ def test_of_two_installations_the_other_keeps_all_that_it_has(tmp_path):
     home = {**NAMESPACE, "metadata": {"name": "platform"}}
     objects = living_objects(scenario())
     node = one(objects, "Node")
-    node["metadata"].setdefault("annotations", {}).update({CORDONED_BY: "NodeMaintenance"})
-    both = [*objects, NAMESPACE, home, *installed(), *installed(namespace="platform")[1:]]
+    node["metadata"].setdefault("annotations", {}).update({CORDONED_BY_ANNOTATION: "NodeMaintenance"})
+    both = [*objects, NAMESPACE, home, *install_manifests(), *install_manifests(namespace="platform")[1:]]
     with served(both, tmp_path / "kubeconfig", alive=True):
         unclear = run(tmp_path, "uninstall", "--yes")
         result = run(tmp_path, "uninstall", "--yes", "--history", "-n", "platform")
@@ -240,12 +255,12 @@ def test_of_two_installations_the_other_keeps_all_that_it_has(tmp_path):
     assert gone.exit_code == 0, gone.output
     assert "cordoned-by" in left.output, "marks are of the installation that is left"
     served_here = {kind.name for kind in BUILT_IN} - {"CustomResourceDefinition"}
-    kept = sum(item["kind"] in served_here for item in installed())
+    kept = sum(item["kind"] in served_here for item in install_manifests())
     assert left.output.count(": installed") == kept
 
 
 def test_what_a_user_may_not_read_or_delete_is_named_and_the_rest_is_removed(tmp_path):
-    objects = [*living_objects(scenario()), NAMESPACE, *installed()]
+    objects = [*living_objects(scenario()), NAMESPACE, *install_manifests()]
     wrap = forbidding("secrets/rescheduler-webhook-cert", "services/rescheduler-webhook")
     with served(objects, tmp_path / "kubeconfig", wrap, alive=True):
         result = run(tmp_path, "uninstall", "--yes")
@@ -261,7 +276,11 @@ def test_a_budget_of_others_stays_although_it_is_labelled_like_a_temporary_one(t
     budget = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": {"namespace": "shop", "name": "web-rescheduler-pdb", "labels": {ID: "web-1"}},
+        "metadata": {
+            "namespace": "shop",
+            "name": "web-rescheduler-pdb",
+            "labels": {MIGRATION_ID_LABEL: "web-1"},
+        },
         "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}},
     }
     with cluster(tmp_path, budget):
@@ -274,7 +293,7 @@ def read(tmp_path, resource, key):
     """Raises `NotFound` if it is not there."""
 
     async def get():
-        async with Network(cluster_config.load(str(tmp_path / "kubeconfig"))) as network:
+        async with HttpTransport(cluster_config.load_cluster_access(str(tmp_path / "kubeconfig"))) as network:
             return await Client(network).get(resource, key)
 
     return asyncio.run(get())
@@ -282,11 +301,13 @@ def read(tmp_path, resource, key):
 
 def test_while_a_daemon_runs_outside_the_cluster_nothing_is_removed_unless_by_force(tmp_path):
     objects = living_objects(scenario())
-    one(objects, "Node")["metadata"].setdefault("annotations", {}).update({CORDONED_BY: "NodeMaintenance"})
+    one(objects, "Node")["metadata"].setdefault("annotations", {}).update(
+        {CORDONED_BY_ANNOTATION: "NodeMaintenance"}
+    )
     config = write_config(tmp_path / "daemon.json")
     often = {"leaseDuration": "15s", "renewDeadline": "10s", "retryPeriod": "100ms"}
     config.write_text(json.dumps({**json.loads(config.read_text()), "leaderElection": often}))
-    with served([*objects, definition()], tmp_path / "kubeconfig", alive=True):
+    with served([*objects, podmigration_crd()], tmp_path / "kubeconfig", alive=True):
         with executing_elsewhere(
             tmp_path / "kubeconfig", config, me="laptop-1", lease_at="kube-system/rescheduler"
         ):
@@ -303,7 +324,7 @@ def test_while_a_daemon_runs_outside_the_cluster_nothing_is_removed_unless_by_fo
 
 @pytest.mark.parametrize("answer", ["n\n", ""])
 def test_whoever_does_not_agree_changes_nothing(tmp_path, answer):
-    with served([*living_objects(scenario()), NAMESPACE, *installed()], tmp_path / "kubeconfig"):
+    with served([*living_objects(scenario()), NAMESPACE, *install_manifests()], tmp_path / "kubeconfig"):
         refused = CliRunner().invoke(
             main, ["uninstall", "--kubeconfig", str(tmp_path / "kubeconfig")], input=answer
         )

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from rescheduler.cli import main
-from tests.unit.cli.served import served
+from tests.unit.cli.simulated_server import served
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from rescheduler.config.faults import ConfigurationError
-from rescheduler.config.loading import load_content
-from rescheduler.config.strategies import BUILT_IN
+from rescheduler.config.config_loader import load_content
+from rescheduler.config.config_validation import BUILT_IN_STRATEGIES, ConfigurationError
 
 TYPE = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 ARGS = "profiles[0].pluginConfig[0].args"
@@ -15,7 +14,7 @@ ARGS = "profiles[0].pluginConfig[0].args"
 class Loading:
     """Takes a whole file, the file's data, or only our args."""
 
-    def text(self, text, strategies=BUILT_IN):
+    def text(self, text, strategies=BUILT_IN_STRATEGIES):
         return load_content(
             text if isinstance(text, bytes) else text.encode(), strategies, source="test.yaml"
         )

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from rescheduler.config.cost import Cost
-from rescheduler.config.loading import load_file
+from kubevalues import EVERYTHING, NOTHING, parse_selector
+from rescheduler.config.config_loader import load_file
+from rescheduler.config.config_validation import BUILT_IN_STRATEGIES
 from rescheduler.config.policy import (
     ClientConnection,
     Configuration,
-    FailedPods,
+    FailedPodsPolicy,
     HaltWhen,
     Handover,
     LeaderElection,
@@ -18,10 +19,8 @@ from rescheduler.config.policy import (
     UsageSource,
     ZeroBudget,
 )
-from rescheduler.config.prometheus import Prometheus
-from rescheduler.config.shape import settings
-from rescheduler.config.strategies import BUILT_IN
-from rescheduler.model.selectors import EVERYTHING, NOTHING, parse_selector
+from rescheduler.config.policy_blocks import Cost, Prometheus
+from rescheduler.config.settings_schema import settings
 
 SAMPLE = Path(__file__).parents[3] / "examples" / "original-sample.yaml"
 
@@ -67,7 +66,7 @@ SPECIFIED = {
     "gracePeriodSeconds": None,
     "temporaryBudget": True,
     "windows": (),
-    "failedPods": FailedPods(),
+    "failedPods": FailedPodsPolicy(),
     "handovers": {},
     "haltWhen": HaltWhen(failure_ratio=0.5, not_ready_share=0.3),
 }
@@ -78,7 +77,7 @@ def test_the_args_are_those_of_the_specification_with_its_defaults():
 
 
 @pytest.mark.parametrize(
-    "block", [Policy, Cost, FailedPods, HaltWhen, Prometheus, ClientConnection, LeaderElection]
+    "block", [Policy, Cost, FailedPodsPolicy, HaltWhen, Prometheus, ClientConnection, LeaderElection]
 )
 def test_every_setting_says_what_it_means(block):
     for setting in settings(block):
@@ -86,13 +85,13 @@ def test_every_setting_says_what_it_means(block):
 
 
 def test_failed_pods_are_cared_for_unless_switched_off():
-    assert FailedPods().enabled
-    assert FailedPods().recovery_window == timedelta(minutes=10)
-    assert not FailedPods().force_on_lost_nodes
+    assert FailedPodsPolicy().enabled
+    assert FailedPodsPolicy().recovery_window == timedelta(minutes=10)
+    assert not FailedPodsPolicy().force_on_lost_nodes
 
 
 def test_no_file_means_the_defaults():
-    loaded = load_file(None, BUILT_IN)
+    loaded = load_file(None, BUILT_IN_STRATEGIES)
     assert loaded.configuration == Configuration()
     assert loaded.notes == ()
 
@@ -112,7 +111,7 @@ def test_our_lease_is_our_own_by_default():
 
 
 def test_the_original_sample_loads_unchanged():
-    configuration = load_file(SAMPLE, BUILT_IN).configuration
+    configuration = load_file(SAMPLE, BUILT_IN_STRATEGIES).configuration
     given = Policy(enabled_strategies=("LoadBalancing", "ResourceOptimization", "NodeMaintenance"))
     assert configuration.policy == given
     assert configuration.client_connection.kubeconfig == "/path/to/your/kubeconfig"

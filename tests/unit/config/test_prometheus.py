@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from rescheduler.config.policy import UsageSource
-from rescheduler.config.prometheus import Prometheus
+from rescheduler.config.policy_blocks import Prometheus
 
 URL = "http://prometheus.monitoring:9090"
 

@@ -7,11 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rescheduler.config.document import read_document
-from rescheduler.config.policy import ClientConnection, Configuration, FailedPods, LeaderElection, Policy
-from rescheduler.config.rendering import commented_defaults, effective, inline
-from rescheduler.config.shape import settings
-from rescheduler.config.windows import Window
+from rescheduler.config.config_document import read_document
+from rescheduler.config.policy import (
+    ClientConnection,
+    Configuration,
+    FailedPodsPolicy,
+    LeaderElection,
+    Policy,
+)
+from rescheduler.config.policy_blocks import Window
+from rescheduler.config.scheduler_file import inline_yaml, render_defaults, render_effective
+from rescheduler.config.settings_schema import settings
 
 UNUSUAL = {
     "enabledStrategies": ["CostOptimization", "LoadBalancing"],
@@ -35,32 +41,32 @@ def test_the_effective_configuration_loads_as_itself(loading):
     loaded = loading.data(
         clientConnection=connection, profiles=[{"pluginConfig": [{"name": "Rescheduler", "args": UNUSUAL}]}]
     )
-    again = loading.text(effective(loaded.configuration))
+    again = loading.text(render_effective(loaded.configuration))
     assert again.configuration == loaded.configuration
     assert again.notes == ()
 
 
 def test_what_is_printed_is_plain_ascii_for_any_terminal(loading):
-    assert effective(loading.args(**UNUSUAL).configuration).isascii()
-    assert commented_defaults().isascii()
+    assert render_effective(loading.args(**UNUSUAL).configuration).isascii()
+    assert render_defaults().isascii()
 
 
 def test_defaults_are_marked_and_other_values_are_not(loading):
-    lines = effective(loading.args(hotChecks=5, maxRetries=3).configuration).splitlines()
+    lines = render_effective(loading.args(hotChecks=5, maxRetries=3).configuration).splitlines()
     assert "          hotChecks: 5" in lines
     assert "          maxRetries: 3  # default" in lines
     assert "            failureRatio: 0.5  # default" in lines
 
 
 def test_the_commented_defaults_load_as_the_defaults(loading):
-    loaded = loading.text(commented_defaults())
+    loaded = loading.text(render_defaults())
     assert loaded.configuration == Configuration()
     assert loaded.notes == ()
 
 
 def test_the_commented_defaults_show_and_explain_every_setting():
-    text = commented_defaults()
-    for block in (Policy, FailedPods, ClientConnection, LeaderElection):
+    text = render_defaults()
+    for block in (Policy, FailedPodsPolicy, ClientConnection, LeaderElection):
         for setting in settings(block):
             assert re.search(rf"# .*\n +{setting.name}:", text), setting.name
 
@@ -83,7 +89,7 @@ durations = st.timedeltas(timedelta(seconds=1), timedelta(days=1000))
     )
 )
 def test_any_policy_survives_being_written_and_read(loading, policy):
-    assert loading.text(effective(Configuration(policy=policy))).configuration.policy == policy
+    assert loading.text(render_effective(Configuration(policy=policy))).configuration.policy == policy
 
 
 plain = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
@@ -96,9 +102,9 @@ printable = st.text(alphabet="aZ09 :#'\"\\-{}[],&*!|>%@`~<=?.é\u4e2d\U0001f600"
     )
 )
 def test_any_value_on_one_line_is_read_as_itself(value):
-    assert read_document(f"x: {inline(value)}".encode()).data == {"x": value}
+    assert read_document(f"x: {inline_yaml(value)}".encode()).data == {"x": value}
 
 
 @pytest.mark.parametrize("text", ["30s", "1h30m", "LoadBalancing", "kube-system", "nvidia.com/gpu"])
 def test_simple_texts_stand_without_quotes(text):
-    assert inline(text) == text
+    assert inline_yaml(text) == text

@@ -5,9 +5,9 @@ import math
 
 import pytest
 
-from rescheduler.config.loading import load_file
+from rescheduler.config.config_loader import load_file
+from rescheduler.config.config_validation import BUILT_IN_STRATEGIES, known_strategies
 from rescheduler.config.policy import Configuration
-from rescheduler.config.strategies import BUILT_IN, known_strategies
 
 OURS = {"name": "Rescheduler", "args": {"dryRun": True}}
 
@@ -44,7 +44,7 @@ def test_notes_go_to_the_log(tmp_path, caplog):
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nparallelism: 3\n"
     )
     with caplog.at_level(logging.INFO, "rescheduler"):
-        load_file(file, BUILT_IN)
+        load_file(file, BUILT_IN_STRATEGIES)
     assert f"{file}: parallelism: ignored: a setting of the scheduler" in caplog.messages
 
 
@@ -159,4 +159,4 @@ def test_another_lease_can_be_named(loading):
 
 
 def test_the_built_in_strategies_are_always_known():
-    assert known_strategies() >= BUILT_IN
+    assert known_strategies() >= BUILT_IN_STRATEGIES

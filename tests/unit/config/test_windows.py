@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from rescheduler.config.policy import Policy
-from rescheduler.config.windows import Weekday, Window
+from rescheduler.config.policy_blocks import Weekday, Window
 
 SATURDAY = datetime(2026, 1, 3, tzinfo=UTC)
 NIGHTS = Window(days=(Weekday.SAT, Weekday.SUN), from_=22 * 60, to=6 * 60)

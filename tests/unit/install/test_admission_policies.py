@@ -6,9 +6,9 @@ from click.testing import CliRunner
 
 from rescheduler.cli import main
 from rescheduler.install.account_policies import DAEMON_POLICIES, WEBHOOK_POLICIES
-from rescheduler.install.grants import DAEMON_AT_HOME, DAEMON_EVERYWHERE
-from rescheduler.install.objects import installed
-from rescheduler.install.options import AdmissionPolicies, Options, Webhook
+from rescheduler.install.install_options import AdmissionPolicies, Options, WebhookValues
+from rescheduler.install.manifests import install_manifests
+from rescheduler.install.rbac import DAEMON_CLUSTER_GRANTS, DAEMON_NAMESPACE_GRANTS
 
 OPERATIONS = {"create": "CREATE", "patch": "UPDATE", "update": "UPDATE", "delete": "DELETE"}
 UNRESTRICTED = {
@@ -21,7 +21,11 @@ UNRESTRICTED = {
 
 
 def policies(options=None):
-    return [item for item in installed(options or Options()) if item["kind"] == "ValidatingAdmissionPolicy"]
+    return [
+        item
+        for item in install_manifests(options or Options())
+        if item["kind"] == "ValidatingAdmissionPolicy"
+    ]
 
 
 def test_every_verb_that_changes_objects_of_others_is_restricted():
@@ -33,7 +37,7 @@ def test_every_verb_that_changes_objects_of_others_is_restricted():
     }
     granted = {
         (grant.resource, OPERATIONS[verb])
-        for grant in (*DAEMON_EVERYWHERE, *DAEMON_AT_HOME)
+        for grant in (*DAEMON_CLUSTER_GRANTS, *DAEMON_NAMESPACE_GRANTS)
         for verb in grant.verbs
         if verb in OPERATIONS and not grant.names
     }
@@ -41,7 +45,7 @@ def test_every_verb_that_changes_objects_of_others_is_restricted():
 
 
 def test_only_our_own_accounts_are_restricted_and_what_cannot_be_evaluated_is_refused():
-    for item in installed(namespace="elsewhere"):
+    for item in install_manifests(namespace="elsewhere"):
         if item["kind"] == "ValidatingAdmissionPolicy":
             ((condition),) = item["spec"]["matchConditions"]
             assert condition["expression"] in {
@@ -53,7 +57,7 @@ def test_only_our_own_accounts_are_restricted_and_what_cannot_be_evaluated_is_re
 
 
 def test_every_policy_is_bound_and_denies():
-    bound = [item for item in installed() if item["kind"] == "ValidatingAdmissionPolicyBinding"]
+    bound = [item for item in install_manifests() if item["kind"] == "ValidatingAdmissionPolicyBinding"]
     assert [item["spec"] for item in bound] == [
         {"policyName": item["metadata"]["name"], "validationActions": ["Deny"]} for item in policies()
     ]
@@ -72,7 +76,7 @@ def test_they_can_be_left_out():
 
 
 def test_without_the_webhook_only_the_daemon_is_restricted():
-    found = policies(Options(webhook=Webhook(enabled=False)))
+    found = policies(Options(webhook=WebhookValues(enabled=False)))
     assert len(found) == len(DAEMON_POLICIES)
 
 

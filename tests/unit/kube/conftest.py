@@ -10,9 +10,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from rescheduler.kube.api_resources import ApiResource, Object, api_resource
 from rescheduler.kube.client import Client
-from rescheduler.kube.in_process import InProcess
-from rescheduler.kube.resources import Object, Resource, custom
+from rescheduler.kube.transport import InProcessTransport
 
 DROP = object()
 END = object()
@@ -210,15 +210,15 @@ def server() -> ScriptedServer:
 
 
 @pytest.fixture
-def transport(server: ScriptedServer) -> InProcess:
-    return InProcess(server.handle)
+def transport(server: ScriptedServer) -> InProcessTransport:
+    return InProcessTransport(server.handle)
 
 
 @pytest.fixture
-def client(transport: InProcess) -> Client:
+def client(transport: InProcessTransport) -> Client:
     return Client(transport, timeout_s=5)
 
 
 @pytest.fixture
-def things() -> Resource[Object]:
-    return custom("test.dev", "v1", "things", "Thing")
+def things() -> ApiResource[Object]:
+    return api_resource("test.dev", "v1", "things", "Thing")

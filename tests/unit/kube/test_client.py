@@ -5,10 +5,11 @@ import random
 
 import pytest
 
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.kube import errors
+from rescheduler.kube.api_resources import DEPLOYMENTS
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import apply_patch, json_patch, merge_patch, strategic_patch
-from rescheduler.kube.resources import DEPLOYMENTS, NODES, PODS
 
 
 async def test_get_asks_for_the_one_object(client, server, things):
@@ -181,7 +182,7 @@ async def test_a_read_that_is_put_off_is_repeated_after_the_delay(client, server
     async def note(seconds):
         waits.append(seconds)
 
-    monkeypatch.setattr("rescheduler.kube.caller.asyncio.sleep", note)
+    monkeypatch.setattr("rescheduler.kube.request_sender.asyncio.sleep", note)
     server.put("a")
     server.fail(429, retry_after=2)
     server.fail(503)
@@ -247,7 +248,7 @@ async def test_an_answer_that_is_no_json_is_unreadable(client, server, things):
         return answer._replace(chunks=chunks())
 
     server.answers.append(html)
-    with pytest.raises(errors.Unreadable):
+    with pytest.raises(errors.InvalidResponse):
         await client.list(things)
 
 
@@ -294,7 +295,7 @@ async def test_a_watch_from_too_old_a_version_is_gone(client, server, things):
 
 async def test_a_silent_watch_is_given_up_if_asked_for(client, server, things):
     async with client.watch(things, version="100", silence_s=0.05) as watch:
-        with pytest.raises(errors.Silent, match=r"silent for 0\.05 s"):
+        with pytest.raises(errors.WatchStalled, match=r"silent for 0\.05 s"):
             await anext(watch)
     assert not server.open_streams
 

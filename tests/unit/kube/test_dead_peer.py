@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 import pytest
 
-from rescheduler.kube.access.cluster import ClusterAccess
-from rescheduler.kube.access.credentials import Stored
-from rescheduler.kube.network import DEAD_PEER_OPTIONS, Network
-from rescheduler.kube.transport import NoAnswer, Request
+from rescheduler.kube.access.cluster_access import ClusterAccess, StoredCredentials
+from rescheduler.kube.http_transport import DEAD_PEER_OPTIONS, HttpTransport
+from rescheduler.kube.transport import ApiRequest, NoResponse
 
 NOTICED_S = 20.0
 HERE, THERE, PORT = "198.51.100.1", "198.51.100.2", 8000
@@ -36,7 +35,7 @@ class Wire(NamedTuple):
 
 
 def _access(host: str, port: int) -> ClusterAccess:
-    return ClusterAccess(f"http://{host}:{port}", Stored(), "the test")
+    return ClusterAccess(f"http://{host}:{port}", StoredCredentials(), "the test")
 
 
 def _can_make_networks() -> bool:
@@ -78,13 +77,13 @@ def wire() -> Iterator["Wire"]:
 
 @pytest.mark.skipif(not _can_make_networks(), reason="needs root and network namespaces")
 async def test_a_host_that_vanishes_ends_its_connections_within_seconds(wire: Wire) -> None:
-    async with Network(_access(THERE, PORT)) as network:
-        watch = Request("GET", "/watch", streaming=True)
+    async with HttpTransport(_access(THERE, PORT)) as network:
+        watch = ApiRequest("GET", "/watch", streaming=True)
         async with await network.send(watch) as response:
             assert response.status == 200
             wire.cut()
             began = time.monotonic()
-            with pytest.raises(NoAnswer, match="broke in the middle"):
+            with pytest.raises(NoResponse, match="broke in the middle"):
                 await asyncio.wait_for(response.read(), NOTICED_S)
             print(f"noticed after {time.monotonic() - began:.1f} s")
 
@@ -98,8 +97,8 @@ async def test_every_socket_asks_the_kernel_to_find_out_about_dead_peers() -> No
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    async with server, Network(_access("127.0.0.1", port)) as network:
-        async with await network.send(Request("GET", "/", streaming=True)):
+    async with server, HttpTransport(_access("127.0.0.1", port)) as network:
+        async with await network.send(ApiRequest("GET", "/", streaming=True)):
             (made,) = network._sockets
             assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
             for option, value in DEAD_PEER_OPTIONS.items():

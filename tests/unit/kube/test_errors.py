@@ -3,17 +3,17 @@
 import pytest
 
 from rescheduler.kube import errors
-from rescheduler.kube.call import Call
-from rescheduler.kube.errors import from_answer
-from rescheduler.kube.wire.status import Cause, Status, StatusDetails
+from rescheduler.kube.api_resources import ApiCall
+from rescheduler.kube.codecs.codec import ApiStatus, StatusCause, StatusDetails
+from rescheduler.kube.errors import error_from_status
 
-CALL = Call("patch", "deployments.apps", "shop", "web")
-EVICT = Call("evict", "pods", "shop", "web-1")
+CALL = ApiCall("patch", "deployments.apps", "shop", "web")
+EVICT = ApiCall("evict", "pods", "shop", "web-1")
 
 
-def status(message: str = "", reason: str = "", *causes: Cause, retry_after: int = 0) -> Status:
+def status(message: str = "", reason: str = "", *causes: StatusCause, retry_after: int = 0) -> ApiStatus:
     details = StatusDetails(causes=causes, retry_after_seconds=retry_after)
-    return Status("Failure", message, reason, 0, details)
+    return ApiStatus("Failure", message, reason, 0, details)
 
 
 @pytest.mark.parametrize(
@@ -38,15 +38,15 @@ def status(message: str = "", reason: str = "", *causes: Cause, retry_after: int
     ],
 )
 def test_the_code_and_the_reason_decide_the_type(code, told, kind, retriable):
-    error = from_answer(CALL, code, told)
+    error = error_from_status(CALL, code, told)
     assert type(error) is kind
     assert error.retriable is retriable
     assert isinstance(error, errors.Retriable) is retriable
-    assert isinstance(error, errors.Final) is not retriable
+    assert isinstance(error, errors.Permanent) is not retriable
 
 
 def test_a_message_says_what_failed_on_which_object_why_and_what_to_do():
-    error = from_answer(CALL, 409, status("the object has been modified", "Conflict"))
+    error = error_from_status(CALL, 409, status("the object has been modified", "Conflict"))
     assert str(error) == (
         "can't patch deployments.apps shop/web: the object has been modified (409). "
         "Read the object again and decide anew."
@@ -55,9 +55,11 @@ def test_a_message_says_what_failed_on_which_object_why_and_what_to_do():
 
 # --- budgets, in the words of a real API server ---
 
-REFUSED = Cause("DisruptionBudget", "The disruption budget web needs 2 healthy pods and has 2 currently")
-PENDING = Cause("DisruptionBudget", "The disruption budget web is still being processed by the server.")
-FULL = Cause(
+REFUSED = StatusCause(
+    "DisruptionBudget", "The disruption budget web needs 2 healthy pods and has 2 currently"
+)
+PENDING = StatusCause("DisruptionBudget", "The disruption budget web is still being processed by the server.")
+FULL = StatusCause(
     "DisruptionBudget",
     "The disruption budget web does not allow evicting pods currently: too many pending evictions",
 )
@@ -65,26 +67,26 @@ VIOLATES = "Cannot evict pod as it would violate the pod's disruption budget."
 
 
 def test_a_budget_that_refuses_is_named():
-    error = from_answer(EVICT, 429, status(VIOLATES, "TooManyRequests", REFUSED))
+    error = error_from_status(EVICT, 429, status(VIOLATES, "TooManyRequests", REFUSED))
     assert type(error) is errors.BudgetRefused
     assert error.budgets == ("shop/web",)
     assert "needs 2 healthy pods and has 2" in str(error)
 
 
 def test_a_budget_not_yet_computed_says_when_to_ask_again():
-    error = from_answer(EVICT, 429, status(VIOLATES, "TooManyRequests", PENDING), retry_after_s=10)
+    error = error_from_status(EVICT, 429, status(VIOLATES, "TooManyRequests", PENDING), retry_after_s=10)
     assert type(error) is errors.BudgetPending
     assert error.delay_s == 10
     assert error.budgets == ("shop/web",)
 
 
 def test_a_budget_whose_books_are_full_refuses_too_though_it_is_called_forbidden():
-    error = from_answer(EVICT, 403, status("", "Forbidden", FULL))
+    error = error_from_status(EVICT, 403, status("", "Forbidden", FULL))
     assert type(error) is errors.BudgetRefused
 
 
 def test_overload_during_an_eviction_is_no_refusal_of_a_budget():
-    error = from_answer(EVICT, 429, status("too many requests", "TooManyRequests"), retry_after_s=1)
+    error = error_from_status(EVICT, 429, status("too many requests", "TooManyRequests"), retry_after_s=1)
     assert type(error) is errors.Overloaded
 
 
@@ -92,8 +94,8 @@ def test_several_budgets_for_one_pod_are_final_though_the_code_is_500():
     message = (
         "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
     )
-    error = from_answer(EVICT, 500, status(message))
-    assert type(error) is errors.SeveralBudgets
+    error = error_from_status(EVICT, 500, status(message))
+    assert type(error) is errors.MultipleBudgets
     assert not error.retriable
     assert not error.may_have_happened
 
@@ -111,7 +113,7 @@ def test_several_budgets_for_one_pod_are_final_though_the_code_is_500():
     ],
 )
 def test_the_delay_of_an_overloaded_server(header, detail, expected):
-    error = from_answer(CALL, 429, status(retry_after=detail), retry_after_s=header)
+    error = error_from_status(CALL, 429, status(retry_after=detail), retry_after_s=header)
     assert isinstance(error, errors.Overloaded)
     assert error.delay_s == expected
 
@@ -123,14 +125,14 @@ def test_want_of_permission_names_the_verb_and_the_resource_to_grant():
     message = (
         'deployments.apps "web" is forbidden: User "x" cannot patch resource "deployments" in API group "a"'
     )
-    error = from_answer(CALL, 403, status(message, "Forbidden"))
+    error = error_from_status(CALL, 403, status(message, "Forbidden"))
     assert error.lacks_permission
     assert 'Grant the verb "patch" on "deployments" in API group "apps" for namespace shop.' in str(error)
 
 
 def test_for_an_eviction_the_permission_to_grant_is_to_create_evictions():
     message = 'pods "web-1" is forbidden: User "x" cannot create resource "pods/eviction" in API group ""'
-    error = from_answer(EVICT, 403, status(message, "Forbidden"))
+    error = error_from_status(EVICT, 403, status(message, "Forbidden"))
     assert 'Grant the verb "create" on "pods/eviction" in API group ""' in str(error)
 
 
@@ -138,14 +140,14 @@ def test_a_quota_is_no_want_of_permission():
     message = (
         'pods "web" is forbidden: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2'
     )
-    error = from_answer(CALL, 403, status(message, "Forbidden"))
+    error = error_from_status(CALL, 403, status(message, "Forbidden"))
     assert not error.lacks_permission
     assert "Quota" in str(error)
 
 
 def test_a_webhook_that_names_no_code_refuses_all_the_same():
     message = 'admission webhook "policy.example.com" denied the request: not on a Sunday'
-    error = from_answer(CALL, 400, status(message, "BadRequest"))
+    error = error_from_status(CALL, 400, status(message, "BadRequest"))
     assert isinstance(error, errors.Forbidden)
     assert not error.lacks_permission
     assert "admission webhook" in str(error)
@@ -153,23 +155,27 @@ def test_a_webhook_that_names_no_code_refuses_all_the_same():
 
 def test_a_webhook_that_asks_for_patience_gets_it():
     message = 'admission webhook "policy.example.com" denied the request: later'
-    assert isinstance(from_answer(CALL, 429, status(message, "TooManyRequests")), errors.Overloaded)
+    assert isinstance(error_from_status(CALL, 429, status(message, "TooManyRequests")), errors.Overloaded)
 
 
 def test_an_invalid_object_names_its_fields():
     causes = (
-        Cause("FieldValueRequired", "Required value", "spec.a"),
-        Cause("FieldValueInvalid", "no", "spec.b"),
+        StatusCause("FieldValueRequired", "Required value", "spec.a"),
+        StatusCause("FieldValueInvalid", "no", "spec.b"),
     )
-    error = from_answer(CALL, 422, status("is invalid", "Invalid", *causes))
+    error = error_from_status(CALL, 422, status("is invalid", "Invalid", *causes))
     assert [cause.field for cause in error.causes] == ["spec.a", "spec.b"]
 
 
 def test_a_kind_that_the_server_does_not_know_is_told_from_an_object_that_is_not_there():
-    kind = from_answer(CALL, 404, status("the server could not find the requested resource", "NotFound"))
-    group = from_answer(CALL, 404, status("404 page not found"))
-    named = Status("Failure", 'deployments.apps "web" not found', "NotFound", 404, StatusDetails(name="web"))
-    thing = from_answer(CALL, 404, named)
+    kind = error_from_status(
+        CALL, 404, status("the server could not find the requested resource", "NotFound")
+    )
+    group = error_from_status(CALL, 404, status("404 page not found"))
+    named = ApiStatus(
+        "Failure", 'deployments.apps "web" not found', "NotFound", 404, StatusDetails(name="web")
+    )
+    thing = error_from_status(CALL, 404, named)
     assert kind.kind_is_missing
     assert group.kind_is_missing
     assert not thing.kind_is_missing
@@ -189,7 +195,7 @@ def test_a_kind_that_the_server_does_not_know_is_told_from_an_object_that_is_not
     ],
 )
 def test_whether_a_failed_call_may_have_happened(verb, code, expected):
-    error = from_answer(Call(verb, "pods", "ns", "a"), code, status())
+    error = error_from_status(ApiCall(verb, "pods", "ns", "a"), code, status())
     assert error.may_have_happened is expected
 
 
@@ -203,7 +209,7 @@ def test_every_error_has_a_remedy_and_a_verdict():
         return [kind, *(each for below in kind.__subclasses__() for each in tree(below))]
 
     for kind in tree(errors.KubeError):
-        if kind not in (errors.KubeError, errors.Retriable, errors.Final):
+        if kind not in (errors.KubeError, errors.Retriable, errors.Permanent):
             assert kind.remedy.endswith((".", "?"))
             assert kind.retriable in (True, False)
             assert kind.__name__ in errors.__doc__, "the drawing of the tree is complete"

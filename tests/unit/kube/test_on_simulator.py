@@ -5,17 +5,18 @@ from pathlib import Path
 
 import pytest
 
+from kubesim.apiserver.api_server import ApiServer
+from kubesim.apiserver.fault_injection import InjectedFault
+from kubesim.sockets.loopback_server import serve
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.kube import errors
-from rescheduler.kube.access.credentials import Stored
+from rescheduler.kube.access.cluster_access import StoredCredentials
+from rescheduler.kube.access.cluster_config import ClusterAccess, load_cluster_access
+from rescheduler.kube.api_resources import CONFIG_MAPS, DEPLOYMENTS, POD_DISRUPTION_BUDGETS
 from rescheduler.kube.client import Client
-from rescheduler.kube.cluster_config import ClusterAccess, load
+from rescheduler.kube.http_transport import HttpTransport
 from rescheduler.kube.informer import Informer
-from rescheduler.kube.network import Network
 from rescheduler.kube.patches import apply_patch, json_patch, merge_patch, strategic_patch
-from rescheduler.kube.resources import CONFIG_MAPS, DEPLOYMENTS, NODES, POD_DISRUPTION_BUDGETS, PODS
-from rescheduler.simulator.faults import Fault
-from rescheduler.simulator.server import ApiServer
-from rescheduler.simulator.shells.http import serve
 
 
 @pytest.fixture
@@ -28,7 +29,9 @@ async def client(server, tmp_path: Path):
     """Over TLS, with a token, as a user's kubeconfig has it."""
     async with await serve(server, token="secret") as running:
         (tmp_path / "kubeconfig").write_text(running.kubeconfig)
-        made = Client(Network(load(tmp_path / "kubeconfig", environment={})), timeout_s=5)
+        made = Client(
+            HttpTransport(load_cluster_access(tmp_path / "kubeconfig", environment={})), timeout_s=5
+        )
         yield made
         await made.close()
 
@@ -122,7 +125,7 @@ async def test_an_invalid_object_is_refused_with_its_fields(client):
 
 
 async def test_a_lost_answer_leaves_a_write_in_doubt_that_was_done(client, server):
-    server.faults.add(Fault("lose-response", verbs=("create",)))
+    server.faults.add(InjectedFault("lose-response", verbs=("create",)))
     with pytest.raises(errors.Unreachable) as lost:
         await client.create(CONFIG_MAPS, config_map("a"))
     assert lost.value.may_have_happened
@@ -131,8 +134,8 @@ async def test_a_lost_answer_leaves_a_write_in_doubt_that_was_done(client, serve
 
 async def test_a_wrong_token_is_unauthorized(server):
     async with await serve(server, token="secret", tls=False) as running:
-        stranger = ClusterAccess(running.url, Stored(authorization="Bearer wrong"), "a test")
-        client = Client(Network(stranger))
+        stranger = ClusterAccess(running.url, StoredCredentials(authorization="Bearer wrong"), "a test")
+        client = Client(HttpTransport(stranger))
         with pytest.raises(errors.Unauthorized, match="Check the credentials"):
             await client.list(NODES)
         await client.close()

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rescheduler.config.policy import Policy, ZeroBudget
-from rescheduler.model.plan import Plan
-from rescheduler.planner.planning import plan
-from rescheduler.planner.recheck import still_good
+from rescheduler.planner.move_validation import validate_move
+from rescheduler.planner.plan import Plan
+from rescheduler.planner.plan_builder import build_plan
 from tests.building import ClusterBuilder, Json, cluster
 from tests.replay import replay
 from tests.wishing import Restless
@@ -96,7 +96,11 @@ def random_policy(dice: Random) -> Policy:
 def random_plan(seed: int) -> tuple[ClusterBuilder, Policy, Plan]:
     dice = Random(seed)
     built, policy = random_cluster(dice), random_policy(dice)
-    return built, policy, plan(built.snapshot(), policy, [Restless(seed), Restless(seed + 1, urgent=True)])
+    return (
+        built,
+        policy,
+        build_plan(built.snapshot(), policy, [Restless(seed), Restless(seed + 1, urgent=True)]),
+    )
 
 
 @settings(max_examples=100, deadline=None)
@@ -116,7 +120,7 @@ def test_the_same_cluster_gives_the_same_plan_in_whatever_order_it_was_told(seed
     shuffled = cluster()
     for item in objects:
         shuffled.apply(item)
-    again = plan(shuffled.snapshot(), policy, [Restless(seed), Restless(seed + 1, urgent=True)])
+    again = build_plan(shuffled.snapshot(), policy, [Restless(seed), Restless(seed + 1, urgent=True)])
     assert repr(again) == repr(found)
 
 
@@ -126,7 +130,7 @@ def test_the_first_wave_is_still_good_when_it_is_checked_again(seed):
     built, policy, found = random_plan(seed)
     snapshot = built.snapshot()
     alone = [move for move in found.moves if move.wave == 0 and not move.group]
-    assert [still_good(move, snapshot, policy, urgent=True) for move in alone] == [None] * len(alone)
+    assert [validate_move(move, snapshot, policy, urgent=True) for move in alone] == [None] * len(alone)
 
 
 @settings(max_examples=40, deadline=None)

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from kubevalues import parse_selector
+from rescheduler.api.podmigration import Handover
+from rescheduler.cluster.object_meta import MIGRATION_LABELS
 from rescheduler.config.policy import Policy, ZeroBudget
-from rescheduler.model.metadata import MIGRATION_LABELS
-from rescheduler.model.plan import Handover
-from rescheduler.model.selectors import parse_selector
-from rescheduler.planner.eligibility import CHECKS, Eligibility
+from rescheduler.planner.protections.eligibility import PROTECTION_CHECKS, Eligibility
 from rescheduler.planner.reasons import Reason
 from tests.building import LONG_AGO, NOW, ClusterBuilder, cluster, merged
 
@@ -187,7 +187,7 @@ def test_what_lifts_the_protection(build, settings):
 
 
 def cooled_by(urgent, **moves):
-    known = {"recent_moves": {}, "moves_in_vain": {}} | moves
+    known = {"recent_moves": {}, "failed_moves": {}} | moves
     snapshot = dataclasses.replace(web().snapshot(), **known)
     refusal = Eligibility(snapshot, POLICY, urgent=urgent).refusal(snapshot.pods.row[POD])
     assert refusal is None or refusal.reason == Reason.COOLING_DOWN
@@ -207,7 +207,7 @@ def test_a_pod_that_was_moved_lately_leaves_a_node_in_maintenance_all_the_same()
 
 def test_one_that_could_not_be_moved_is_not_tried_again_at_once_even_in_maintenance():
     lately = {"uid-of-pod-shop-web-1-0": NOW - 60.0}
-    told = cooled_by(urgent=True, recent_moves=lately, moves_in_vain=lately)
+    told = cooled_by(urgent=True, recent_moves=lately, failed_moves=lately)
     assert told == "a migration of it failed 1m ago, of 30m"
 
 
@@ -406,7 +406,7 @@ def test_all_reasons_are_found_and_the_first_counts():
 
 
 def test_every_reason_is_asked_for_once():
-    asked = [reason for reason, _ in CHECKS]
+    asked = [reason for reason, _ in PROTECTION_CHECKS]
     assert len(set(asked)) == len(asked)
 
 

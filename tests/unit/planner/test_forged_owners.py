@@ -5,12 +5,12 @@ Anybody who may create pods in one namespace can write such a reference; the API
 
 import pytest
 
-from rescheduler.config.policy import FailedPods, Policy
-from rescheduler.planner.handover import Handovers, Impossible
-from rescheduler.planner.protections.case import Circumstances
+from rescheduler.cluster.snapshot import Snapshot
+from rescheduler.config.policy import FailedPodsPolicy, Policy
+from rescheduler.planner.handover_choice import HandoverChooser, ImpossibleHandover
+from rescheduler.planner.protections.pod_candidate import ProtectionContext
 from rescheduler.planner.reasons import Reason
-from rescheduler.recovery.allowance import allowance_of, chain_of
-from rescheduler.snapshot.snapshot import Snapshot
+from rescheduler.recovery.recovery_decision import allowance_of, owner_chain
 from tests.building import ClusterBuilder, cluster, merged
 from tests.objects import pod_object
 
@@ -60,19 +60,19 @@ def test_it_belongs_to_a_workload_of_its_own_that_nobody_knows(snapshot):
 
 
 def test_it_is_no_replica_of_the_other_workload(snapshot):
-    around = Circumstances(
+    around = ProtectionContext(
         snapshot, Policy(), urgent=False, steered=True, guarded=True, cordoned=snapshot.nodes.ready
     )
     for pod in ("shop/web-1-0", "shop/db-0"):
-        assert around.crew(snapshot.pods.row[pod]).ready == 1
+        assert around.readiness(snapshot.pods.row[pod]).ready == 1
     assert around.record(snapshot.pods.row["evil/forged"]) is None
 
 
 def test_it_is_not_moved_as_the_other_workload_says(snapshot):
     row = snapshot.pods.row["evil/forged"]
     shared = snapshot.classes[snapshot.pods.pod_class[row]]
-    found = Handovers(snapshot, Policy()).choose(snapshot.pods.records[row], shared)
-    if isinstance(found, Impossible):
+    found = HandoverChooser(snapshot, Policy()).choose(snapshot.pods.records[row], shared)
+    if isinstance(found, ImpossibleHandover):
         assert found.reason is Reason.OWNER_UNKNOWN
     else:
         # A saved cluster without Jobs: nothing follows from not seeing its owner.
@@ -81,8 +81,8 @@ def test_it_is_not_moved_as_the_other_workload_says(snapshot):
 
 def test_its_failures_are_not_the_other_workloads(snapshot):
     pod = snapshot.pods.records[snapshot.pods.row["evil/forged"]]
-    assert chain_of(pod, snapshot.controllers) == ()
-    assert allowance_of(pod, (), FailedPods()) is None
+    assert owner_chain(pod, snapshot.controllers) == ()
+    assert allowance_of(pod, (), FailedPodsPolicy()) is None
 
 
 def test_a_true_pod_of_that_workload_is_counted_as_before():

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from rescheduler.planner.eligibility import CHECKS
-from rescheduler.planner.reasons import REMEDIES, Reason, main
+from rescheduler.planner.protections.eligibility import PROTECTION_CHECKS
+from rescheduler.planner.reasons import REMEDIES, Reason
+from tools.reasons_table import main
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "reasons.md"
 
@@ -27,7 +28,7 @@ def test_the_document_is_up_to_date():
 
 def test_all_that_protects_pods_comes_before_what_is_found_out_later():
     """So that the table of questions and the list of reasons read in the same order."""
-    asked = [reason for reason, _ in CHECKS]
+    asked = [reason for reason, _ in PROTECTION_CHECKS]
     order = list(Reason)
     assert set(asked) < set(order)
     assert max(order.index(reason) for reason in asked) < order.index(Reason.NO_TARGET)

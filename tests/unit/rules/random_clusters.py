@@ -5,8 +5,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from rescheduler.model.pods import PodRecord
-from rescheduler.snapshot.snapshot import Snapshot
+from rescheduler.cluster.pod_record import PodRecord
+from rescheduler.cluster.snapshot import Snapshot
 from tests.building import ClusterBuilder, cluster, merged
 from tests.e2e.scheduler_truth.generator import random_world
 from tests.e2e.scheduler_truth.worlds import NAMESPACES

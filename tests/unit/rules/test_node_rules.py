@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from rescheduler.model.constraints import Toleration
-from rescheduler.model.nodes import Taint
-from rescheduler.rules.refusal import Rule
-from rescheduler.rules.taints import tolerates
+from rescheduler.cluster.node_record import Taint
+from rescheduler.cluster.pod_constraints import Toleration
+from rescheduler.rules.rule_check import SchedulerRule
+from rescheduler.rules.taint_toleration import tolerates
 from tests.building import cluster
-from tests.unit.rules.asking import fits, only_refusal, refusals
+from tests.unit.rules.rule_answers import fits, only_refusal, refusals
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -18,7 +18,10 @@ def test_a_cordoned_node_takes_no_pods() -> None:
     shop = cluster().node("a", cordoned=True).node("b").pod("shop/web")
     assert fits(shop) == {"b"}
     refusal = only_refusal(shop, "a")
-    assert (refusal.rule, refusal.reasons) == (Rule.NODE_UNSCHEDULABLE, ("node(s) were unschedulable",))
+    assert (refusal.rule, refusal.reasons) == (
+        SchedulerRule.NODE_UNSCHEDULABLE,
+        ("node(s) were unschedulable",),
+    )
 
 
 def test_a_cordoned_node_takes_pods_that_tolerate_the_taint_that_goes_with_it() -> None:
@@ -31,7 +34,7 @@ def test_a_node_that_is_not_ready_takes_no_pods_even_before_it_is_tainted() -> N
     shop = cluster().node("a", status=lost).pod("shop/web")
     refusal = only_refusal(shop, "a")
     assert (refusal.rule, refusal.detail) == (
-        Rule.NODE_READY,
+        SchedulerRule.NODE_READY,
         "the condition Ready is Unknown (NodeStatusUnknown)",
     )
 
@@ -209,10 +212,10 @@ def test_all_rules_that_refuse_are_told_in_the_schedulers_order() -> None:
     shop = cluster().node("a", cpu="1", cordoned=True, ready=False, taints=["old:NoSchedule"])
     shop.pod("shop/web", on="a", cpu="2", spec={"nodeSelector": {"disk": "ssd"}})
     assert list(refusals(shop, "a")) == [
-        Rule.NODE_UNSCHEDULABLE,
-        Rule.TAINT_TOLERATION,
-        Rule.NODE_AFFINITY,
-        Rule.NODE_RESOURCES,
-        Rule.NODE_READY,
-        Rule.ALREADY_HERE,
+        SchedulerRule.NODE_UNSCHEDULABLE,
+        SchedulerRule.TAINT_TOLERATION,
+        SchedulerRule.NODE_AFFINITY,
+        SchedulerRule.NODE_RESOURCES,
+        SchedulerRule.NODE_READY,
+        SchedulerRule.ALREADY_HERE,
     ]

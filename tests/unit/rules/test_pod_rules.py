@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from rescheduler.rules.refusal import Rule
+from rescheduler.rules.rule_check import SchedulerRule
 from tests.building import ClusterBuilder, cluster
-from tests.unit.rules.asking import fits, only_refusal
+from tests.unit.rules.rule_answers import fits, only_refusal
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 ZONE = "topology.kubernetes.io/zone"
@@ -143,19 +143,19 @@ def test_a_selector_that_is_missing_means_nobody_and_an_empty_one_everybody() ->
 @pytest.mark.parametrize(
     ("spec", "rule"),
     [
-        pytest.param(together(term(selector=UNREADABLE)), Rule.POD_AFFINITY, id="affinity"),
-        pytest.param(apart(term(selector=UNREADABLE)), Rule.POD_AFFINITY, id="anti-affinity"),
+        pytest.param(together(term(selector=UNREADABLE)), SchedulerRule.POD_AFFINITY, id="affinity"),
+        pytest.param(apart(term(selector=UNREADABLE)), SchedulerRule.POD_AFFINITY, id="anti-affinity"),
         pytest.param(
             {"topologySpreadConstraints": [{
                 "topologyKey": ZONE, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule",
                 "labelSelector": UNREADABLE,
             }]},
-            Rule.TOPOLOGY_SPREAD,
+            SchedulerRule.TOPOLOGY_SPREAD,
             id="spread",
         ),
     ],
 )  # fmt: skip
-def test_a_pod_whose_selector_cannot_be_read_fits_nowhere(spec: dict[str, Any], rule: Rule) -> None:
+def test_a_pod_whose_selector_cannot_be_read_fits_nowhere(spec: dict[str, Any], rule: SchedulerRule) -> None:
     shop = zones().pod("shop/web", spec=spec)
     assert fits(shop) == set()
     assert only_refusal(shop, "e1").rule is rule

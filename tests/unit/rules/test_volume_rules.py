@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from rescheduler.rules.refusal import Rule
+from rescheduler.rules.rule_check import SchedulerRule
 from tests.building import ClusterBuilder, cluster
-from tests.unit.rules.asking import fits, only_refusal, refusals
+from tests.unit.rules.rule_answers import fits, only_refusal, refusals
 
 ZONE = "topology.kubernetes.io/zone"
 DRIVER = "disks.example.com"
@@ -24,7 +24,7 @@ def test_a_bound_volume_is_only_reached_from_some_nodes() -> None:
     shop.pod("shop/web", claims=["data"])
     assert fits(shop) == {"e1", "e2"}
     refusal = only_refusal(shop, "w1")
-    assert refusal.rule is Rule.VOLUME_BINDING
+    assert refusal.rule is SchedulerRule.VOLUME_BINDING
     assert refusal.reasons == ("node(s) didn't match PersistentVolume's node affinity",)
     assert refusal.detail == f"claim shop/data is bound to pv-7, which is only at {ZONE} In (east)"
     assert not refusal.unknown
@@ -42,7 +42,10 @@ def test_a_volume_in_zones_by_label() -> None:
     shop.volume("pv-7", claim="shop/data", labels={ZONE: "east__south"}).pod("shop/web", claims=["data"])
     assert fits(shop) == {"e1", "e2", "zoneless"}
     refusal = only_refusal(shop, "w1")
-    assert (refusal.rule, refusal.reasons) == (Rule.VOLUME_ZONE, ("node(s) had no available volume zone",))
+    assert (refusal.rule, refusal.reasons) == (
+        SchedulerRule.VOLUME_ZONE,
+        ("node(s) had no available volume zone",),
+    )
     assert refusal.detail == f"claim data is bound to pv-7 in {ZONE}=east or south"
 
 
@@ -66,7 +69,7 @@ def test_a_claim_that_the_cluster_did_not_show_makes_the_pod_immovable_and_says_
 def test_a_volume_that_the_cluster_did_not_show_is_named_too() -> None:
     shop = zones().claim("shop/data", volume="pv-7").pod("shop/web", claims=["data"])
     found = refusals(shop, "e1")
-    assert found[Rule.VOLUME_BINDING].reasons == (
+    assert found[SchedulerRule.VOLUME_BINDING].reasons == (
         "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
     )
     assert {refusal.unknown for refusal in found.values()} == {"volume pv-7"}
@@ -75,7 +78,7 @@ def test_a_volume_that_the_cluster_did_not_show_is_named_too() -> None:
 def test_of_bound_claims_only_the_first_that_is_out_of_reach_is_told() -> None:
     shop = zones().claim("shop/data", volume="pv-7").volume("pv-7", claim="shop/data", zones=["east"])
     shop.claim("shop/more", volume="pv-8").pod("shop/web", claims=["data", "more"])
-    found = refusals(shop, "w1")[Rule.VOLUME_BINDING]
+    found = refusals(shop, "w1")[SchedulerRule.VOLUME_BINDING]
     assert found.reasons == ("node(s) didn't match PersistentVolume's node affinity",)
 
 
@@ -195,7 +198,7 @@ def test_a_claim_for_one_pod_at_a_time_moves_only_without_its_source() -> None:
     assert fits(shop, source_stays=False) == {"e2", "w1"}
     assert fits(shop, source_stays=True) == set()
     refusal = only_refusal(shop, "w1", source_stays=True)
-    assert refusal.rule is Rule.VOLUME_RESTRICTIONS
+    assert refusal.rule is SchedulerRule.VOLUME_RESTRICTIONS
     assert refusal.detail == "claim shop/data is ReadWriteOncePod and in use"
 
 
@@ -254,7 +257,10 @@ def attaching(*, limit: int, taken: int) -> ClusterBuilder:
 def test_a_node_takes_only_so_many_volumes_of_a_driver() -> None:
     assert fits(attaching(limit=3, taken=2)) == {"a"}
     refusal = only_refusal(attaching(limit=2, taken=2), "a")
-    assert (refusal.rule, refusal.reasons) == (Rule.VOLUME_LIMITS, ("node(s) exceed max volume count",))
+    assert (refusal.rule, refusal.reasons) == (
+        SchedulerRule.VOLUME_LIMITS,
+        ("node(s) exceed max volume count",),
+    )
     assert refusal.detail == f"asks 1 volumes of {DRIVER}, 2 of 2 are attached"
 
 

@@ -4,25 +4,25 @@ from dataclasses import replace
 
 import pytest
 
-from rescheduler.config.cost import Cost
+from kubevalues import parse_selector
+from rescheduler.api.well_known_names import CORDONED_BY_ANNOTATION, MAINTENANCE_LABEL
+from rescheduler.cluster.node_record import NodeChange
 from rescheduler.config.policy import Policy
-from rescheduler.model.node_marks import CORDONED_BY, MAINTENANCE
-from rescheduler.model.plan import NodeChange
-from rescheduler.model.selectors import parse_selector
-from rescheduler.planner.planning import plan
+from rescheduler.config.policy_blocks import Cost
+from rescheduler.planner.plan_builder import build_plan
 from rescheduler.strategies.cost_optimization import CostOptimization
 from tests.battery.executing import CheckLoop
 from tests.battery.wishes import ZONE, spread
 from tests.building import cluster
 
 DISABLED = {"scheduler.alpha.kubernetes.io/rescheduling": "disabled"}
-OURS = {CORDONED_BY: "CostOptimization"}
+OURS = {CORDONED_BY_ANNOTATION: "CostOptimization"}
 PRICE = "example.com/price"
 ALONE = Policy(enabled_strategies=("CostOptimization",))
 
 
 def planned(made, policy=ALONE, **parts):
-    return plan(made.snapshot(), replace(policy, **parts), [CostOptimization()])
+    return build_plan(made.snapshot(), replace(policy, **parts), [CostOptimization()])
 
 
 def changes(found):
@@ -145,8 +145,8 @@ def test_as_few_nodes_as_it_takes_are_opened_the_cheapest_first():
 
 def test_what_others_cordoned_stays_cordoned():
     made = cluster().node("a", cpu="1").node("b", cordoned=True)
-    made.node("c", cordoned=True, annotations={CORDONED_BY: "NodeMaintenance"})
-    made.node("d", cordoned=True, annotations=OURS, labels={MAINTENANCE: "true"})
+    made.node("c", cordoned=True, annotations={CORDONED_BY_ANNOTATION: "NodeMaintenance"})
+    made.node("d", cordoned=True, annotations=OURS, labels={MAINTENANCE_LABEL: "true"})
     assert changes(planned(waiting(made, "shop/new", "2"))) == []
 
 

@@ -9,19 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rescheduler.config.policy import Policy
-from rescheduler.planner.planning import plan
+from rescheduler.planner.plan_builder import build_plan
 from rescheduler.planner.reasons import Reason
 from rescheduler.strategies.fair_shares import (
-    NO_QUEUE,
-    Queue,
-    Turns,
+    NOTHING_QUEUED,
+    NamespaceTurns,
+    QueuedMigrations,
+    interleave_namespaces,
     reserved_slots,
     share_of_each,
-    taking_turns,
 )
-from rescheduler.strategies.registry import strategies_of
+from rescheduler.strategies.strategy_registry import strategies_of
 from tests.building import cluster
-from tests.failing import crashing
+from tests.failing_pods import crashing
 
 THREE = {"scheduling-retries": "3"}
 NAMES = st.sampled_from(["a", "b", "c", "d"])
@@ -36,7 +36,9 @@ def played(waiting, queued, slots, *, refused=frozenset(), first=0):
     """What each namespace got, and what it still waits for."""
     items = {name: [f"{name}/{number}" for number in range(count)] for name, count in waiting.items()}
     share = share_of_each(slots, namespaces(waiting, queued))
-    turns = Turns(items, queued, slots=slots, free=slots - sum(queued.values()), share=share, first=first)
+    turns = NamespaceTurns(
+        items, queued, slots=slots, free=slots - sum(queued.values()), share=share, first=first
+    )
     taken = []
     asked = set()
     while (item := turns.next()) is not None:
@@ -87,7 +89,7 @@ def test_where_there_are_more_namespaces_than_moves_each_comes_first_in_its_turn
 
 @given(st.lists(st.tuples(NAMES, st.integers())), st.integers(0, 9))
 def test_taking_turns_keeps_every_item_and_the_order_within_a_namespace(items, first):
-    found = taking_turns(items, lambda item: item[0], first=first)
+    found = interleave_namespaces(items, lambda item: item[0], first=first)
     for name in "abcd":
         assert [each for each in found if each[0] == name] == [each for each in items if each[0] == name]
     places = {name: [place for place, each in enumerate(found) if each[0] == name] for name in "abcd"}
@@ -112,9 +114,9 @@ def failing(*deployments, nodes=8, maintenance=()):
     return made
 
 
-def planned(made, queue=NO_QUEUE, held=frozenset(), **policy):
+def planned(made, queue=NOTHING_QUEUED, held=frozenset(), **policy):
     chosen = Policy(min_pod_age=timedelta(), **policy)
-    return plan(
+    return build_plan(
         made.snapshot(), chosen, strategies_of(chosen), steered=True, queue=queue, held_namespaces=held
     )
 
@@ -140,8 +142,10 @@ def test_who_has_to_wait_is_told_why():
 
 def test_what_waits_in_the_queue_counts_for_its_own_namespace():
     made = failing(("greedy/web", 30), ("bank/api", 3))
-    assert by_namespace(planned(made, Queue({"greedy": 10}))) == {"bank": 3}
-    assert by_namespace(planned(failing(("greedy/web", 30)), Queue({"greedy": 8}))) == {"greedy": 2}
+    assert by_namespace(planned(made, QueuedMigrations({"greedy": 10}))) == {"bank": 3}
+    assert by_namespace(planned(failing(("greedy/web", 30)), QueuedMigrations({"greedy": 8}))) == {
+        "greedy": 2
+    }
 
 
 def test_failing_pods_leave_half_of_the_moves_to_maintenance():
@@ -155,9 +159,11 @@ def test_failing_pods_leave_half_of_the_moves_to_maintenance():
 def test_maintenance_gets_its_share_however_many_migrations_of_others_wait(waiting):
     made = failing(("greedy/web", 30), maintenance=["old"])
     made.deployment("bank/api", replicas=20, on=["old"])
-    found = planned(made, Queue({"greedy": waiting}), enabled_strategies=("NodeMaintenance",))
+    found = planned(made, QueuedMigrations({"greedy": waiting}), enabled_strategies=("NodeMaintenance",))
     assert by_namespace(found) == {"bank": 5}
-    again = planned(made, Queue({"greedy": waiting, "bank": 5}, 5), enabled_strategies=("NodeMaintenance",))
+    again = planned(
+        made, QueuedMigrations({"greedy": waiting, "bank": 5}, 5), enabled_strategies=("NodeMaintenance",)
+    )
     assert not again.moves, "what it has asked for already counts"
 
 

@@ -6,21 +6,21 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from rescheduler.api.well_known_names import CORDONED_BY_ANNOTATION, MAINTENANCE_LABEL
+from rescheduler.cluster.node_record import NodeChange
 from rescheduler.config.policy import Policy
-from rescheduler.model.node_marks import CORDONED_BY, MAINTENANCE
-from rescheduler.model.plan import NodeChange
-from rescheduler.planner.planning import plan
-from rescheduler.rules.board import Board
+from rescheduler.planner.plan_builder import build_plan
+from rescheduler.rules.placement import Placement
 from rescheduler.strategies.node_maintenance import NodeMaintenance
 from tests.battery.wishes import ZONE, apart, spread
 from tests.building import cluster
 
-LEAVING = {MAINTENANCE: "true"}
+LEAVING = {MAINTENANCE_LABEL: "true"}
 DISABLED = {"scheduler.alpha.kubernetes.io/rescheduling": "disabled"}
 
 
 def planned(made, **policy):
-    return plan(made.snapshot(), Policy(**policy), [NodeMaintenance()])
+    return build_plan(made.snapshot(), Policy(**policy), [NodeMaintenance()])
 
 
 def ways(found):
@@ -59,16 +59,16 @@ def test_a_node_that_is_cordoned_already_stays_whose_it_is():
 
 
 def test_another_value_of_the_label_means_nothing():
-    made = cluster().node("a").node("b", labels={MAINTENANCE: "false"}).deployment("shop/web", on=["b"])
+    made = cluster().node("a").node("b", labels={MAINTENANCE_LABEL: "false"}).deployment("shop/web", on=["b"])
     assert planned(made).moves == ()
 
 
 def test_when_the_label_is_gone_what_we_cordoned_is_uncordoned():
-    made = cluster().node("back", cordoned=True, annotations={CORDONED_BY: "NodeMaintenance"})
+    made = cluster().node("back", cordoned=True, annotations={CORDONED_BY_ANNOTATION: "NodeMaintenance"})
     made.node("theirs", cordoned=True).node(
-        "cost", cordoned=True, annotations={CORDONED_BY: "CostOptimization"}
+        "cost", cordoned=True, annotations={CORDONED_BY_ANNOTATION: "CostOptimization"}
     )
-    made.node("by-hand", annotations={CORDONED_BY: "NodeMaintenance"})
+    made.node("by-hand", annotations={CORDONED_BY_ANNOTATION: "NodeMaintenance"})
     assert changes(planned(made)) == [("back", NodeChange.UNCORDON)]
 
 
@@ -203,14 +203,14 @@ def crammed(dice):
 
 
 def all_have_places(snapshot):
-    board, old = Board(snapshot), snapshot.nodes.row["old"]
+    placement, old = Placement(snapshot), snapshot.nodes.row["old"]
 
     def from_here(pods):
         if not pods:
             return True
-        for node in np.flatnonzero(board.fits(pods[0], source_stays=True)).tolist():
-            with board.trial():
-                board.move(pods[0], node)
+        for node in np.flatnonzero(placement.fits(pods[0], source_stays=True)).tolist():
+            with placement.trial():
+                placement.move(pods[0], node)
                 if from_here(pods[1:]):
                     return True
         return False

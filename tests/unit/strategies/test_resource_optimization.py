@@ -8,20 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from kubevalues import parse_selector
+from rescheduler.cluster.snapshot import Snapshot
 from rescheduler.config.policy import Policy, UsageSource
-from rescheduler.model.plan import Plan
-from rescheduler.model.selectors import parse_selector
-from rescheduler.planner.planning import plan, too_hot
-from rescheduler.snapshot.snapshot import Snapshot
-from rescheduler.strategies.covering import fewest
-from rescheduler.strategies.resource_optimization import ResourceOptimization
-from rescheduler.usage.heat import Heat
+from rescheduler.planner.hot_nodes import HotNodeHistory
+from rescheduler.planner.plan import Plan
+from rescheduler.planner.plan_builder import build_plan, too_hot_nodes
+from rescheduler.strategies.resource_optimization import ResourceOptimization, fewest_pods_covering
 from tests.building import ClusterBuilder, cluster
 
 
-def planned(snapshot: Snapshot, *, heat: Heat | None = None, **settings_: Any) -> Plan:
+def planned(snapshot: Snapshot, *, heat: HotNodeHistory | None = None, **settings_: Any) -> Plan:
     policy = Policy(**{"max_reschedule_pods": 100, **settings_})
-    return plan(snapshot, policy, [ResourceOptimization()], heat=heat)
+    return build_plan(snapshot, policy, [ResourceOptimization()], heat=heat)
 
 
 def loaded(builder: ClusterBuilder, node: str, cpus: Sequence[float], **parts: Any) -> ClusterBuilder:
@@ -128,8 +127,8 @@ def test_looks_only_at_its_own_nodes() -> None:
 
 def test_only_what_was_hot_for_several_checks_sheds() -> None:
     snapshot = overloaded().snapshot()
-    hot_now = too_hot(snapshot, Policy(), [ResourceOptimization()])
-    heat = Heat().after(hot_now, UsageSource.METRICS)
+    hot_now = too_hot_nodes(snapshot, Policy(), [ResourceOptimization()])
+    heat = HotNodeHistory().after(hot_now, UsageSource.METRICS)
 
     assert hot_now == [("ResourceOptimization", "a")]
     assert planned(snapshot, heat=heat).moves == ()
@@ -153,7 +152,7 @@ def test_only_what_was_hot_for_several_checks_sheds() -> None:
 def test_the_fewest_pods_go(
     shares: list[list[float]], excess: list[float], priorities: list[int], chosen: int | None
 ) -> None:
-    assert fewest(np.array(shares), np.array(excess), np.array(priorities, np.int32)) == chosen
+    assert fewest_pods_covering(np.array(shares), np.array(excess), np.array(priorities, np.int32)) == chosen
 
 
 @some.composite

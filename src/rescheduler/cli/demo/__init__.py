@@ -1,7 +1,6 @@
-"""The demo: a simulated cluster with a story of two minutes, and the real daemon at work in it.
+"""The demo: three things happen in a simulated cluster within two minutes, with the real daemon and webhook.
 
-story       the cluster and what happens to it (story.yaml), the policy, and what should come of each chapter
-playing     server, webhook and daemon, put together
-witness     watches from outside, as a client: readiness, budgets, moves
-screen      the live view of it; lines where nothing can be redrawn
+demo_scenario  the cluster and its events (story.yaml), daemon and webhook, and the goal of each chapter
+demo_screen    the live view; lines where the terminal can't be redrawn
+demo_command   `rescheduler demo`: plays the chapters one after the other
 """

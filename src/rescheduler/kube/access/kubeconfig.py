@@ -2,8 +2,18 @@
 
 Several files make one: of two entries with the same name the first file's counts, and so does the
 first `current-context`. Paths inside a file are relative to that file.
+
+The `user` of a kubeconfig context: how it proves who it is, and whom it acts as.
+
+Of several ways in one entry kubectl's order counts: token, password, OpenID Connect, certificate, and
+an exec plugin only if there is nothing else.
 """
 
+import base64
+import binascii
+import os
+import shutil
+import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,14 +21,31 @@ from typing import Any
 
 import yaml
 
-from rescheduler.kube.access.cluster import BadClusterConfig
-from rescheduler.model.bounded_yaml import load_yaml
+from kubevalues.bounded_yaml import load_yaml
+from rescheduler.config.confidential_urls import is_confidential
+from rescheduler.kube.access.cluster_access import (
+    BadClusterConfig,
+    CredentialProvider,
+    StoredCredentials,
+    basic_authorization,
+    bearer_authorization,
+)
+from rescheduler.kube.access.exec_credentials import ExecConfig, ExecCredentials
+from rescheduler.kube.access.oidc_credentials import OidcCredentials, OidcTokens
 
-__all__ = ["Chosen", "Entry", "KubeConfig"]
+__all__ = [
+    "KubeConfig",
+    "KubeConfigEntry",
+    "ResolvedContext",
+    "credentials_of",
+    "data_or_file",
+    "has_credentials",
+    "impersonation",
+]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class KubeConfigEntry:
     """A named cluster, user or context, and the file it stands in."""
 
     name: str
@@ -32,12 +59,12 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ResolvedContext:
     """A context, resolved."""
 
-    context: Entry
-    cluster: Entry
-    user: Entry
+    context: KubeConfigEntry
+    cluster: KubeConfigEntry
+    user: KubeConfigEntry
 
     @property
     def namespace(self) -> str:
@@ -52,9 +79,9 @@ class Chosen:
 class KubeConfig:
     files: list[Path] = field(default_factory=list)
     current: str = ""
-    contexts: dict[str, Entry] = field(default_factory=dict)
-    clusters: dict[str, Entry] = field(default_factory=dict)
-    users: dict[str, Entry] = field(default_factory=dict)
+    contexts: dict[str, KubeConfigEntry] = field(default_factory=dict)
+    clusters: dict[str, KubeConfigEntry] = field(default_factory=dict)
+    users: dict[str, KubeConfigEntry] = field(default_factory=dict)
 
     @classmethod
     def read(cls, files: Iterable[Path]) -> "KubeConfig":
@@ -64,7 +91,7 @@ class KubeConfig:
             merged._add(file)
         return merged
 
-    def choose(self, context: str | None = None) -> Chosen:
+    def choose(self, context: str | None = None) -> ResolvedContext:
         name = context or self.current
         where = ", ".join(map(str, self.files))
         if not name:
@@ -82,7 +109,9 @@ class KubeConfig:
         user = found.content.get("user")
         if user and user not in self.users:
             raise BadClusterConfig(str(found.file), f'context "{name}" names the user "{user}"', "Add it.")
-        return Chosen(found, cluster, self.users[user] if user else Entry("", {}, found.file))
+        return ResolvedContext(
+            found, cluster, self.users[user] if user else KubeConfigEntry("", {}, found.file)
+        )
 
     def _offer(self) -> str:
         return f"Known contexts: {', '.join(sorted(self.contexts)) or 'none'}."
@@ -116,10 +145,145 @@ def _parse(file: Path) -> dict[str, Any]:
     return content
 
 
-def _entry(file: Path, plural: str, position: int, item: Any) -> Entry:
+def _entry(file: Path, plural: str, position: int, item: Any) -> KubeConfigEntry:
     inner = plural.removesuffix("s")
     if not isinstance(item, dict) or not item.get("name") or not isinstance(item.get(inner) or {}, dict):
         raise BadClusterConfig(
             str(file), f'{plural}[{position}] should have a "name" and a mapping "{inner}"'
         )
-    return Entry(str(item["name"]), item.get(inner) or {}, file)
+    return KubeConfigEntry(str(item["name"]), item.get(inner) or {}, file)
+
+
+_CREDENTIAL_FIELDS = (
+    *("token", "tokenFile", "username", "password", "auth-provider", "exec"),
+    *("client-certificate", "client-certificate-data", "client-key", "client-key-data"),
+)
+
+
+def has_credentials(user: KubeConfigEntry) -> bool:
+    """Whether requests of this user carry anything that others must not see."""
+    return any(user.content.get(key) for key in _CREDENTIAL_FIELDS)
+
+
+def credentials_of(chosen: ResolvedContext) -> CredentialProvider:
+    user = chosen.user
+    settings = user.content
+    chain, key = data_or_file(user, "client-certificate"), data_or_file(user, "client-key")
+    if bool(chain) != bool(key):
+        raise BadClusterConfig(
+            str(user.file), f'user "{user.name}" has a client certificate or its key, not both'
+        )
+    if token_file := user.path("tokenFile"):
+        return StoredCredentials(token_file=token_file, chain=chain, key=key)
+    if token := settings.get("token"):
+        return StoredCredentials(authorization=bearer_authorization(token), chain=chain, key=key)
+    if settings.get("username") or settings.get("password"):
+        password = basic_authorization(settings.get("username", ""), settings.get("password", ""))
+        return StoredCredentials(authorization=password, chain=chain, key=key)
+    if settings.get("auth-provider"):
+        return _oidc_credentials(user)
+    if settings.get("exec") and not chain:
+        return ExecCredentials(_exec_config(chosen))
+    return StoredCredentials(chain=chain, key=key)
+
+
+def impersonation(user: KubeConfigEntry) -> dict[str, str | tuple[str, ...]]:
+    """Headers that make the server treat us as someone else.
+
+    Leaving them out would grant us more than the kubeconfig means to.
+    """
+    settings = user.content
+    headers: dict[str, str | tuple[str, ...]] = {}
+    if settings.get("as"):
+        headers["Impersonate-User"] = settings["as"]
+    if settings.get("as-uid"):
+        headers["Impersonate-Uid"] = settings["as-uid"]
+    if settings.get("as-groups"):
+        headers["Impersonate-Group"] = tuple(settings["as-groups"])
+    for name, values in (settings.get("as-user-extra") or {}).items():
+        headers[f"Impersonate-Extra-{name}"] = tuple(values)
+    return headers
+
+
+def data_or_file(entry: KubeConfigEntry, key: str) -> bytes | Path:
+    """What `key-data` holds, else the file that `key` names, else nothing."""
+    if data := entry.content.get(f"{key}-data"):
+        try:
+            return base64.b64decode(data, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise BadClusterConfig(
+                str(entry.file), f'"{key}-data" of "{entry.name}" is not base64: {error}'
+            ) from error
+    return entry.path(key) or b""
+
+
+def _exec_config(chosen: ResolvedContext) -> ExecConfig:
+    user = chosen.user
+    spec: dict[str, Any] = user.content["exec"]
+    command = str(spec.get("command") or "")
+    if not command:
+        raise BadClusterConfig(str(user.file), f'user "{user.name}" has an exec section without a command')
+    if os.sep in command:
+        command = str(user.file.parent / command)
+    return ExecConfig(
+        command=command,
+        args=tuple(map(str, spec.get("args") or ())),
+        env={item["name"]: str(item["value"]) for item in spec.get("env") or ()},
+        api_version=spec.get("apiVersion") or "client.authentication.k8s.io/v1",
+        interactive=spec.get("interactiveMode") or "IfAvailable",
+        install_hint=(spec.get("installHint") or "").strip(),
+        cluster=_cluster_info(chosen.cluster) if spec.get("provideClusterInfo") else None,
+    )
+
+
+def _cluster_info(cluster: KubeConfigEntry) -> dict[str, Any]:
+    authority = data_or_file(cluster, "certificate-authority")
+    pem = authority.read_bytes() if isinstance(authority, Path) else authority
+    info = {name: cluster.content[name] for name in _CLUSTER_INFO_FIELDS if name in cluster.content}
+    extensions = cluster.content.get("extensions") or ()
+    config = next((e.get("extension") for e in extensions if e.get("name") == _EXEC_EXTENSION), None)
+    return info | {"certificate-authority-data": base64.b64encode(pem).decode(), "config": config}
+
+
+_CLUSTER_INFO_FIELDS = ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url")
+_EXEC_EXTENSION = "client.authentication.k8s.io/exec"
+
+
+def _oidc_credentials(user: KubeConfigEntry) -> OidcCredentials:
+    provider = user.content["auth-provider"]
+    settings = provider.get("config") or {}
+    if provider.get("name") != "oidc":
+        raise BadClusterConfig(
+            str(user.file),
+            f'user "{user.name}" has the auth provider "{provider.get("name")}", which Kubernetes dropped',
+            "Use the exec plugin that your cloud provider offers in its place.",
+        )
+    if not settings.get("idp-issuer-url"):
+        raise BadClusterConfig(
+            str(user.file), f'user "{user.name}" has an oidc provider without idp-issuer-url'
+        )
+    if not is_confidential(settings["idp-issuer-url"]):
+        raise BadClusterConfig(
+            str(user.file),
+            f'user "{user.name}" has the oidc issuer {settings["idp-issuer-url"]}: '
+            "refresh tokens would be sent unencrypted",
+            "Use https:// in idp-issuer-url.",
+        )
+    authority = data_or_file(KubeConfigEntry(user.name, settings, user.file), "idp-certificate-authority")
+    pem = authority.read_bytes() if isinstance(authority, Path) else authority
+    return OidcCredentials(settings, authority=pem or None, save=lambda tokens: _save_tokens(user, tokens))
+
+
+def _save_tokens(user: KubeConfigEntry, tokens: OidcTokens) -> None:
+    """Writes renewed tokens into the file they came from, at once or not at all."""
+    content = load_yaml(user.file.read_text())
+    for item in content["users"]:
+        if item["name"] == user.name:
+            renewed = {"id-token": tokens.id_token, "refresh-token": tokens.refresh_token}
+            item["user"]["auth-provider"]["config"].update(renewed)
+    # Through links: replacing a link by a file would part it from what it points to.
+    target = user.file.resolve()
+    with tempfile.NamedTemporaryFile("w", dir=target.parent, delete=False) as draft:
+        yaml.safe_dump(content, draft, default_flow_style=False)
+    shutil.copymode(target, draft.name)
+    Path(draft.name).replace(target)

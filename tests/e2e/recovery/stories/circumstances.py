@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 
+from kubesim.behaviour import load_behaviour
+from rescheduler.api.well_known_names import AVOIDED_NODES_ANNOTATION, FAILED_ATTEMPTS_ANNOTATION
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.kube.patches import merge_patch, strategic_patch
-from rescheduler.kube.resources import NODES, PODS
-from rescheduler.model.steering import AVOIDS
-from rescheduler.recovery.ledger import FAILED_ATTEMPTS
-from rescheduler.simulator.behaviour import load_behaviour
 from tests.e2e.facts.adopt import ready_since
 from tests.e2e.facts.stage import AT_ONCE, node_of
 from tests.e2e.recovery.stories.workloads import uid_of
@@ -134,7 +133,9 @@ async def test_a_record_that_can_not_be_read_stops_nobody_and_is_replaced(set_wa
     ward: Ward = await set_ward(nodes=2)
     broken, good = ward.stage.nodes
     ward.breaks(broken)
-    await ward.workload_on(broken, "StatefulSet", retries="1", marks={FAILED_ATTEMPTS: '{"v":1,"lines":7}'})
+    await ward.workload_on(
+        broken, "StatefulSet", retries="1", marks={FAILED_ATTEMPTS_ANNOTATION: '{"v":1,"lines":7}'}
+    )
     async with ward.recovering():
         (well,) = await ward.until_well()
         assert node_of(well) == good
@@ -150,7 +151,7 @@ async def test_a_record_that_belongs_to_somebody_else_is_none(set_ward: SetWard)
     failure = {"t": "2026-01-01T00:00:00Z", "node": good, "pod": "somebody"}
     record = {"v": 1, "of": "another", "lines": {"web": {"tries": [failure], "end": failure}}}
     ward.breaks(broken)
-    marks = {FAILED_ATTEMPTS: json.dumps(record)}
+    marks = {FAILED_ATTEMPTS_ANNOTATION: json.dumps(record)}
     await ward.workload_on(broken, "Deployment", retries="1", marks=marks)
     async with ward.recovering():
         (well,) = await ward.until_well()
@@ -186,7 +187,9 @@ async def test_where_the_tried_nodes_leave_no_place_the_pod_is_not_left_pending(
     await ward.workload("ReplicaSet", retries="3", pod=selector)
     async with ward.recovering():
         await ward.until_pods(
-            lambda pods: any(AVOIDS in pod["metadata"].get("annotations", {}) for pod in pods)
+            lambda pods: any(
+                AVOIDED_NODES_ANNOTATION in pod["metadata"].get("annotations", {}) for pod in pods
+            )
         )
         ward.stage.behave()
         await ward.until_pods(

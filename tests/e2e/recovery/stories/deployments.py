@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from rescheduler.kube.resources import Object
-from rescheduler.model.migrations import Migration, Phase
-from rescheduler.model.plan import Handover
-from rescheduler.recovery.ledger import Ledger
+from rescheduler.api.podmigration import Handover, Migration, MigrationPhase
+from rescheduler.kube.api_resources import Object
+from rescheduler.recovery.attempt_ledger import AttemptLedger
 from tests.e2e.facts import objects
 from tests.e2e.facts.adopt import ready_since
 from tests.e2e.facts.stage import node_of
@@ -31,7 +30,7 @@ async def test_a_failing_pod_is_given_another_node_and_forgotten_when_it_runs_we
         assert node_of(well) != broken
         await ward.until_forgotten("Deployment")
     (migration,) = await ward.migrations()
-    assert migration.status.phase is Phase.COMPLETED
+    assert migration.status.phase is MigrationPhase.COMPLETED
     assert migration.status.handover is Handover.ADOPT
     assert "try 1 of 3" in migration.spec.reason
 
@@ -167,5 +166,5 @@ async def test_nobody_is_moved_who_has_not_asked_for_it(set_ward: SetWard) -> No
     assert not ready_since(pod)
 
 
-def _has_ended(ledger: Ledger) -> bool:
+def _has_ended(ledger: AttemptLedger) -> bool:
     return any(line.end is not None for line in ledger.lines.values())

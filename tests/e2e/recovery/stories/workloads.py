@@ -2,11 +2,9 @@
 
 from collections.abc import Callable
 
-from rescheduler.kube.resources import Object
-from rescheduler.model.migrations import Phase
-from rescheduler.model.plan import Handover
-from rescheduler.model.steering import AVOIDS
-from rescheduler.recovery.ledger import FAILED_ATTEMPTS
+from rescheduler.api.podmigration import Handover, MigrationPhase
+from rescheduler.api.well_known_names import AVOIDED_NODES_ANNOTATION, FAILED_ATTEMPTS_ANNOTATION
+from rescheduler.kube.api_resources import Object
 from tests.e2e.facts.adopt import ready_since
 from tests.e2e.facts.stage import node_of
 from tests.e2e.facts.waiting import until_object
@@ -160,7 +158,7 @@ async def test_a_job_s_crashing_pod_is_evicted_within_what_the_job_allows(set_wa
     assert uid_of(done) == uid_of(job)
     assert done["status"]["failed"] == 1, "what the eviction costs it"
     assert migration.status.handover is Handover.EVICT
-    assert migration.status.phase is Phase.COMPLETED
+    assert migration.status.phase is MigrationPhase.COMPLETED
 
 
 async def test_the_last_failure_that_a_job_allows_itself_is_never_ours(set_ward: SetWard) -> None:
@@ -199,7 +197,7 @@ async def test_what_fails_in_the_jobs_of_a_cron_job_is_on_its_record(set_ward: S
         )
         await ward.until_forgotten("CronJob")
     item = await ward.client.get(RESOURCES["Job"], ward.stage.key(job["metadata"]["name"]))
-    assert FAILED_ATTEMPTS not in item["metadata"].get("annotations", {})
+    assert FAILED_ATTEMPTS_ANNOTATION not in item["metadata"].get("annotations", {})
 
 
 # -- pods of nobody
@@ -241,7 +239,7 @@ async def test_a_pod_that_its_kubelet_gives_up_is_kept_off_from_the_next_one_on(
         well = await ward.until_pods(lambda pods: next(filter(ready_on(good), pods), None))
     annotations = well["metadata"]["annotations"]
     assert annotations["owner"] == "somebody", "what was there stays there"
-    if AVOIDS in annotations:
+    if AVOIDED_NODES_ANNOTATION in annotations:
         ward.must_be_kept_off(well, broken)
     assert await ward.migrations() == []
 

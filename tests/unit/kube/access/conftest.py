@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from rescheduler.kube.cluster_config import load
-from rescheduler.kube.network import Network
-from rescheduler.kube.transport import Request
+from rescheduler.kube.access.cluster_config import load_cluster_access
+from rescheduler.kube.http_transport import HttpTransport
+from rescheduler.kube.transport import ApiRequest
 
 WHEN = dt.datetime.now(dt.UTC)
 
@@ -181,22 +181,22 @@ def kubeconfig(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def reach(kubeconfig: Callable[..., Path], authority: Authority) -> Callable[..., Network]:
+def reach(kubeconfig: Callable[..., Path], authority: Authority) -> Callable[..., HttpTransport]:
     """A network to `server`, as a kubeconfig with this user describes it."""
 
-    def network(server: LoopbackServer, user: dict[str, Any]) -> Network:
+    def network(server: LoopbackServer, user: dict[str, Any]) -> HttpTransport:
         cluster = {"server": server.url, "certificate-authority-data": data(authority.pem)}
-        return Network(load(kubeconfig(user, cluster=cluster), environment={}))
+        return HttpTransport(load_cluster_access(kubeconfig(user, cluster=cluster), environment={}))
 
     return network
 
 
 @pytest.fixture
-def ask() -> Callable[[Network], Awaitable[int]]:
+def ask() -> Callable[[HttpTransport], Awaitable[int]]:
     """Sends a request and returns the status of the answer."""
 
-    async def send(network: Network) -> int:
-        async with await network.send(Request("GET", "/version")) as response:
+    async def send(network: HttpTransport) -> int:
+        async with await network.send(ApiRequest("GET", "/version")) as response:
             await response.read()
             return response.status
 

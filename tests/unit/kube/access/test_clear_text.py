@@ -9,12 +9,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rescheduler.kube.access.cluster import ClusterAccess
-from rescheduler.kube.access.credentials import Stored, bearer
-from rescheduler.kube.cluster_config import BadClusterConfig, load
-from rescheduler.kube.network import Network
-from rescheduler.kube.transport import NoAnswer, Request
-from rescheduler.model.confidential_urls import is_confidential
+from rescheduler.config.confidential_urls import is_confidential
+from rescheduler.kube.access.cluster_access import ClusterAccess, StoredCredentials, bearer_authorization
+from rescheduler.kube.access.cluster_config import BadClusterConfig, load_cluster_access
+from rescheduler.kube.http_transport import HttpTransport
+from rescheduler.kube.transport import ApiRequest, NoResponse
 
 TOKEN = "top-secret-token"
 
@@ -52,9 +51,9 @@ async def recording(answer: bytes = b"") -> AsyncIterator[tuple[int, bytearray]]
 async def test_a_server_without_a_scheme_gets_tls_before_it_gets_a_token(kubeconfig) -> None:
     async with recording() as (port, heard):
         file = kubeconfig({"token": TOKEN}, cluster={"server": f"127.0.0.1:{port}"})
-        async with Network(load(file, environment={})) as network:
-            with pytest.raises(NoAnswer):
-                await network.send(Request("GET", "/version"))
+        async with HttpTransport(load_cluster_access(file, environment={})) as network:
+            with pytest.raises(NoResponse):
+                await network.send(ApiRequest("GET", "/version"))
     assert heard[:1] == b"\x16", "a TLS handshake"
     assert TOKEN.encode() not in heard
 
@@ -62,7 +61,7 @@ async def test_a_server_without_a_scheme_gets_tls_before_it_gets_a_token(kubecon
 @pytest.mark.parametrize("user", USERS)
 def test_credentials_make_a_server_without_a_scheme_https(kubeconfig, user) -> None:
     file = kubeconfig(user, cluster={"server": "host.test:6443"})
-    assert load(file, environment={}).server == "https://host.test:6443"
+    assert load_cluster_access(file, environment={}).server == "https://host.test:6443"
 
 
 @pytest.mark.parametrize(
@@ -74,7 +73,7 @@ def test_credentials_make_a_server_without_a_scheme_https(kubeconfig, user) -> N
 )
 def test_without_credentials_tls_settings_decide(kubeconfig, cluster, server) -> None:
     file = kubeconfig({}, cluster={"server": "host.test:6443", **cluster})
-    assert load(file, environment={}).server == server
+    assert load_cluster_access(file, environment={}).server == server
 
 
 @pytest.mark.parametrize("user", USERS)
@@ -82,7 +81,7 @@ def test_without_credentials_tls_settings_decide(kubeconfig, cluster, server) ->
 def test_credentials_for_a_server_without_tls_are_refused(kubeconfig, user, server) -> None:
     file = kubeconfig(user, cluster={"server": server})
     with pytest.raises(BadClusterConfig) as refused:
-        load(file, environment={})
+        load_cluster_access(file, environment={})
     said = str(refused.value)
     assert str(file) in said
     assert 'cluster "test"' in said
@@ -94,13 +93,13 @@ def test_a_server_on_this_machine_may_do_without_tls(kubeconfig) -> None:
     """`kubectl proxy`, and the simulator."""
     for server in ("http://127.0.0.1:8001", "http://localhost:8001", "http://[::1]:8001"):
         file = kubeconfig({"token": TOKEN}, cluster={"server": server})
-        assert load(file, environment={}).server == server
+        assert load_cluster_access(file, environment={}).server == server
 
 
 def test_but_not_through_a_proxy_on_another_machine(kubeconfig) -> None:
     cluster = {"server": "http://127.0.0.1:8001", "proxy-url": "http://proxy.test:3128"}
     with pytest.raises(BadClusterConfig, match=r"through the proxy http://proxy\.test:3128"):
-        load(kubeconfig({"token": TOKEN}, cluster=cluster), environment={})
+        load_cluster_access(kubeconfig({"token": TOKEN}, cluster=cluster), environment={})
 
 
 async def test_a_proxy_of_the_environment_is_not_asked_for_this_machine(kubeconfig, monkeypatch) -> None:
@@ -111,8 +110,8 @@ async def test_a_proxy_of_the_environment_is_not_asked_for_this_machine(kubeconf
         monkeypatch.delenv("no_proxy", raising=False)
         file = kubeconfig({"token": TOKEN}, cluster={"server": f"http://127.0.0.1:{port}"})
         async with (
-            Network(load(file, environment={})) as network,
-            await network.send(Request("GET", "/version")) as response,
+            HttpTransport(load_cluster_access(file, environment={})) as network,
+            await network.send(ApiRequest("GET", "/version")) as response,
         ):
             await response.read()
     assert TOKEN.encode() in heard
@@ -122,9 +121,11 @@ async def test_a_proxy_of_the_environment_is_not_asked_for_this_machine(kubeconf
 async def test_a_proxy_sees_no_credentials_of_a_server_with_tls(kubeconfig) -> None:
     async with recording(b"HTTP/1.1 502 Bad Gateway\r\n\r\n") as (proxy, overheard):
         cluster = {"server": "https://host.test:6443", "proxy-url": f"http://127.0.0.1:{proxy}"}
-        async with Network(load(kubeconfig({"token": TOKEN}, cluster=cluster), environment={})) as network:
-            with pytest.raises(NoAnswer):
-                await network.send(Request("GET", "/version"))
+        async with HttpTransport(
+            load_cluster_access(kubeconfig({"token": TOKEN}, cluster=cluster), environment={})
+        ) as network:
+            with pytest.raises(NoResponse):
+                await network.send(ApiRequest("GET", "/version"))
     assert overheard.startswith(b"CONNECT host.test:6443")
     assert TOKEN.encode() not in overheard
 
@@ -135,8 +136,8 @@ async def test_a_redirect_to_another_server_gets_no_credentials(kubeconfig) -> N
         async with recording(b"HTTP/1.1 307 Temporary Redirect\r\n" + location.encode()) as (port, _):
             file = kubeconfig({"token": TOKEN}, cluster={"server": f"http://127.0.0.1:{port}"})
             async with (
-                Network(load(file, environment={})) as network,
-                await network.send(Request("GET", "/version")) as response,
+                HttpTransport(load_cluster_access(file, environment={})) as network,
+                await network.send(ApiRequest("GET", "/version")) as response,
             ):
                 assert response.status == 307
     assert not overheard
@@ -144,10 +145,12 @@ async def test_a_redirect_to_another_server_gets_no_credentials(kubeconfig) -> N
 
 async def test_whoever_uses_the_network_is_refused_likewise() -> None:
     """Such as the settings of Prometheus, which name a token file and a URL."""
-    access = ClusterAccess("http://host.test:9090", Stored(authorization=bearer(TOKEN)), "the settings")
-    async with Network(access) as network:
-        with pytest.raises(NoAnswer, match="credentials would be sent unencrypted") as refused:
-            await network.send(Request("GET", "/"))
+    access = ClusterAccess(
+        "http://host.test:9090", StoredCredentials(authorization=bearer_authorization(TOKEN)), "the settings"
+    )
+    async with HttpTransport(access) as network:
+        with pytest.raises(NoResponse, match="credentials would be sent unencrypted") as refused:
+            await network.send(ApiRequest("GET", "/"))
     assert not refused.value.sent
 
 
@@ -156,13 +159,13 @@ async def test_whoever_uses_the_network_is_refused_likewise() -> None:
 )
 def test_what_is_no_url_of_a_server_is_refused(kubeconfig, server) -> None:
     with pytest.raises(BadClusterConfig, match=r"must be https://HOST\[:PORT\]"):
-        load(kubeconfig({}, cluster={"server": server}), environment={})
+        load_cluster_access(kubeconfig({}, cluster={"server": server}), environment={})
 
 
 def test_a_password_in_the_server_is_refused_and_not_repeated(kubeconfig) -> None:
     file = kubeconfig({}, cluster={"server": f"https://me:{TOKEN}@host.test"})
     with pytest.raises(BadClusterConfig, match="Put them into a user") as refused:
-        load(file, environment={})
+        load_cluster_access(file, environment={})
     assert TOKEN not in str(refused.value)
 
 
@@ -170,7 +173,7 @@ def test_an_issuer_without_tls_is_refused(kubeconfig) -> None:
     config = {"idp-issuer-url": "http://issuer.test", "refresh-token": TOKEN}
     file = kubeconfig({"auth-provider": {"name": "oidc", "config": config}})
     with pytest.raises(BadClusterConfig, match="refresh tokens would be sent unencrypted"):
-        load(file, environment={})
+        load_cluster_access(file, environment={})
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ import base64
 
 import pytest
 
-from rescheduler.kube.access import credentials
-from rescheduler.kube.access.credentials import Stored
-from rescheduler.kube.cluster_config import BadClusterConfig, load
-from rescheduler.kube.transport import NoAnswer
+from rescheduler.kube.access import cluster_access
+from rescheduler.kube.access.cluster_access import StoredCredentials
+from rescheduler.kube.access.cluster_config import BadClusterConfig, load_cluster_access
+from rescheduler.kube.transport import NoResponse
 
 
 def data(pem: bytes) -> str:
@@ -44,7 +44,7 @@ async def test_a_client_certificate_is_shown(as_files, serve, reach, authority, 
 
 async def test_a_certificate_without_its_key_is_refused_at_once(kubeconfig):
     with pytest.raises(BadClusterConfig, match="not both"):
-        load(kubeconfig({"client-certificate-data": data(b"x")}), environment={})
+        load_cluster_access(kubeconfig({"client-certificate-data": data(b"x")}), environment={})
 
 
 async def test_groups_to_act_as_become_one_header_each(serve, reach, ask):
@@ -60,12 +60,12 @@ async def test_groups_to_act_as_become_one_header_each(serve, reach, ask):
 async def test_a_token_file_is_read_again_after_a_minute(tmp_path):
     now = [0.0]
     (tmp_path / "token").write_text("first\n")
-    stored = Stored(token_file=tmp_path / "token", now=lambda: now[0])
+    stored = StoredCredentials(token_file=tmp_path / "token", now=lambda: now[0])
     assert (await stored.current()).authorization == "Bearer first"
     (tmp_path / "token").write_text("second\n")
-    now[0] = credentials.REREAD_AFTER_S - 1
+    now[0] = cluster_access.REREAD_AFTER_S - 1
     assert (await stored.current()).authorization == "Bearer first"
-    now[0] = credentials.REREAD_AFTER_S
+    now[0] = cluster_access.REREAD_AFTER_S
     assert (await stored.current()).authorization == "Bearer second"
 
 
@@ -82,7 +82,7 @@ async def test_a_refused_token_is_read_again_and_the_request_repeated_once(serve
 
 async def test_a_token_file_that_is_gone_is_told_and_nothing_is_sent(serve, reach, ask):
     async with serve() as server, reach(server, {"tokenFile": "missing"}) as network:
-        with pytest.raises(NoAnswer, match=r"can't read .*missing: No such file") as failed:
+        with pytest.raises(NoResponse, match=r"can't read .*missing: No such file") as failed:
             await ask(network)
         assert not failed.value.sent
         assert not server.calls

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rescheduler.simulator.virtual_time import VirtualLoop
+from kubesim.virtual_time import VirtualLoop
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:

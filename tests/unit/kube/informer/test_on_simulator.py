@@ -5,14 +5,15 @@ import random
 
 import pytest
 
+from kubesim.apiserver.api_server import ApiServer
+from kubesim.apiserver.fault_injection import InjectedFault
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
+from rescheduler.kube.api_resources import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, api_resource
 from rescheduler.kube.client import Client
 from rescheduler.kube.errors import KubeError
-from rescheduler.kube.in_process import InProcess
 from rescheduler.kube.informer import Informer
 from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.resources import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, NODES, PODS, custom
-from rescheduler.simulator.faults import Fault
-from rescheduler.simulator.server import ApiServer
+from rescheduler.kube.transport import InProcessTransport
 
 
 @pytest.fixture
@@ -21,8 +22,8 @@ def server() -> ApiServer:
 
 
 @pytest.fixture
-def transport(server) -> InProcess:
-    return InProcess(server.handle)
+def transport(server) -> InProcessTransport:
+    return InProcessTransport(server.handle)
 
 
 async def shake(client: Client, server: ApiServer, dice: random.Random) -> None:
@@ -48,7 +49,7 @@ async def shake(client: Client, server: ApiServer, dice: random.Random) -> None:
         server.store.compact()
     elif happening == "fail":
         kind = dice.choice(["internal-error", "unavailable", "too-many-requests"])
-        server.faults.add(Fault(kind, verbs=("list", "watch"), times=dice.randint(1, 3)))
+        server.faults.add(InjectedFault(kind, verbs=("list", "watch"), times=dice.randint(1, 3)))
     elif happening == "pause":
         await asyncio.sleep(dice.choice([0.0, 0.1, 2.0, 70.0]))
 
@@ -133,7 +134,7 @@ WIDGETS = {
 
 
 async def test_a_custom_resource_is_followed_as_soon_as_it_is_defined(client, server, until):
-    widgets = custom("test.dev", "v1", "widgets", "Widget")
+    widgets = api_resource("test.dev", "v1", "widgets", "Widget")
     informer = Informer(client, widgets)
     async with informer.running():
         await until(lambda: informer.failure)

@@ -5,10 +5,10 @@ import math
 
 import pytest
 
-from rescheduler.kube.contact import SETTLE_S, Contact
-from rescheduler.kube.informer import Informer, Pace
+from rescheduler.kube.informer import Informer, ReflectorTiming
+from rescheduler.kube.watch_stream import SETTLE_S, WatchHealth
 
-PACE = Pace(silence_s=90, stale_after_s=120)
+PACE = ReflectorTiming(silence_s=90, stale_after_s=120)
 
 
 @pytest.fixture
@@ -170,7 +170,7 @@ async def test_a_server_that_lets_in_and_drops_at_once_does_not_count_as_there(i
 
 
 def test_a_watch_counts_once_it_has_held_for_a_moment():
-    contact = Contact()
+    contact = WatchHealth()
     contact.heard(0.0)
     contact.opened(100.0)
     assert contact.staleness(100.0) == 100.0, "what was missed is still on its way"
@@ -180,7 +180,7 @@ def test_a_watch_counts_once_it_has_held_for_a_moment():
 
 
 def test_a_watch_that_did_not_hold_does_not_count():
-    contact = Contact()
+    contact = WatchHealth()
     contact.heard(0.0)
     contact.opened(100.0)
     contact.closed(100.5)

@@ -1,0 +1,64 @@
+"""How a default is set: only where the request left the field out.
+
+How admission reads other objects: a priority class, a namespace, a definition.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, Protocol
+
+from kubesim.apiserver.api_messages import Object
+from kubesim.apiserver.kind_registry import ResourceKind
+
+__all__ = ["DefaultingContext", "Lookup", "Operation", "empty_lookup", "fill", "inner", "timestamp"]
+
+
+class Lookup(Protocol):
+    def __call__(self, api_version: str, kind_name: str, namespace: str, name: str) -> Object | None: ...
+
+
+def empty_lookup(api_version: str, kind_name: str, namespace: str, name: str) -> Object | None:  # noqa: ARG001
+    """An empty store."""
+    return None
+
+
+Operation = Literal["CREATE", "UPDATE"]
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultingContext:
+    """What some defaults depend on besides the object itself."""
+
+    kind: ResourceKind
+    operation: Operation
+    now: datetime
+    lookup: Lookup
+    subresource: str = ""
+
+    @property
+    def creating(self) -> bool:
+        return self.operation == "CREATE"
+
+    def stored(self, obj: Object) -> Object | None:
+        """The object as it is before this update."""
+        metadata = obj["metadata"]
+        return self.lookup(
+            self.kind.api_version, self.kind.name, metadata.get("namespace", ""), metadata.get("name", "")
+        )
+
+
+def fill(target: Object, values: Object | None = None, **more: Any) -> None:
+    """Set each field that is missing; an empty text counts as missing, zero and false do not."""
+    for field, value in (values | more if values else more).items():
+        if target.get(field) in (None, ""):
+            target[field] = value
+
+
+def inner(target: Object, field: str) -> Object:
+    """The object in `field`, made if it is missing."""
+    found: Object = target.setdefault(field, {})
+    return found
+
+
+def timestamp(now: datetime) -> str:
+    return now.strftime("%Y-%m-%dT%H:%M:%SZ")

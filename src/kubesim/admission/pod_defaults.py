@@ -1,0 +1,301 @@
+"""Defaults of pods proper, beyond those of any pod spec.
+
+Defaults inside containers: pull policy, ports, probes, environment.
+
+Defaults inside the volumes of a pod.
+
+Defaults of a pod's spec wherever it stands, in a pod or in a template.
+
+The quality-of-service class of a pod: how much of what its containers ask for is guaranteed.
+"""
+
+from kubesim.admission.admission_lookup import DefaultingContext, fill, inner, timestamp
+from kubesim.admission.admission_plugins import fill_priority
+from kubesim.apiserver.api_messages import Object
+from kubevalues.quantity import Quantity, parse_quantity
+
+__all__ = [
+    "TOPOLOGY_LABELS",
+    "all_containers",
+    "fill_container",
+    "fill_pod",
+    "fill_pod_spec",
+    "fill_template",
+    "fill_volume",
+    "quality_of_service",
+]
+
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_PROBE_NUMBERS = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
+
+
+def fill_container(container: Object) -> None:
+    fill(
+        container,
+        resources={},
+        terminationMessagePath="/dev/termination-log",
+        terminationMessagePolicy="File",
+        imagePullPolicy="Always" if _is_latest(container.get("image", "")) else "IfNotPresent",
+    )
+    for port in container.get("ports", ()):
+        fill(port, protocol="TCP")
+    for probe in (container[name] for name in _PROBES if name in container):
+        _fill_probe(probe)
+    for hook in container.get("lifecycle", {}).values():
+        if isinstance(hook, dict):  # `stopSignal` stands among the hooks, and is a text
+            _fill_action(hook)
+    for variable in container.get("env", ()):
+        _fill_source(variable.get("valueFrom", {}))
+
+
+def _is_latest(image: str) -> bool:
+    """Without tag and digest, an image means its tag `latest`."""
+    if "@" in image:
+        return False
+    _, colon, tag = image.rpartition("/")[2].partition(":")
+    return not colon or tag == "latest"
+
+
+def _fill_probe(probe: Object) -> None:
+    for number, default in _PROBE_NUMBERS.items():
+        if not probe.get(number):
+            probe[number] = default
+    _fill_action(probe)
+
+
+def _fill_action(handler: Object) -> None:
+    if "httpGet" in handler:
+        fill(handler["httpGet"], path="/", scheme="HTTP")
+    if "grpc" in handler:
+        handler["grpc"].setdefault("service", "")
+
+
+def _fill_source(source: Object) -> None:
+    if "fieldRef" in source:
+        fill(source["fieldRef"], apiVersion="v1")
+    if "resourceFieldRef" in source:
+        fill(source["resourceFieldRef"], divisor="0")
+
+
+_READABLE_BY_ALL = 0o644
+_WITH_MODE = ("secret", "configMap", "downwardAPI", "projected")
+_TOKEN_LIFE_S = 3600
+
+
+def fill_volume(volume: Object) -> None:
+    if volume.keys() <= {"name"}:
+        volume["emptyDir"] = {}
+    for source in (volume[name] for name in _WITH_MODE if name in volume):
+        fill(source, defaultMode=_READABLE_BY_ALL)
+    if "hostPath" in volume:
+        volume["hostPath"].setdefault("type", "")
+    if "ephemeral" in volume:
+        _fill_claim_template(volume["ephemeral"])
+    for item in volume.get("downwardAPI", {}).get("items", ()):
+        _fill_item(item)
+    for projection in volume.get("projected", {}).get("sources", ()):
+        _fill_projection(projection)
+
+
+def _fill_claim_template(source: Object) -> None:
+    if "volumeClaimTemplate" in source:
+        template = source["volumeClaimTemplate"]
+        fill(template, metadata={})
+        fill(inner(template, "spec"), volumeMode="Filesystem")
+
+
+def _fill_item(item: Object) -> None:
+    if "fieldRef" in item:
+        fill(item["fieldRef"], apiVersion="v1")
+    if "resourceFieldRef" in item:
+        fill(item["resourceFieldRef"], divisor="0")
+
+
+def _fill_projection(projection: Object) -> None:
+    if "serviceAccountToken" in projection:
+        fill(projection["serviceAccountToken"], expirationSeconds=_TOKEN_LIFE_S)
+    for item in projection.get("downwardAPI", {}).get("items", ()):
+        _fill_item(item)
+
+
+def fill_pod_spec(spec: Object) -> None:
+    fill(
+        spec,
+        restartPolicy="Always",
+        dnsPolicy="ClusterFirst",
+        schedulerName="default-scheduler",
+        terminationGracePeriodSeconds=30,
+        securityContext={},
+    )
+    _fill_service_account(spec)
+    for container in all_containers(spec):
+        fill_container(container)
+    for volume in spec.get("volumes", ()):
+        fill_volume(volume)
+
+
+def _fill_service_account(spec: Object) -> None:
+    """`serviceAccount` is the old name of `serviceAccountName`; both are kept."""
+    name = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    if name:
+        spec["serviceAccountName"] = spec["serviceAccount"] = name
+
+
+def all_containers(spec: Object) -> list[Object]:
+    """Init, regular and ephemeral ones."""
+    return [
+        container
+        for group in ("initContainers", "containers", "ephemeralContainers")
+        for container in spec.get(group, ())
+    ]
+
+
+def fill_template(owner_spec: Object) -> None:
+    """The pod template of a workload."""
+    template = inner(owner_spec, "template")
+    fill(template, metadata={})
+    fill_pod_spec(inner(template, "spec"))
+
+
+_COUNTED = ("cpu", "memory")
+
+
+def quality_of_service(spec: Object) -> str:
+    holders = [spec] if spec.get("resources") else [*spec.get("initContainers", ()), *spec["containers"]]
+    requests, limits = _totals(holders, "requests"), _totals(holders, "limits")
+    if not requests and not limits:
+        return "BestEffort"
+    every_one_limited = all(_positive(holder, "limits").keys() == set(_COUNTED) for holder in holders)
+    return "Guaranteed" if every_one_limited and requests == limits else "Burstable"
+
+
+def _positive(holder: Object, field: str) -> dict[str, Quantity]:
+    asked = holder.get("resources", {}).get(field, {})
+    amounts = {name: parse_quantity(asked[name]) for name in _COUNTED if name in asked}
+    return {name: number for name, number in amounts.items() if number.nanos > 0}
+
+
+def _totals(holders: list[Object], field: str) -> dict[str, Quantity]:
+    totals: dict[str, Quantity] = {}
+    for holder in holders:
+        for name, number in _positive(holder, field).items():
+            totals[name] = totals.get(name, Quantity(0)) + number
+    return totals
+
+
+TOPOLOGY_LABELS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
+_NODE_TROUBLES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_PATIENCE_S = 300
+
+
+def fill_pod(pod: Object, about: DefaultingContext) -> None:
+    spec = inner(pod, "spec")
+    fill_pod_spec(spec)
+    fill(spec, enableServiceLinks=True)
+    if spec["terminationGracePeriodSeconds"] < 0:
+        spec["terminationGracePeriodSeconds"] = 1
+    for container in [*spec.get("initContainers", ()), *spec.setdefault("containers", [])]:
+        _request_what_is_limited(container["resources"])
+    if spec.get("hostNetwork"):
+        _open_host_ports(spec)
+    if not about.subresource:
+        _tolerate_node_troubles(spec)
+        fill_priority(pod, about)
+    if about.creating:
+        _take_over_topology(pod, about)
+        _select_by_own_labels(pod)
+        _fill_status(pod, about)
+    _mirror_addresses(pod.get("status", {}))
+    for condition in pod.get("status", {}).get("conditions", ()):
+        condition.setdefault("lastProbeTime", None)
+        condition.setdefault("lastTransitionTime", None)
+
+
+def _request_what_is_limited(resources: Object) -> None:
+    if resources.get("limits"):
+        resources["requests"] = resources["limits"] | resources.get("requests", {})
+
+
+def _open_host_ports(spec: Object) -> None:
+    """In the network of its host, a container's port is a port of the host."""
+    for container in all_containers(spec):
+        for port in container.get("ports", ()):
+            if not port.get("hostPort"):
+                port["hostPort"] = port.get("containerPort", 0)
+
+
+def _tolerate_node_troubles(spec: Object) -> None:
+    """A pod without a view of its own stays for five minutes on a node that is in trouble."""
+    given = spec.get("tolerations", [])
+    missing = [
+        {"key": trouble, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _PATIENCE_S}
+        for trouble in _NODE_TROUBLES
+        if not any(
+            toleration.get("key", "") in ("", trouble) and toleration.get("effect", "") in ("", "NoExecute")
+            for toleration in given
+        )
+    ]
+    if missing:
+        spec["tolerations"] = [*given, *missing]
+
+
+def _fill_status(pod: Object, about: DefaultingContext) -> None:
+    status = inner(pod, "status")
+    fill(status, phase="Pending")
+    status["qosClass"] = quality_of_service(pod["spec"])  # anew: admission may have changed what it asks for
+    conditions = status.get("conditions", [])
+    if pod["spec"].get("schedulingGates") and not any(c.get("type") == "PodScheduled" for c in conditions):
+        blocked = {
+            "type": "PodScheduled",
+            "status": "False",
+            "lastTransitionTime": timestamp(about.now),
+            "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+        }
+        status["conditions"] = [*conditions, blocked]
+
+
+def _take_over_topology(pod: Object, about: DefaultingContext) -> None:
+    """A pod that is made on a node knows at once in which zone and region that is."""
+    node = about.lookup("v1", "Node", "", pod["spec"].get("nodeName", "")) or {"metadata": {}}
+    known = node["metadata"].get("labels") or {}
+    if taken := {label: known[label] for label in TOPOLOGY_LABELS if label in known}:
+        inner(pod["metadata"], "labels").update(taken)
+
+
+def _select_by_own_labels(pod: Object) -> None:
+    """`matchLabelKeys`: the pod's own values of these labels become part of the selector."""
+    labels = pod["metadata"].get("labels", {})
+    for term in _label_key_terms(pod["spec"]):
+        selector = term.get("labelSelector")
+        if selector is None:
+            continue
+        wanted = [
+            {"key": key, "operator": operator, "values": [labels[key]]}
+            for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
+            for key in term.get(field, ())
+            if key in labels
+        ]
+        given = selector.get("matchExpressions", [])
+        # Applied twice (a dry run's answer sent back), a requirement is not repeated.
+        if new := [requirement for requirement in wanted if requirement not in given]:
+            selector["matchExpressions"] = [*given, *new]
+
+
+def _label_key_terms(spec: Object) -> list[Object]:
+    terms: list[Object] = list(spec.get("topologySpreadConstraints", ()))
+    for name in ("podAffinity", "podAntiAffinity"):
+        affinity = spec.get("affinity", {}).get(name, {})
+        terms += affinity.get("requiredDuringSchedulingIgnoredDuringExecution", ())
+        for weighted in affinity.get("preferredDuringSchedulingIgnoredDuringExecution", ()):
+            terms.append(weighted.get("podAffinityTerm", {}))
+    return terms
+
+
+def _mirror_addresses(status: Object) -> None:
+    """`podIP` and the list `podIPs` say the same; the single one wins."""
+    single, several = status.get("podIP", ""), status.get("podIPs", [])
+    if single and (not several or several[0].get("ip") != single):
+        status["podIPs"] = [{"ip": single}]
+    elif several and not single:
+        status["podIP"] = several[0].get("ip", "")

@@ -1,0 +1,78 @@
+"""What goes into the simulated API server and what comes out: bytes, without a socket in sight."""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, unquote
+
+import msgspec
+
+__all__ = [
+    "JSON",
+    "Object",
+    "ServerRequest",
+    "ServerResponse",
+    "bytes_response",
+    "decode",
+    "encode",
+    "object_response",
+]
+
+Object = dict[str, Any]
+"""A Kubernetes object as JSON has it."""
+
+JSON = "application/json"
+
+encode = msgspec.json.Encoder().encode
+decode = msgspec.json.Decoder().decode
+
+
+class ServerResponse(NamedTuple):
+    """Status, headers (names in lower case) and a body that arrives in chunks."""
+
+    status: int
+    headers: Mapping[str, str]
+    chunks: AsyncIterator[bytes]
+
+
+def bytes_response(
+    status: int, body: bytes, content_type: str = JSON, headers: Mapping[str, str] | None = None
+) -> ServerResponse:
+    """A body that is there at once, in one chunk."""
+    fixed = {"content-type": content_type, "content-length": str(len(body))}
+    return ServerResponse(status, {**fixed, **(headers or {})}, _one(body))
+
+
+def object_response(status: int, content: Object, headers: Mapping[str, str] | None = None) -> ServerResponse:
+    return bytes_response(status, encode(content), headers=headers)
+
+
+async def _one(body: bytes) -> AsyncIterator[bytes]:
+    yield body
+
+
+@dataclass(frozen=True, slots=True)
+class ServerRequest:
+    """A request, taken apart once."""
+
+    method: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+    @classmethod
+    def parse(cls, method: str, target: str, headers: Mapping[str, str], body: bytes) -> "ServerRequest":
+        """`target` is path and query as on the request line."""
+        path, _, query = target.partition("?")
+        return cls(
+            method=method,
+            path=unquote(path),
+            query=dict(parse_qsl(query, keep_blank_values=True)),
+            headers={name.lower(): value for name, value in headers.items()},
+            body=body,
+        )
+
+    def asks(self, option: str) -> bool:
+        """Whether a yes-or-no parameter says yes."""
+        return self.query.get(option, "").lower() in {"true", "1", "t"}

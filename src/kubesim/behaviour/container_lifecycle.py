@@ -1,0 +1,314 @@
+"""The life of one container, told by its status: waiting → running → terminated → (back-off) → running …
+
+Everything follows from the status that the API holds and from the time; whoever asks twice at the same
+moment gets the same answer.
+
+How long a kubelet waits before it tries again: 10 s, then twice as long each time, up to 5 minutes.
+
+A kubelet remembers its waits; here they follow from what the API holds (restart counts and times), so that
+they outlive whoever plays the kubelet.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from kubesim.apiserver.api_messages import Object
+from kubesim.behaviour.behaviour_rules import BlockedRule, ContainerRun
+from kubesim.behaviour.rule_matching import ContainerBehaviour, ContainerRole
+from kubesim.common_fields import earliest, format_timestamp, parse_timestamp
+from kubevalues.duration import format_duration
+
+__all__ = [
+    "LONGEST",
+    "ContainerContext",
+    "ContainerProgress",
+    "ImagePull",
+    "advance_container",
+    "exited_well",
+    "pull_at",
+    "restart_delay",
+    "shown",
+    "started_at",
+    "stopped",
+]
+
+FIRST = timedelta(seconds=10)
+LONGEST = timedelta(minutes=5)
+FORGIVEN_AFTER = 2 * LONGEST
+"""A container that ran for so long is started again as if it had never failed."""
+NOTICED_AFTER = timedelta(seconds=1)
+"""How long an exit is seen before the kubelet acts on it."""
+PULL_TAKES = timedelta(seconds=1)
+
+
+def restart_delay(restarts: int, ran_for: timedelta) -> timedelta:
+    """From an exit to the next start, for a container that was restarted so often before."""
+    if restarts == 0 or ran_for >= FORGIVEN_AFTER:
+        return NOTICED_AFTER
+    return _wait(restarts)
+
+
+class ImagePull(NamedTuple):
+    """Where the attempts to pull an image stand: failing right now, or waiting for the next one."""
+
+    failing: bool
+    wait: timedelta
+    until: datetime
+
+
+def pull_at(began: datetime, now: datetime) -> ImagePull:
+    attempt, wait = began, FIRST
+    while now >= attempt + PULL_TAKES + wait:
+        attempt += PULL_TAKES + wait
+        wait = min(2 * wait, LONGEST)
+    if now < attempt + PULL_TAKES:
+        return ImagePull(failing=True, wait=wait, until=attempt + PULL_TAKES)
+    return ImagePull(failing=False, wait=wait, until=attempt + PULL_TAKES + wait)
+
+
+def _wait(failures: int) -> timedelta:
+    doublings = min(failures - 1, 10)  # far beyond the longest
+    return min(FIRST * (1 << doublings), LONGEST)
+
+
+def shown(wait: timedelta) -> str:
+    """As Go prints it: 10s, 1m20s, 5m0s."""
+    return format_duration(wait)
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerContext:
+    """What a container's life depends on beside its own status and behaviour."""
+
+    pod: Object
+    now: datetime
+    turn: datetime | None
+    """Since when it may start; None while others have to finish first."""
+    role: ContainerRole
+    slow: float = 1.0
+
+
+class ContainerProgress(NamedTuple):
+    status: Object
+    wake_at: datetime | None
+
+
+def advance_container(
+    container: Object, before: Object | None, how: ContainerBehaviour, where: ContainerContext
+) -> ContainerProgress:
+    """As far as it has come by now, and when it goes on."""
+    status = before or {"name": container["name"], "restartCount": 0, "lastState": {}, "state": {}}
+    # This ends: an exit is noticed only a second later, so no round leads back to its own beginning.
+    while True:
+        progress = _step(status, container, how, where)
+        if progress.status["state"] == status["state"]:
+            break
+        status = progress.status
+    ready, changes_at = _readiness(progress.status["state"], how, where)
+    shape = _dressed(progress.status, container, where.pod, ready=ready)
+    return ContainerProgress(shape, earliest(progress.wake_at, changes_at))
+
+
+def stopped(status: Object, now: datetime, *, exit_code: int) -> Object:
+    """The same container, ended with its pod."""
+    if "running" in status["state"]:
+        reason = "Error" if exit_code else "Completed"
+        state = _terminated(status, now, exit_code, reason)
+        return status | {"state": state, "ready": False, "started": False}
+    if last := status["lastState"].get("terminated"):
+        return status | {"state": {"terminated": last}, "ready": False, "started": False}
+    return status
+
+
+def exited_well(status: Object) -> bool:
+    ended = status["state"].get("terminated")
+    return ended is not None and bool(ended["exitCode"] == 0)
+
+
+def started_at(status: Object) -> datetime | None:
+    """When it last started; None if it never did."""
+    for state in (status["state"], status["lastState"]):
+        for begun in (state.get("running"), state.get("terminated")):
+            if begun and begun.get("startedAt"):
+                return parse_timestamp(begun["startedAt"])
+    return None
+
+
+# -- one transition
+
+
+def _step(
+    status: Object, container: Object, how: ContainerBehaviour, where: ContainerContext
+) -> ContainerProgress:
+    state = status["state"]
+    if "running" in state:
+        return _from_running(status, _run_of(how, where.role), where)
+    if "terminated" in state:
+        return _from_terminated(status, where)
+    if status["lastState"].get("terminated"):
+        return _from_back_off(status, where)
+    return _from_nothing(status, container, how, where)
+
+
+def _from_nothing(
+    status: Object, container: Object, how: ContainerBehaviour, where: ContainerContext
+) -> ContainerProgress:
+    if where.turn is None:
+        return ContainerProgress(_waiting(status, "PodInitializing"), None)
+    due = where.turn + how.startup * where.slow
+    if where.now < due:
+        inits = where.pod["spec"].get("initContainers")
+        return ContainerProgress(_waiting(status, "PodInitializing" if inits else "ContainerCreating"), due)
+    if how.blocked is None or (how.blocked.heals and where.now >= due + how.blocked.heals):
+        return ContainerProgress(_running(status, where.now), None)
+    healed_at = due + how.blocked.heals if how.blocked.heals else None
+    shown, changes_at = _obstacle(how.blocked, container, due, where.now)
+    return ContainerProgress(status | {"state": shown}, earliest(changes_at, healed_at))
+
+
+def _from_running(status: Object, run: ContainerRun, where: ContainerContext) -> ContainerProgress:
+    well_again = run.times is not None and status["restartCount"] >= run.times
+    if run.lasts is None or (well_again and where.role is not ContainerRole.INIT):
+        return ContainerProgress(status, None)
+    due = parse_timestamp(status["state"]["running"]["startedAt"]) + run.lasts
+    if where.now < due:
+        return ContainerProgress(status, due)
+    exit_code, reason = (0, "Completed") if well_again else (run.exit_code, run.shown_reason)
+    return ContainerProgress(status | {"state": _terminated(status, where.now, exit_code, reason)}, None)
+
+
+def _from_terminated(status: Object, where: ContainerContext) -> ContainerProgress:
+    if not _restarts(status, where):
+        return ContainerProgress(status, None)
+    ended = status["state"]["terminated"]
+    noticed_at = parse_timestamp(ended["finishedAt"]) + NOTICED_AFTER
+    if where.now < noticed_at:
+        return ContainerProgress(status, noticed_at)
+    return _from_back_off(status | {"state": {}, "lastState": {"terminated": ended}}, where)
+
+
+def _from_back_off(status: Object, where: ContainerContext) -> ContainerProgress:
+    ended = status["lastState"]["terminated"]
+    finished = parse_timestamp(ended["finishedAt"])
+    wait = restart_delay(status["restartCount"], finished - parse_timestamp(ended["startedAt"]))
+    if where.now >= finished + wait:
+        return ContainerProgress(
+            _running(status, where.now) | {"restartCount": status["restartCount"] + 1}, None
+        )
+    metadata = where.pod["metadata"]
+    pod = f"{metadata['name']}_{metadata.get('namespace', '')}({metadata.get('uid', '')})"
+    message = f"back-off {shown(wait)} restarting failed container={status['name']} pod={pod}"
+    return ContainerProgress(_waiting(status, "CrashLoopBackOff", message), finished + wait)
+
+
+def _run_of(how: ContainerBehaviour, role: ContainerRole) -> ContainerRun:
+    return how.init if role is ContainerRole.INIT else how.run
+
+
+def _restarts(status: Object, where: ContainerContext) -> bool:
+    if where.role is ContainerRole.SIDECAR:
+        return True
+    policy = where.pod["spec"].get("restartPolicy", "Always")
+    if policy == "Always" and where.role is ContainerRole.MAIN:
+        return True
+    return policy != "Never" and not exited_well(status)
+
+
+# -- states
+
+
+def _waiting(status: Object, reason: str, message: str = "") -> Object:
+    told = {"reason": reason, "message": message} if message else {"reason": reason}
+    return status | {"state": {"waiting": told}}
+
+
+def _running(status: Object, now: datetime) -> Object:
+    return status | {"state": {"running": {"startedAt": format_timestamp(now)}}}
+
+
+def _terminated(status: Object, now: datetime, exit_code: int, reason: str) -> Object:
+    ended = {
+        "exitCode": exit_code,
+        "reason": reason,
+        "startedAt": status["state"]["running"]["startedAt"],
+        "finishedAt": format_timestamp(now),
+    }
+    if "containerID" in status:
+        ended["containerID"] = status["containerID"]
+    return {"terminated": ended}
+
+
+def _obstacle(
+    blocked: BlockedRule, container: Object, since: datetime, now: datetime
+) -> tuple[Object, datetime | None]:
+    reason, changes_at = blocked.reason, None
+    message = blocked.message
+    if blocked.pulls:
+        image = container.get("image", "")
+        pull = pull_at(since, now)
+        changes_at = pull.until
+        cause = blocked.message or f'failed to pull and unpack image "{image}": not found'
+        if pull.failing:
+            reason, message = "ErrImagePull", cause
+        else:
+            reason, message = "ImagePullBackOff", f'Back-off pulling image "{image}": ErrImagePull: {cause}'
+    told = {"reason": reason, "message": message} if message else {"reason": reason}
+    return {"waiting": told}, changes_at
+
+
+def _readiness(
+    state: Object, how: ContainerBehaviour, where: ContainerContext
+) -> tuple[bool, datetime | None]:
+    """Whether it is ready, and when that changes."""
+    if where.role is ContainerRole.INIT:
+        return "terminated" in state and state["terminated"]["exitCode"] == 0, None
+    if "running" not in state or how.readiness.after is None:
+        return False, None
+    due = parse_timestamp(state["running"]["startedAt"]) + how.readiness.after * where.slow
+    if where.now < due:
+        return False, due
+    up, down = how.readiness.ready, how.readiness.unready
+    if up is None or down is None:
+        return True, None
+    into = (where.now - due) % (up + down)
+    changes_in = (up if into < up else up + down) - into
+    return into < up, where.now + max(changes_in, timedelta(milliseconds=1))
+
+
+# -- the rest of a status, which follows from its state
+
+
+def _dressed(status: Object, container: Object, pod: Object, *, ready: bool) -> Object:
+    image = container.get("image", "")
+    dressed = {
+        "name": container["name"],
+        "state": status["state"],
+        "lastState": status["lastState"],
+        "ready": ready,
+        "started": "running" in status["state"],
+        "restartCount": status["restartCount"],
+        "image": image,
+        "imageID": "",
+    }
+    if started_at(status) is not None:
+        dressed["imageID"] = f"{_repository(image)}@sha256:{_hash(image)}"
+        identity = f"{pod['metadata'].get('uid')}/{container['name']}/{status['restartCount']}"
+        dressed["containerID"] = f"containerd://{_hash(identity)}"
+    resources = container.get("resources")
+    if resources:
+        # What a resize in place changes is granted at once.
+        dressed["resources"] = resources
+        if resources.get("requests"):
+            dressed["allocatedResources"] = resources["requests"]
+    return dressed
+
+
+def _repository(image: str) -> str:
+    path, slash, name = image.partition("@")[0].rpartition("/")
+    return f"{path}{slash}{name.partition(':')[0]}"
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,278 @@
+"""The life of a pod on its node: what a kubelet would write now, and when to ask again.
+
+Level-triggered: everything is read from the pod as the API holds it, nothing is remembered. So simulated
+kubelets and the testbed's share this, both go on after a restart where they were, and asking twice at the
+same moment changes nothing.
+
+A dead node is simply not asked about: its pods neither start nor finish terminating.
+
+How a pod's life on its node ends: deleted, given up by the kubelet, or all containers done.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from kubesim.apiserver.api_messages import Object
+from kubesim.behaviour.behaviour_rules import KILLED_EXIT_CODE, Behaviour
+from kubesim.behaviour.container_lifecycle import (
+    ContainerContext,
+    advance_container,
+    exited_well,
+    started_at,
+    stopped,
+)
+from kubesim.behaviour.kubelet_conditions import TERMINAL, conditions
+from kubesim.behaviour.rule_matching import ContainerRole, PodContainer, members
+from kubesim.behaviour.usage_patterns import IGNORED, NOTHING
+from kubesim.common_fields import earliest, format_timestamp, parse_timestamp, whole_second
+
+__all__ = [
+    "HostFacts",
+    "PodEnd",
+    "PodRemoval",
+    "PodStep",
+    "StatusUpdate",
+    "advance",
+    "all_stopped",
+    "end_of",
+    "given_up",
+    "is_kept_by_others",
+    "is_terminal",
+    "stops_at",
+    "terminated",
+]
+
+_PARTS = ("initContainerStatuses", "containerStatuses")
+_DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
+
+
+def is_terminal(pod: Object) -> bool:
+    return (pod.get("status") or {}).get("phase") in TERMINAL
+
+
+def is_kept_by_others(pod: Object) -> bool:
+    """It was deleted with grace 0 already: only finalizers still hold it."""
+    return bool(pod["metadata"].get("deletionGracePeriodSeconds") == 0)
+
+
+# -- given up by the kubelet
+
+
+class PodEnd(NamedTuple):
+    """The kubelet gives the pod up at that moment."""
+
+    at: datetime
+    reason: str
+    message: str
+
+
+def end_of(pod: Object, containers: list[PodContainer], begun: datetime) -> PodEnd | None:
+    """When and why the kubelet itself ends the pod, if it does."""
+    evictions = [member.how.evicted for member in containers if member.how.evicted]
+    ends = [PodEnd(begun + each.after, each.reason, each.message) for each in evictions]
+    if seconds := pod["spec"].get("activeDeadlineSeconds"):
+        ends.append(PodEnd(begun + timedelta(seconds=seconds), "DeadlineExceeded", _DEADLINE_MESSAGE))
+    return min(ends, default=None)
+
+
+def given_up(pod: Object, containers: list[PodContainer], end: PodEnd, now: datetime) -> Object:
+    status = _with_statuses(pod, containers)
+    status |= {"phase": "Failed", "reason": end.reason, "message": end.message}
+    status.setdefault("startTime", format_timestamp(now))
+    status = all_stopped(status, now, exit_code=KILLED_EXIT_CODE)
+    status["conditions"] = conditions(pod, status, now)
+    if end.reason == "Evicted":
+        target = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "TerminationByKubelet",
+            "message": end.message,
+            "lastProbeTime": None,
+            "lastTransitionTime": format_timestamp(now),
+        }
+        status["conditions"] = [*status["conditions"], target]
+    return status
+
+
+# -- deleted
+
+
+def stops_at(pod: Object, containers: list[PodContainer], slow: float) -> datetime:
+    """Containers that run take their time, but not more than the grace period."""
+    grace = _grace(pod)
+    asked_at = parse_timestamp(pod["metadata"]["deletionTimestamp"]) - grace
+    return asked_at + min(grace, _time_needed(containers, slow))
+
+
+def terminated(pod: Object, containers: list[PodContainer], slow: float, now: datetime) -> Object:
+    killed = _time_needed(containers, slow) > _grace(pod)
+    status = _with_statuses(pod, containers)
+    status = all_stopped(status, now, exit_code=KILLED_EXIT_CODE if killed else 0)
+    every = [each for part in _PARTS for each in status.get(part) or ()]
+    status["phase"] = "Succeeded" if all(exited_well(each) for each in every) else "Failed"
+    return status | {"conditions": conditions(pod, status, now)}
+
+
+def all_stopped(status: Object, now: datetime, *, exit_code: int) -> Object:
+    parts = {
+        part: [stopped(each, now, exit_code=exit_code) for each in status[part]]
+        for part in _PARTS
+        if status.get(part)
+    }
+    return status | parts
+
+
+def _grace(pod: Object) -> timedelta:
+    return timedelta(seconds=pod["metadata"].get("deletionGracePeriodSeconds") or 0)
+
+
+def _time_needed(containers: list[PodContainer], slow: float) -> timedelta:
+    running = [
+        each.how.termination for each in containers if each.status and "running" in each.status["state"]
+    ]
+    longest = max(running, default=NOTHING)
+    return longest if longest == IGNORED else longest * slow
+
+
+def _with_statuses(pod: Object, containers: list[PodContainer]) -> Object:
+    """The pod's status, with a status for each container even if none was written so far."""
+    status: Object = dict(pod.get("status") or {})
+    if inits := [each.status_or_blank for each in containers if each.role is not ContainerRole.MAIN]:
+        status["initContainerStatuses"] = inits
+    return status | {
+        "containerStatuses": [each.status_or_blank for each in containers if each.role is ContainerRole.MAIN]
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """What a pod's life takes from its node."""
+
+    ip: str = ""
+    slow: float = 1.0
+
+
+class StatusUpdate(NamedTuple):
+    """Write this status: the whole of it, with what others wrote into it."""
+
+    status: Object
+
+
+class PodRemoval(NamedTuple):
+    """All containers have ended: delete for good, with grace 0 and this uid as precondition."""
+
+    uid: str
+
+
+class PodStep(NamedTuple):
+    action: StatusUpdate | PodRemoval | None
+    wake_at: datetime | None
+
+
+_NOTHING_TO_DO = PodStep(None, None)
+_SOME_HOST = HostFacts()
+
+
+def advance(pod: Object, behaviour: Behaviour, now: datetime, host: HostFacts = _SOME_HOST) -> PodStep:
+    """What to do for this pod now. Pods without a node have no kubelet, so nothing."""
+    if not pod["spec"].get("nodeName"):
+        return _NOTHING_TO_DO
+    leaving = "deletionTimestamp" in pod["metadata"]
+    if is_terminal(pod):
+        gone = leaving and not is_kept_by_others(pod)
+        return PodStep(PodRemoval(pod["metadata"]["uid"]), None) if gone else _NOTHING_TO_DO
+    containers = members(pod, behaviour)
+    if leaving:
+        due = stops_at(pod, containers, host.slow)
+        if now < due:
+            return PodStep(None, due)
+        return PodStep(StatusUpdate(terminated(pod, containers, host.slow, now)), None)
+    return _live_on(pod, containers, now, host)
+
+
+def _live_on(pod: Object, containers: list[PodContainer], now: datetime, host: HostFacts) -> PodStep:
+    before = pod.get("status") or {}
+    begun = parse_timestamp(before["startTime"]) if "startTime" in before else whole_second(now)
+    end = end_of(pod, containers, begun)
+    if end and end.at <= now:
+        return PodStep(StatusUpdate(given_up(pod, containers, end, now)), None)
+    turn: datetime | None = begun
+    statuses, wakes = [], [end.at if end else None]
+    for member in containers:
+        where = ContainerContext(pod, now, turn, member.role, host.slow)
+        status, wake_at = advance_container(member.spec, member.status, member.how, where)
+        statuses.append(status)
+        wakes.append(wake_at)
+        turn = _next_turn(member.role, status, turn)
+    after = _status(pod, containers, statuses, begun, now, host)
+    return PodStep(StatusUpdate(after) if after != before else None, earliest(*wakes))
+
+
+def _next_turn(role: ContainerRole, status: Object, turn: datetime | None) -> datetime | None:
+    """Since when the container after this one may start; ordinary ones start together."""
+    if role is ContainerRole.MAIN or turn is None:
+        return turn
+    if role is ContainerRole.SIDECAR:
+        return started_at(status)
+    return parse_timestamp(status["state"]["terminated"]["finishedAt"]) if exited_well(status) else None
+
+
+def _status(
+    pod: Object,
+    containers: list[PodContainer],
+    statuses: list[Object],
+    begun: datetime,
+    now: datetime,
+    host: HostFacts,
+) -> Object:
+    first_main = len(pod["spec"].get("initContainers") or ())
+    inits, mains = statuses[:first_main], statuses[first_main:]
+    status: Object = (pod.get("status") or {}) | {
+        "phase": _phase(pod, containers, inits, mains),
+        "startTime": format_timestamp(begun),
+        "containerStatuses": mains,
+    }
+    if inits:
+        status["initContainerStatuses"] = inits
+    if status["phase"] in TERMINAL:
+        status = all_stopped(status, now, exit_code=0)  # sidecars end with the others
+    if generation := pod["metadata"].get("generation"):
+        status["observedGeneration"] = generation
+    if host.ip:
+        status |= {"hostIP": host.ip, "hostIPs": [{"ip": host.ip}]}
+    if not status.get("podIP") and any(_has_begun(each) for each in statuses):
+        ip = host.ip if pod["spec"].get("hostNetwork") else _ip_of(pod["metadata"].get("uid", ""))
+        status |= {"podIP": ip, "podIPs": [{"ip": ip}]}
+    return status | {"conditions": conditions(pod, status, now)}
+
+
+def _phase(pod: Object, containers: list[PodContainer], inits: list[Object], mains: list[Object]) -> str:
+    policy = pod["spec"].get("restartPolicy", "Always")
+    ended_inits = [
+        exited_well(status)
+        for member, status in zip(containers, inits, strict=False)
+        if member.role is ContainerRole.INIT and "terminated" in status["state"]
+    ]
+    if policy == "Never" and not all(ended_inits):
+        return "Failed"
+    if any("waiting" in each["state"] and not each["lastState"] for each in mains):
+        return "Pending"
+    if policy == "Always" or not all("terminated" in each["state"] for each in mains):
+        return "Running"
+    if all(exited_well(each) for each in mains):
+        return "Succeeded"
+    return "Failed" if policy == "Never" else "Running"
+
+
+def _has_begun(status: Object) -> bool:
+    """Whether the kubelet has got as far as this container: then the pod has its sandbox and its address."""
+    reason = status["state"].get("waiting", {}).get("reason")
+    return reason not in {"ContainerCreating", "PodInitializing"}
+
+
+def _ip_of(uid: str) -> str:
+    """Made of the uid, so that nobody has to keep a list: of 16 million, two pods may rarely share one."""
+    first, second, third = hashlib.sha256(uid.encode()).digest()[:3]
+    return f"10.{first}.{second}.{third}"

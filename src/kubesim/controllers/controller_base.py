@@ -1,0 +1,214 @@
+"""What all controllers share: the world they look at, and how they are woken.
+
+A controller says which changes concern which of its keys (`watches`), and what to do about one key
+(`reconcile`). It reads the store itself, not a copy that lags behind, so it needs no expectations about
+writes of its own that it has not seen yet: what it wrote is there when it looks next. One look at one key
+ends before the next begins.
+
+How controllers change objects: through the same checks as anyone who uses the API.
+
+A write takes a moment, as it does over a network. What a controller decided, it decided on what was there
+before that moment: an eviction that comes in between is one it has not seen.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+from kubesim.admission import object_defaults
+from kubesim.apiserver.api_messages import Object, decode
+from kubesim.apiserver.kind_registry import ResourceKind
+from kubesim.apiserver.metrics_server import UsageStore
+from kubesim.apiserver.object_deletion import DeleteOptions
+from kubesim.apiserver.object_store import StoreChange, StoredObject, key_of
+from kubesim.apiserver.simulated_cluster import SimulatedCluster
+from kubesim.apiserver.status_errors import StatusError
+from kubesim.apiserver.write_options import Preconditions, WriteOptions
+from kubesim.controllers.pod_index import IndexedPod, PodIndex
+from kubesim.delayed_queue import KeyQueue
+from kubesim.virtual_time import pause
+
+__all__ = ["ChangeHandler", "ControllerBase", "ControllerContext", "ControllerWrites", "split_key"]
+
+
+class ControllerWrites:
+    def __init__(self, cluster: SimulatedCluster, controller: str, takes_s: float) -> None:
+        """`controller` is the service account's name, as in `replicaset-controller`."""
+        self._cluster = cluster
+        self._takes_s = takes_s
+        self._options = WriteOptions(
+            manager="kube-controller-manager",
+            user=f"system:serviceaccount:kube-system:{controller}",
+            groups=("system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"),
+        )
+
+    async def create(self, kind: ResourceKind, namespace: str, content: Object) -> Object:
+        await self._travel()
+        raw = await self._cluster.writer.create(kind, namespace, content, self._options)
+        return _decoded(raw)
+
+    async def change(
+        self, kind: ResourceKind, content: Object, edit: Callable[[Object], None], *, subresource: str = ""
+    ) -> Object:
+        """An update: refused if the object is no longer as it was looked at."""
+        version = content["metadata"]["resourceVersion"]
+
+        def edit_that_version(live: Object) -> None:
+            edit(live)
+            live["metadata"]["resourceVersion"] = version
+
+        return await self.patch(kind, content, edit_that_version, subresource=subresource)
+
+    async def patch(
+        self, kind: ResourceKind, content: Object, edit: Callable[[Object], None], *, subresource: str = ""
+    ) -> Object:
+        """Edits the object as it is by then, as long as it is still the same one."""
+        metadata = content["metadata"]
+
+        def edited(live: Object | None) -> Object:
+            assert live is not None
+            if live["metadata"]["uid"] != metadata["uid"]:
+                raise _replaced(kind, metadata["name"])
+            edit(live)
+            return live
+
+        await self._travel()
+        raw, _ = await self._cluster.writer.change(
+            kind,
+            metadata.get("namespace", ""),
+            metadata["name"],
+            edited,
+            self._options,
+            subresource=subresource,
+        )
+        return _decoded(raw)
+
+    async def set_status(self, kind: ResourceKind, content: Object, status: Object) -> Object:
+        """Only if it differs from what was looked at: most looks find nothing new."""
+        if content.get("status", {}) == status:
+            return content
+
+        def edit(live: Object) -> None:
+            live["status"] = status
+
+        return await self.change(kind, content, edit, subresource="status")
+
+    async def delete(
+        self,
+        kind: ResourceKind,
+        namespace: str,
+        name: str,
+        uid: str,
+        *,
+        policy: str = "",
+        grace_s: int | None = None,
+    ) -> bool:
+        """Whether there was something to delete: what is gone already is no failure."""
+        await self._travel()
+        options = DeleteOptions(grace_s=grace_s, policy=policy, preconditions=Preconditions(uid=uid))
+        record = self._cluster.store.find(kind, namespace, name)
+        if record is not None and record.uid == uid:
+            await self._cluster.admission.webhooks.review_deletion(kind, record, self._options)
+        try:
+            self._cluster.deletion.delete(kind, namespace, name, options)
+        except StatusError as failure:
+            if failure.code not in {404, 409}:
+                raise
+            return False
+        return True
+
+    async def _travel(self) -> None:
+        if self._takes_s:
+            await pause(self._cluster.clock, self._takes_s)
+
+
+def _decoded(raw: bytes) -> Object:
+    content: Object = decode(raw)
+    return content
+
+
+def _replaced(kind: ResourceKind, name: str) -> StatusError:
+    return StatusError(
+        409, "Conflict", f'{kind.resource} "{name}" is no longer the object that was looked at'
+    )
+
+
+ChangeHandler = Callable[[StoreChange], None]
+
+
+class ControllerContext:
+    """The cluster, with the pods found by what controllers ask for."""
+
+    def __init__(
+        self, cluster: SimulatedCluster, *, react_s: float, write_s: float, usage: UsageStore | None = None
+    ) -> None:
+        self.cluster = cluster
+        self.store = cluster.store
+        self.clock = cluster.clock
+        self.react_s = react_s
+        self.write_s = write_s
+        self.usage = usage
+        self.pod_kind = cluster.kind("v1", "Pod")
+        self.pods = PodIndex(self.store.collection(self.pod_kind).ordered())
+
+    def now(self) -> datetime:
+        return self.clock.now()
+
+    def read(self, kind: ResourceKind, namespace: str, name: str) -> Object | None:
+        """With its defaults, which loaded objects may lack; a real server adds them on every read.
+
+        None also for one without a spec: loading makes such owners up from references to them, and there
+        is nothing to be done about them.
+        """
+        record = self.store.find(kind, namespace, name)
+        content = self.complete(kind, record) if record is not None and b'"spec"' in record.raw else None
+        return content if content is not None and "spec" in content else None
+
+    def complete(self, kind: ResourceKind, record: StoredObject) -> Object:
+        return object_defaults.apply_defaults(
+            kind,
+            record.object,
+            "UPDATE",
+            now=self.now(),
+            lookup=self.cluster.admission.lookup,
+            subresource="status",
+        )
+
+
+class ControllerBase(ABC):
+    name: str
+    """As its service account is called."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        self.context = context
+        self.writes = ControllerWrites(context.cluster, self.name, context.write_s)
+        self.queue = KeyQueue(context.clock, context.react_s, self.reconcile)
+
+    def kind(self, api_version: str, name: str) -> ResourceKind:
+        return self.context.cluster.kind(api_version, name)
+
+    @abstractmethod
+    def watches(self) -> Mapping[ResourceKind, ChangeHandler]:
+        """What to call when an object of a kind changes; pods go to `pod_changed`."""
+
+    def pod_changed(self, before: IndexedPod | None, after: IndexedPod | None) -> None:  # noqa: B027 - few care
+        """For controllers that care for pods."""
+
+    @abstractmethod
+    async def reconcile(self, key: str) -> float | None:
+        """Makes what is like what should be; answers after how many seconds to look again, if at all.
+
+        May be called at any time and any number of times. A `StatusError` means: again, after a pause that
+        grows. Anything else that is raised is a mistake in the controller.
+        """
+
+    def enqueue(self, change: StoreChange) -> None:
+        """For the controller's own kind: the object itself is what to look at."""
+        record = change.after or change.before
+        assert record is not None
+        self.queue.add(key_of(record.namespace, record.name))
+
+
+def split_key(key: str) -> tuple[str, str]:
+    namespace, _, name = key.rpartition("/")
+    return namespace, name

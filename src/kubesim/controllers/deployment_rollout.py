@@ -1,0 +1,182 @@
+"""What a Deployment's controller writes: ReplicaSets and their sizes, revisions, conditions."""
+
+from kubesim.apiserver.api_messages import Object
+from kubesim.apiserver.status_errors import StatusError
+from kubesim.common_fields import condition
+from kubesim.controllers import deployment_sizes
+from kubesim.controllers.controller_base import ControllerContext, ControllerWrites
+from kubesim.controllers.deployment_sizes import (
+    DESIRED,
+    MAXIMUM,
+    REVISION,
+    TEMPLATE_HASH,
+    DeploymentReplicaSets,
+    actual_of,
+    annotations_for,
+    by_age,
+    revision_of,
+    size_of,
+)
+from kubesim.controllers.deployment_status import has_deadline, is_complete, put_condition
+from kubesim.controllers.owned_objects import controller_reference, is_deleting, template_hash
+from kubesim.controllers.replica_set_controller import is_namespace_terminating
+
+__all__ = ["DeploymentRollout"]
+
+_LONGEST_NAME = 253
+_NO_LIMIT = 2**31 - 1
+
+
+class DeploymentRollout:
+    def __init__(self, context: ControllerContext, writes: ControllerWrites) -> None:
+        self.context = context
+        self.writes = writes
+        self._deployments = context.cluster.kind("apps/v1", "Deployment")
+        self._replica_sets = context.cluster.kind("apps/v1", "ReplicaSet")
+
+    # -- the ReplicaSet with the present template
+
+    async def with_revision(self, family: DeploymentReplicaSets) -> DeploymentReplicaSets:
+        """The new ReplicaSet has the Deployment's annotations, and the Deployment its revision."""
+        if family.new is None:
+            return family
+        annotations = annotations_for(family, family.new)
+        min_ready_s = family.deployment["spec"].get("minReadySeconds", 0)
+        is_told = annotations == (family.new["metadata"].get("annotations") or {})
+        if not is_told or min_ready_s != family.new["spec"].get("minReadySeconds", 0):
+
+            def edit(live: Object) -> None:
+                live["metadata"]["annotations"] = annotations
+                if min_ready_s != live["spec"].get("minReadySeconds", 0):
+                    live["spec"]["minReadySeconds"] = min_ready_s
+
+            family = family.with_new(await self.writes.change(self._replica_sets, family.new, edit))
+        assert family.new is not None
+        deployment = await self._note_revision(family.deployment, str(revision_of(family.new)))
+        if has_deadline(deployment) and condition(deployment.get("status", {}), "Progressing") is None:
+            told = f'Found new replica set "{family.new["metadata"]["name"]}"'
+            deployment = await self._note_progress(deployment, "True", "FoundNewReplicaSet", told)
+        return family.with_deployment(deployment)
+
+    async def created(self, family: DeploymentReplicaSets) -> DeploymentReplicaSets:
+        """With a new ReplicaSet, if there was none."""
+        if family.new is not None:
+            return family
+        deployment, namespace = family.deployment, family.deployment["metadata"]["namespace"]
+        wanted = self._new_replica_set(family)
+        name = wanted["metadata"]["name"]
+        try:
+            new = await self.writes.create(self._replica_sets, namespace, wanted)
+        except StatusError as failure:
+            if failure.reason == "AlreadyExists":
+                await self._count_collision(deployment)
+            elif has_deadline(deployment) and not is_namespace_terminating(failure):
+                told = f'Failed to create new replica set "{name}": {failure.message}'
+                await self._note_progress(deployment, "False", "ReplicaSetCreateError", told)
+            raise
+        deployment = await self._note_revision(deployment, str(family.next_revision))
+        if has_deadline(deployment):
+            told = f'Created new replica set "{name}"'
+            deployment = await self._note_progress(deployment, "True", "NewReplicaSetCreated", told)
+        return family.with_deployment(deployment).with_new(new)
+
+    def _new_replica_set(self, family: DeploymentReplicaSets) -> Object:
+        deployment, spec = family.deployment, family.deployment["spec"]
+        template = spec["template"]
+        hash_ = template_hash(template, deployment.get("status", {}).get("collisionCount", 0))
+        labels = {**(template["metadata"].get("labels") or {}), TEMPLATE_HASH: hash_}
+        selector = dict(spec["selector"])
+        selector["matchLabels"] = {**(selector.get("matchLabels") or {}), TEMPLATE_HASH: hash_}
+        name = deployment["metadata"]["name"][: _LONGEST_NAME - len(hash_) - 1]
+        new: Object = {
+            "metadata": {
+                "name": f"{name}-{hash_}",
+                "labels": labels,
+                "ownerReferences": [controller_reference(self._deployments, deployment)],
+            },
+            "spec": {
+                "replicas": deployment_sizes.new_size(family),
+                "selector": selector,
+                "template": {**template, "metadata": {**template["metadata"], "labels": labels}},
+            },
+        }
+        if spec.get("minReadySeconds"):
+            new["spec"]["minReadySeconds"] = spec["minReadySeconds"]
+        new["metadata"]["annotations"] = annotations_for(family, new) | _size_annotations(deployment)
+        return new
+
+    async def _count_collision(self, deployment: Object) -> None:
+        status = dict(deployment.get("status", {}))
+        status["collisionCount"] = status.get("collisionCount", 0) + 1
+        await self.write_status(deployment, status)
+
+    # -- writes
+
+    async def resize(
+        self, family: DeploymentReplicaSets, wanted: deployment_sizes.Sizes, *, sizes_only: bool = True
+    ) -> bool:
+        """Whether any size was changed; annotations alone are brought up to date unless `sizes_only`."""
+        annotations, resized = _size_annotations(family.deployment), False
+        for each in family.all:
+            name = each["metadata"]["name"]
+            size = wanted.get(name)
+            told = each["metadata"].get("annotations") or {}
+            is_told = all(told.get(field) == text for field, text in annotations.items())
+            if size is None or (size == size_of(each) and (sizes_only or is_told)):
+                continue
+
+            def edit(live: Object, size: int = size) -> None:
+                live["spec"]["replicas"] = size
+                live["metadata"]["annotations"] = {
+                    **(live["metadata"].get("annotations") or {}),
+                    **annotations,
+                }
+
+            await self.writes.change(self._replica_sets, each, edit)
+            resized |= size != size_of(each)
+        return resized
+
+    async def clean_up_when_complete(self, family: DeploymentReplicaSets) -> None:
+        if is_complete(family.deployment, family.deployment.get("status", {})):
+            await self.clean_up(family)
+
+    async def clean_up(self, family: DeploymentReplicaSets) -> None:
+        limit = family.deployment["spec"].get("revisionHistoryLimit", _NO_LIMIT)
+        old = sorted(
+            (each for each in family.old if not is_deleting(each)),
+            key=lambda each: (revision_of(each), by_age(each)),
+        )
+        for each in old[: max(0, len(old) - limit)]:
+            seen = each.get("status", {}).get("observedGeneration", 0)
+            if actual_of(each) or size_of(each) or each["metadata"].get("generation", 0) > seen:
+                continue
+            metadata = each["metadata"]
+            await self.writes.delete(
+                self._replica_sets, metadata["namespace"], metadata["name"], metadata["uid"]
+            )
+
+    async def _note_revision(self, deployment: Object, revision: str) -> Object:
+        if (deployment["metadata"].get("annotations") or {}).get(REVISION) == revision:
+            return deployment
+
+        def edit(live: Object) -> None:
+            live["metadata"]["annotations"] = {
+                **(live["metadata"].get("annotations") or {}),
+                REVISION: revision,
+            }
+
+        return await self.writes.change(self._deployments, deployment, edit)
+
+    async def _note_progress(self, deployment: Object, value: str, reason: str, message: str) -> Object:
+        status = dict(deployment.get("status", {}))
+        if not put_condition(status, "Progressing", value, reason, message, self.context.now()):
+            return deployment
+        return await self.write_status(deployment, status)
+
+    async def write_status(self, deployment: Object, status: Object) -> Object:
+        return await self.writes.set_status(self._deployments, deployment, status)
+
+
+def _size_annotations(deployment: Object) -> dict[str, str]:
+    wanted = size_of(deployment)
+    return {DESIRED: str(wanted), MAXIMUM: str(wanted + deployment_sizes.max_surge(deployment))}

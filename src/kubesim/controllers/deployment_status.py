@@ -1,0 +1,188 @@
+"""What a Deployment's status says: counts, and conditions that `kubectl rollout status` reads. Pure."""
+
+from datetime import datetime
+
+from kubesim.apiserver.api_messages import Object
+from kubesim.common_fields import condition, seconds_since
+from kubesim.controllers.deployment_sizes import (
+    DeploymentReplicaSets,
+    actual_of,
+    available_of,
+    max_unavailable,
+    size_of,
+)
+from kubesim.virtual_time import timestamp
+
+__all__ = [
+    "counted_status",
+    "has_deadline",
+    "is_complete",
+    "pause_condition",
+    "put_condition",
+    "rollout_status",
+    "seconds_to_deadline",
+]
+
+_NO_DEADLINE = 2**31 - 1
+_TIMED_OUT, _DONE, _PAUSED = "ProgressDeadlineExceeded", "NewReplicaSetAvailable", "DeploymentPaused"
+
+
+def put_condition(status: Object, type_: str, value: str, reason: str, message: str, now: datetime) -> bool:
+    """Writes into `status`, and says whether it did: the same value for the same reason is old news."""
+    before = condition(status, type_)
+    if before is not None and (before["status"], before.get("reason")) == (value, reason):
+        return False
+    since = timestamp(now)
+    if before is not None and before["status"] == value:
+        since = before.get("lastTransitionTime", since)
+    new = {
+        "type": type_,
+        "status": value,
+        "lastUpdateTime": timestamp(now),
+        "lastTransitionTime": since,
+        "reason": reason,
+        "message": message,
+    }
+    status["conditions"] = [*_others(status, type_), new]
+    return True
+
+
+def _others(status: Object, type_: str) -> list[Object]:
+    return [item for item in status.get("conditions") or () if item["type"] != type_]
+
+
+def has_deadline(deployment: Object) -> bool:
+    return deployment["spec"].get("progressDeadlineSeconds") not in {None, _NO_DEADLINE}
+
+
+def pause_condition(deployment: Object, now: datetime) -> Object | None:
+    """The status with news of a pause or its end, so that time spent paused is no lack of progress."""
+    if not has_deadline(deployment):
+        return None
+    status = dict(deployment.get("status", {}))
+    before = condition(status, "Progressing") or {}
+    if before.get("reason") == _TIMED_OUT:
+        return None
+    is_paused, was_paused = bool(deployment["spec"].get("paused")), before.get("reason") == _PAUSED
+    if is_paused == was_paused:
+        return None
+    reason, message = (
+        (_PAUSED, "Deployment is paused") if is_paused else ("DeploymentResumed", "Deployment is resumed")
+    )
+    put_condition(status, "Progressing", "Unknown", reason, message, now)
+    return status
+
+
+def counted_status(family: DeploymentReplicaSets, now: datetime) -> Object:
+    """Counts, and whether enough pods are available."""
+    deployment = family.deployment
+    available = sum(map(available_of, family.all))
+    counts = {
+        "observedGeneration": deployment["metadata"].get("generation", 0),
+        "replicas": sum(map(actual_of, family.all)),
+        "updatedReplicas": actual_of(family.new) if family.new is not None else 0,
+        "readyReplicas": sum(each.get("status", {}).get("readyReplicas", 0) for each in family.all),
+        "availableReplicas": available,
+        "unavailableReplicas": max(0, sum(map(size_of, family.all)) - available),
+    }
+    status: Object = {name: count for name, count in counts.items() if count}
+    status["terminatingReplicas"] = sum(
+        each.get("status", {}).get("terminatingReplicas", 0) for each in family.all
+    )
+    before = deployment.get("status", {})
+    for field in ("collisionCount", "conditions"):
+        if field in before:
+            status[field] = before[field]
+    if available >= size_of(deployment) - max_unavailable(deployment):
+        reason, message = "MinimumReplicasAvailable", "Deployment has minimum availability."
+        put_condition(status, "Available", "True", reason, message, now)
+    else:
+        reason, message = "MinimumReplicasUnavailable", "Deployment does not have minimum availability."
+        put_condition(status, "Available", "False", reason, message, now)
+    return status
+
+
+def is_complete(deployment: Object, status: Object) -> bool:
+    wanted = size_of(deployment)
+    counts = ("updatedReplicas", "replicas", "availableReplicas")
+    return all(status.get(name, 0) == wanted for name in counts) and (
+        status.get("observedGeneration", 0) >= deployment["metadata"].get("generation", 0)
+    )
+
+
+def rollout_status(family: DeploymentReplicaSets, now: datetime) -> Object:
+    """The counts, how the rollout is doing, and what its ReplicaSets fail at."""
+    deployment, status = family.deployment, counted_status(family, now)
+    said = condition(deployment.get("status", {}), "Progressing")
+    if not has_deadline(deployment):
+        status["conditions"] = _others(status, "Progressing")
+    elif not _was_done(status, said):
+        _judge(family, status, said, now)
+    failure = _replica_failure(family)
+    status["conditions"] = [*_others(status, "ReplicaFailure"), *([failure] if failure else [])]
+    return status
+
+
+def _was_done(status: Object, said: Object | None) -> bool:
+    same = status.get("replicas", 0) == status.get("updatedReplicas", 0)
+    return same and said is not None and said.get("reason") == _DONE
+
+
+def _judge(family: DeploymentReplicaSets, status: Object, said: Object | None, now: datetime) -> None:
+    deployment = family.deployment
+    who = (
+        f'ReplicaSet "{family.new["metadata"]["name"]}"'
+        if family.new is not None
+        else f'Deployment "{deployment["metadata"]["name"]}"'
+    )
+    if is_complete(deployment, status):
+        put_condition(status, "Progressing", "True", _DONE, f"{who} has successfully progressed.", now)
+    elif _has_progressed(deployment.get("status", {}), status):
+        # Progress is news every time, even for the same reason: the deadline counts from here.
+        status["conditions"] = _others(status, "Progressing")
+        put_condition(status, "Progressing", "True", "ReplicaSetUpdated", f"{who} is progressing.", now)
+        if said is not None and said["status"] == "True":
+            status["conditions"][-1]["lastTransitionTime"] = said["lastTransitionTime"]
+    elif _has_timed_out(deployment, status, now):
+        put_condition(status, "Progressing", "False", _TIMED_OUT, f"{who} has timed out progressing.", now)
+
+
+def _has_progressed(before: Object, after: Object) -> bool:
+    def count(status: Object, name: str) -> int:
+        return int(status.get(name, 0))
+
+    def old(status: Object) -> int:
+        return count(status, "replicas") - count(status, "updatedReplicas")
+
+    grown = ("updatedReplicas", "readyReplicas", "availableReplicas")
+    return old(after) < old(before) or any(count(after, name) > count(before, name) for name in grown)
+
+
+def _has_timed_out(deployment: Object, status: Object, now: datetime) -> bool:
+    said = condition(status, "Progressing")
+    if said is None or said.get("reason") == _DONE:
+        return False
+    if said.get("reason") == _TIMED_OUT:
+        return True
+    deadline_s: int = deployment["spec"]["progressDeadlineSeconds"]
+    return seconds_since(said["lastUpdateTime"], now) > deadline_s
+
+
+def _replica_failure(family: DeploymentReplicaSets) -> Object | None:
+    for each in (*((family.new,) if family.new is not None else ()), *family.old):
+        found = condition(each.get("status", {}), "ReplicaFailure")
+        if found is not None:
+            return {**found, "lastUpdateTime": found["lastTransitionTime"]}
+    return None
+
+
+def seconds_to_deadline(deployment: Object, now: datetime) -> float | None:
+    """None if there is nothing to wait for."""
+    status = deployment.get("status", {})
+    said = condition(status, "Progressing")
+    if not has_deadline(deployment) or said is None or is_complete(deployment, status):
+        return None
+    if said.get("reason") in {_TIMED_OUT, _DONE}:
+        return None
+    left = deployment["spec"]["progressDeadlineSeconds"] - seconds_since(said["lastUpdateTime"], now)
+    return float(max(left, 0.0)) + 1.0

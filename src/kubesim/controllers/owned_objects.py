@@ -1,0 +1,227 @@
+"""Who controls what: owner references, and the claims of a controller on objects that match its selector.
+
+Owned and matching: kept. Owned and no longer matching: released. Owned by nobody and matching: adopted.
+Controlled by somebody else: left alone, whatever its labels say.
+
+From a pod template to pods, and to the short hash that tells templates apart.
+
+What controllers have in common whose objects own pods: who is woken by a pod, and whose pods are whose.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
+
+from kubesim.apiserver.api_messages import Object, encode
+from kubesim.apiserver.kind_registry import ResourceKind
+from kubesim.apiserver.object_store import ObjectStore, StoreChange, key_of
+from kubesim.apiserver.status_errors import StatusError
+from kubesim.controllers.controller_base import (
+    ChangeHandler,
+    ControllerBase,
+    ControllerContext,
+    ControllerWrites,
+)
+from kubesim.controllers.pod_index import IndexedOwnerReference, IndexedPod
+from kubesim.controllers.selector_index import SelectorIndex
+from kubevalues import Selector
+
+__all__ = [
+    "OwnershipClaims",
+    "PodOwnerController",
+    "controller_reference",
+    "is_deleting",
+    "pod_from_template",
+    "template_hash",
+]
+
+
+class ClaimableObject(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def labels(self) -> dict[str, str]: ...
+    @property
+    def deleting(self) -> bool: ...
+    @property
+    def controller(self) -> IndexedOwnerReference | None: ...
+
+
+def controller_reference(kind: ResourceKind, owner: Object) -> Object:
+    metadata = owner["metadata"]
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.name,
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def is_deleting(content: Object) -> bool:
+    return "deletionTimestamp" in content["metadata"]
+
+
+class OwnershipClaims:
+    """The claims of one owner on objects of one kind."""
+
+    def __init__(
+        self,
+        writes: ControllerWrites,
+        store: ObjectStore,
+        *,
+        owner_kind: ResourceKind,
+        owner: Object,
+        claimed_kind: ResourceKind,
+    ) -> None:
+        self._writes = writes
+        self._store = store
+        self._owner_kind = owner_kind
+        self._owner = owner
+        self._claimed_kind = claimed_kind
+
+    async def of_pods(self, candidates: Iterable[IndexedPod], selector: Selector) -> list[IndexedPod]:
+        """Those that are the owner's own when all claims are settled."""
+        return [pod for pod in candidates if await self.settle(pod, selector)]
+
+    async def settle(self, found: ClaimableObject, selector: Selector) -> bool:
+        """Whether it is the owner's own in the end."""
+        uid = self._owner["metadata"]["uid"]
+        if found.controller is not None:
+            if found.controller.uid != uid:
+                return False
+            if selector.matches(found.labels):
+                return True
+            if not is_deleting(self._owner):
+                await self._edit_references(found, self._released)
+            return False
+        if is_deleting(self._owner) or found.deleting or not selector.matches(found.labels):
+            return False
+        return await self._edit_references(found, self._adopted)
+
+    async def _edit_references(self, found: ClaimableObject, edit: Callable[[Object], None]) -> bool:
+        record = self._store.find(self._claimed_kind, found.namespace, found.name)
+        if record is None:
+            return False
+        try:
+            await self._writes.patch(self._claimed_kind, record.object, edit)
+        except StatusError as failure:
+            if failure.code != 404:
+                raise
+            return False
+        return True
+
+    def _adopted(self, content: Object) -> None:
+        ours = controller_reference(self._owner_kind, self._owner)
+        others = [
+            ref for ref in content["metadata"].get("ownerReferences") or () if ref["uid"] != ours["uid"]
+        ]
+        content["metadata"]["ownerReferences"] = [*others, ours]
+
+    def _released(self, content: Object) -> None:
+        uid = self._owner["metadata"]["uid"]
+        references = content["metadata"].get("ownerReferences") or ()
+        content["metadata"]["ownerReferences"] = [ref for ref in references if ref["uid"] != uid]
+
+
+_SAFE = "bcdfghjklmnpqrstvwxz2456789"
+_FNV_OFFSET, _FNV_PRIME = 2166136261, 16777619
+
+
+def pod_from_template(template: Object, owner_kind: ResourceKind, owner: Object) -> Object:
+    """A pod that the server names after its owner."""
+    described = template.get("metadata") or {}
+    metadata: Object = {
+        "generateName": f"{owner['metadata']['name']}-",
+        "labels": dict(described.get("labels") or {}),
+        "annotations": dict(described.get("annotations") or {}),
+        "finalizers": list(described.get("finalizers") or ()),
+        "ownerReferences": [controller_reference(owner_kind, owner)],
+    }
+    return {
+        "metadata": {field: value for field, value in metadata.items() if value},
+        "spec": dict(template["spec"]),
+    }
+
+
+def template_hash(template: Object, collisions: int = 0) -> str:
+    """Of the same look as the real one, which hashes what Go prints: nobody may rely on its value."""
+    return _text_hash(encode(_sorted(template)) + (f"/{collisions}".encode() if collisions else b""))
+
+
+def _text_hash(text: bytes) -> str:
+    """FNV-1a, its decimal digits written in letters that make no words."""
+    number = _FNV_OFFSET
+    for byte in text:
+        number = ((number ^ byte) * _FNV_PRIME) & 0xFFFFFFFF
+    return "".join(_SAFE[ord(digit) % len(_SAFE)] for digit in str(number))
+
+
+def _sorted(value: object) -> object:
+    if isinstance(value, dict):
+        return {field: _sorted(value[field]) for field in sorted(value)}
+    return [_sorted(item) for item in value] if isinstance(value, list) else value
+
+
+class PodOwnerController(ControllerBase):
+    owner: tuple[str, str]
+    """API version and kind of the objects that own the pods."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self.owner_kind: ResourceKind = self.kind(*self.owner)
+        self._selectors = SelectorIndex(context.store.collection(self.owner_kind).ordered())
+
+    def watches(self) -> Mapping[ResourceKind, ChangeHandler]:
+        return {self.owner_kind: self._owner_changed}
+
+    def _owner_changed(self, change: StoreChange) -> None:
+        self._selectors.update(change)
+        self.enqueue(change)
+
+    def pod_changed(self, before: IndexedPod | None, after: IndexedPod | None) -> None:
+        old = before.controller if before is not None else None
+        new = after.controller if after is not None else None
+        if before is not None and old is not None and (new is None or new.uid != old.uid):
+            self._wake(before.namespace, old)
+        if after is None:
+            return
+        if new is not None:
+            self._wake(after.namespace, new)
+        elif before is None or old is not None or before.labels != after.labels:
+            # An orphan may be anyone's, and only what can change whose it is matters.
+            for key in self._selectors.matching(after.namespace, after.labels):
+                self.queue.add(key)
+
+    def _wake(self, namespace: str, reference: IndexedOwnerReference) -> None:
+        if reference.kind == self.owner_kind.name and reference.api_version == self.owner_kind.api_version:
+            self.queue.add(key_of(namespace, reference.name))
+
+    def candidates(self, owner: Object) -> list[IndexedPod]:
+        """The owner's pods, and those without any."""
+        metadata = owner["metadata"]
+        return [
+            *self.context.pods.controlled_by(metadata["uid"]),
+            *self.context.pods.orphans(metadata["namespace"]),
+        ]
+
+    async def claim(
+        self, owner: Object, selector: Selector, candidates: Iterable[IndexedPod]
+    ) -> list[IndexedPod]:
+        claims = OwnershipClaims(
+            self.writes,
+            self.context.store,
+            owner_kind=self.owner_kind,
+            owner=owner,
+            claimed_kind=self.context.pod_kind,
+        )
+        return await claims.of_pods(candidates, selector)
+
+    async def create_pod(self, owner: Object, template: Object) -> Object:
+        pod = pod_from_template(template, self.owner_kind, owner)
+        return await self.writes.create(self.context.pod_kind, owner["metadata"]["namespace"], pod)
+
+    async def delete_pod(self, pod: IndexedPod) -> bool:
+        return await self.writes.delete(self.context.pod_kind, pod.namespace, pod.name, pod.uid)

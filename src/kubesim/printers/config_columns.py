@@ -1,0 +1,198 @@
+"""Small kinds with little to show: namespaces, data, accounts and roles, leases, webhooks, measured use.
+
+How pods are reached: Services and the endpoints behind them.
+"""
+
+from datetime import datetime
+
+from kubesim.apiserver.api_messages import Object
+from kubesim.printers.table_columns import (
+    AGE,
+    NAME,
+    NONE,
+    UNKNOWN,
+    UNSET,
+    Cell,
+    TableColumn,
+    TableLayout,
+    age,
+    each,
+    first_few,
+    labels,
+    name,
+    spec,
+    status,
+    wide,
+)
+
+__all__ = [
+    "CONFIG_MAP",
+    "ENDPOINT_SLICE",
+    "LEASE",
+    "NAMESPACE",
+    "ROLE_BINDING",
+    "SECRET",
+    "SERVICE",
+    "SERVICE_ACCOUNT",
+    "WEBHOOK_CONFIGURATION",
+]
+
+
+def _namespace_cells(namespace: Object, now: datetime) -> list[Cell]:
+    return [name(namespace), status(namespace).get("phase", ""), age(namespace, now)]
+
+
+NAMESPACE = TableLayout(
+    (NAME, TableColumn("Status", description="Active, or on its way out."), AGE), each(_namespace_cells)
+)
+
+
+def _config_map_cells(config_map: Object, now: datetime) -> list[Cell]:
+    entries = len(config_map.get("data") or ()) + len(config_map.get("binaryData") or ())
+    return [name(config_map), entries, age(config_map, now)]
+
+
+CONFIG_MAP = TableLayout(
+    (NAME, TableColumn("Data", description="How many entries it has."), AGE), each(_config_map_cells)
+)
+
+
+def _secret_cells(secret: Object, now: datetime) -> list[Cell]:
+    return [name(secret), secret.get("type", ""), len(secret.get("data") or ()), age(secret, now)]
+
+
+SECRET = TableLayout(
+    (
+        NAME,
+        TableColumn("Type", description="What it is for."),
+        TableColumn("Data", description="How many entries it has."),
+        AGE,
+    ),
+    each(_secret_cells),
+)
+
+
+def _service_account_cells(account: Object, now: datetime) -> list[Cell]:
+    return [name(account), age(account, now)]
+
+
+SERVICE_ACCOUNT = TableLayout((NAME, AGE), each(_service_account_cells))
+
+
+def _role_binding_cells(binding: Object, now: datetime) -> list[Cell]:
+    role = binding.get("roleRef") or {}
+    subjects = binding.get("subjects") or ()
+    accounts = [f"{s.get('namespace', '')}/{s['name']}" for s in subjects if s["kind"] == "ServiceAccount"]
+    return [
+        name(binding),
+        f"{role.get('kind', '')}/{role.get('name', '')}",
+        age(binding, now),
+        ", ".join(s["name"] for s in subjects if s["kind"] == "User"),
+        ", ".join(s["name"] for s in subjects if s["kind"] == "Group"),
+        ", ".join(accounts),
+    ]
+
+
+ROLE_BINDING = TableLayout(
+    (
+        NAME,
+        TableColumn("Role", description="What is granted."),
+        AGE,
+        wide("Users", "To which users."),
+        wide("Groups", "To which groups."),
+        wide("ServiceAccounts", "To which service accounts."),
+    ),
+    each(_role_binding_cells),
+)
+
+
+def _lease_cells(lease: Object, now: datetime) -> list[Cell]:
+    return [name(lease), spec(lease).get("holderIdentity") or "", age(lease, now)]
+
+
+LEASE = TableLayout((NAME, TableColumn("Holder", description="Who holds it."), AGE), each(_lease_cells))
+
+
+def _webhook_cells(configuration: Object, now: datetime) -> list[Cell]:
+    return [name(configuration), len(configuration.get("webhooks") or ()), age(configuration, now)]
+
+
+WEBHOOK_CONFIGURATION = TableLayout(
+    (NAME, TableColumn("Webhooks", "integer", "How many webhooks it registers."), AGE), each(_webhook_cells)
+)
+
+
+def _service_cells(service: Object, now: datetime) -> list[Cell]:
+    wanted = spec(service)
+    return [
+        name(service),
+        wanted.get("type", ""),
+        next(iter(wanted.get("clusterIPs") or ()), NONE),
+        _external_ip(service),
+        ",".join(_port(port) for port in wanted.get("ports") or ()) or NONE,
+        age(service, now),
+        labels(wanted.get("selector")),
+    ]
+
+
+def _external_ip(service: Object) -> str:
+    wanted = spec(service)
+    given = list(wanted.get("externalIPs") or ())
+    match wanted.get("type"):
+        case "ClusterIP" | "NodePort":
+            return ",".join(given) or NONE
+        case "LoadBalancer":
+            return ",".join(_load_balancers(service) + given) or "<pending>"
+        case "ExternalName":
+            return str(wanted.get("externalName", ""))
+    return UNKNOWN
+
+
+def _load_balancers(service: Object) -> list[str]:
+    ingress = (status(service).get("loadBalancer") or {}).get("ingress") or ()
+    return sorted({entry.get("ip") or entry.get("hostname") or "" for entry in ingress} - {""})
+
+
+def _port(port: Object) -> str:
+    protocol = port.get("protocol", "TCP")
+    node_port = port.get("nodePort")
+    return f"{port['port']}:{node_port}/{protocol}" if node_port else f"{port['port']}/{protocol}"
+
+
+SERVICE = TableLayout(
+    (
+        NAME,
+        TableColumn("Type", description="How it is exposed."),
+        TableColumn("Cluster-IP", description="Its address inside the cluster."),
+        TableColumn("External-IP", description="Its addresses outside the cluster."),
+        TableColumn("Port(s)", description="Its ports, with node ports where it has them."),
+        AGE,
+        wide("Selector", "Labels of the pods behind it."),
+    ),
+    each(_service_cells),
+)
+
+
+def _endpoint_slice_cells(endpoints: Object, now: datetime) -> list[Cell]:
+    ports = [str(port.get("port") or port.get("name") or "*") for port in endpoints.get("ports") or ()]
+    found = endpoints.get("endpoints") or ()
+    addresses = [address for endpoint in found for address in endpoint.get("addresses") or ()]
+    return [
+        name(endpoints),
+        endpoints.get("addressType", ""),
+        first_few(ports, 3) or UNSET,
+        first_few(addresses, 3) or UNSET,
+        age(endpoints, now),
+    ]
+
+
+ENDPOINT_SLICE = TableLayout(
+    (
+        NAME,
+        TableColumn("AddressType", description="What its addresses are."),
+        TableColumn("Ports", description="Ports of every endpoint."),
+        TableColumn("Endpoints", description="Their addresses."),
+        AGE,
+    ),
+    each(_endpoint_slice_cells),
+)

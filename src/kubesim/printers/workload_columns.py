@@ -1,0 +1,276 @@
+"""What keeps pods running: Deployments, ReplicaSets, StatefulSets, DaemonSets.
+
+Work that ends: Jobs and what starts them.
+"""
+
+from datetime import datetime
+
+from kubesim.apiserver.api_messages import Object
+from kubesim.printers.table_columns import (
+    AGE,
+    NAME,
+    NONE,
+    UNSET,
+    Cell,
+    TableColumn,
+    TableLayout,
+    age,
+    condition_status,
+    container_images,
+    container_names,
+    each,
+    human_duration,
+    labels,
+    name,
+    parse_moment,
+    selector,
+    since,
+    spec,
+    status,
+    wide,
+)
+
+__all__ = [
+    "CONTROLLER_REVISION",
+    "CRON_JOB",
+    "DAEMON_SET",
+    "DEPLOYMENT",
+    "JOB",
+    "REPLICATION_CONTROLLER",
+    "REPLICA_SET",
+    "STATEFUL_SET",
+    "TEMPLATE_COLUMNS",
+    "template_cells",
+]
+
+_CONTAINERS = wide("Containers", "Names of the containers in the template.")
+_IMAGES = wide("Images", "Images of the containers in the template.")
+TEMPLATE_COLUMNS = (_CONTAINERS, _IMAGES, wide("Selector", "Which pods belong to it."))
+
+
+def _pod_spec(template_holder: Object) -> Object:
+    return spec(template_holder.get("template") or {})
+
+
+def template_cells(template_holder: Object) -> list[Cell]:
+    """For anything with `template` and `selector`: a workload's spec, or a Job's."""
+    pod_spec = _pod_spec(template_holder)
+    return [container_names(pod_spec), container_images(pod_spec), selector(template_holder.get("selector"))]
+
+
+def _count(part: Object, field: str) -> int:
+    return int(part.get(field) or 0)
+
+
+def _deployment_cells(deployment: Object, now: datetime) -> list[Cell]:
+    told = status(deployment)
+    return [
+        name(deployment),
+        f"{_count(told, 'readyReplicas')}/{_count(spec(deployment), 'replicas')}",
+        _count(told, "updatedReplicas"),
+        _count(told, "availableReplicas"),
+        age(deployment, now),
+        *template_cells(spec(deployment)),
+    ]
+
+
+DEPLOYMENT = TableLayout(
+    (
+        NAME,
+        TableColumn("Ready", description="Ready pods of those wanted."),
+        TableColumn("Up-to-date", description="Pods made from the present template."),
+        TableColumn("Available", description="Pods ready for at least minReadySeconds."),
+        AGE,
+        *TEMPLATE_COLUMNS,
+    ),
+    each(_deployment_cells),
+)
+
+
+def _replica_set_cells(replica_set: Object, now: datetime) -> list[Cell]:
+    return [*_replica_counts(replica_set, now), *template_cells(spec(replica_set))]
+
+
+def _replication_controller_cells(controller: Object, now: datetime) -> list[Cell]:
+    pod_spec = _pod_spec(spec(controller))
+    chosen = labels(spec(controller).get("selector"))
+    return [*_replica_counts(controller, now), container_names(pod_spec), container_images(pod_spec), chosen]
+
+
+def _replica_counts(owner: Object, now: datetime) -> list[Cell]:
+    told = status(owner)
+    return [
+        name(owner),
+        _count(spec(owner), "replicas"),
+        _count(told, "replicas"),
+        _count(told, "readyReplicas"),
+        age(owner, now),
+    ]
+
+
+_REPLICA_COLUMNS = (
+    NAME,
+    TableColumn("Desired", "integer", "Pods wanted."),
+    TableColumn("Current", "integer", "Pods that exist."),
+    TableColumn("Ready", "integer", "Pods that are ready."),
+    AGE,
+    *TEMPLATE_COLUMNS,
+)
+REPLICA_SET = TableLayout(_REPLICA_COLUMNS, each(_replica_set_cells))
+REPLICATION_CONTROLLER = TableLayout(_REPLICA_COLUMNS, each(_replication_controller_cells))
+
+
+def _stateful_set_cells(stateful_set: Object, now: datetime) -> list[Cell]:
+    pod_spec = _pod_spec(spec(stateful_set))
+    ready = _count(status(stateful_set), "readyReplicas")
+    return [
+        name(stateful_set),
+        f"{ready}/{_count(spec(stateful_set), 'replicas')}",
+        age(stateful_set, now),
+        container_names(pod_spec),
+        container_images(pod_spec),
+    ]
+
+
+STATEFUL_SET = TableLayout(
+    (NAME, TableColumn("Ready", description="Ready pods of those wanted."), AGE, _CONTAINERS, _IMAGES),
+    each(_stateful_set_cells),
+)
+
+
+def _daemon_set_cells(daemon_set: Object, now: datetime) -> list[Cell]:
+    told = status(daemon_set)
+    return [
+        name(daemon_set),
+        _count(told, "desiredNumberScheduled"),
+        _count(told, "currentNumberScheduled"),
+        _count(told, "numberReady"),
+        _count(told, "updatedNumberScheduled"),
+        _count(told, "numberAvailable"),
+        labels(_pod_spec(spec(daemon_set)).get("nodeSelector")),
+        age(daemon_set, now),
+        *template_cells(spec(daemon_set)),
+    ]
+
+
+DAEMON_SET = TableLayout(
+    (
+        NAME,
+        TableColumn("Desired", "integer", "Nodes that should run its pod."),
+        TableColumn("Current", "integer", "Nodes that run its pod and should."),
+        TableColumn("Ready", "integer", "Nodes where its pod is ready."),
+        TableColumn("Up-to-date", "integer", "Nodes where its pod is of the present template."),
+        TableColumn("Available", "integer", "Nodes where its pod has been ready for minReadySeconds."),
+        TableColumn("Node Selector", description="Labels of the nodes it runs on."),
+        AGE,
+        *TEMPLATE_COLUMNS,
+    ),
+    each(_daemon_set_cells),
+)
+
+
+def _controller_revision_cells(revision: Object, now: datetime) -> list[Cell]:
+    return [name(revision), _controller(revision), revision.get("revision", 0), age(revision, now)]
+
+
+def _controller(obj: Object) -> str:
+    for owner in obj["metadata"].get("ownerReferences") or ():
+        if owner.get("controller"):
+            group = owner["apiVersion"].rpartition("/")[0]
+            kind = f"{owner['kind']}.{group}" if group else owner["kind"]
+            return f"{kind.lower()}/{owner['name']}"
+    return NONE
+
+
+CONTROLLER_REVISION = TableLayout(
+    (
+        NAME,
+        TableColumn("Controller", description="Whose template it keeps."),
+        TableColumn("Revision", description="Its number in the history."),
+        AGE,
+    ),
+    each(_controller_revision_cells),
+)
+
+
+def _job_cells(job: Object, now: datetime) -> list[Cell]:
+    return [
+        name(job),
+        _job_status(job),
+        _completions(job),
+        _duration(status(job), now),
+        age(job, now),
+        *template_cells(spec(job)),
+    ]
+
+
+def _job_status(job: Object) -> str:
+    def is_true(condition_type: str) -> bool:
+        return condition_status(status(job).get("conditions"), condition_type) == "True"
+
+    ended = [word for word in ("Complete", "Failed") if is_true(word)]
+    if not ended and "deletionTimestamp" in job["metadata"]:
+        return "Terminating"
+    under_way = (word for word in ("Suspended", "FailureTarget", "SuccessCriteriaMet") if is_true(word))
+    return ended[0] if ended else next(under_way, "Running")
+
+
+def _completions(job: Object) -> str:
+    succeeded = status(job).get("succeeded") or 0
+    wanted = spec(job).get("completions")
+    if wanted is not None:
+        return f"{succeeded}/{wanted}"
+    parallelism = spec(job).get("parallelism") or 0
+    return f"{succeeded}/1 of {parallelism}" if parallelism > 1 else f"{succeeded}/1"
+
+
+def _duration(told: Object, now: datetime) -> str:
+    if not told.get("startTime"):
+        return ""
+    ended = parse_moment(told["completionTime"]) if told.get("completionTime") else now
+    return human_duration(ended - parse_moment(told["startTime"]))
+
+
+JOB = TableLayout(
+    (
+        NAME,
+        TableColumn("Status", description="Whether it runs, and how it ended."),
+        TableColumn("Completions", description="Pods that succeeded of those needed."),
+        TableColumn("Duration", description="From its start to its end, or until now."),
+        AGE,
+        *TEMPLATE_COLUMNS,
+    ),
+    each(_job_cells),
+)
+
+_SUSPENDED = {True: "True", False: "False", None: UNSET}
+
+
+def _cron_job_cells(cron_job: Object, now: datetime) -> list[Cell]:
+    wanted, told = spec(cron_job), status(cron_job)
+    last = told.get("lastScheduleTime")
+    return [
+        name(cron_job),
+        wanted.get("schedule", ""),
+        wanted.get("timeZone") or NONE,
+        _SUSPENDED[wanted.get("suspend")],
+        len(told.get("active") or ()),
+        since(last, now) if last else NONE,
+        age(cron_job, now),
+        *template_cells(spec(wanted.get("jobTemplate") or {})),
+    ]
+
+
+CRON_JOB = TableLayout(
+    (
+        NAME,
+        TableColumn("Schedule", description="When it starts Jobs."),
+        TableColumn("Timezone", description="Zone of the schedule."),
+        TableColumn("Suspend", "boolean", "Whether it starts none for now."),
+        TableColumn("Active", "integer", "Jobs that run."),
+        TableColumn("Last Schedule", description="How long ago it last started one."),
+        AGE,
+        *TEMPLATE_COLUMNS,
+    ),
+    each(_cron_job_cells),
+)

@@ -1,0 +1,187 @@
+"""Affinity and anti-affinity between pods, in both directions: running pods have a say as well.
+
+Topology spread constraints that must hold (`DoNotSchedule`): no domain much fuller than the emptiest.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kubesim.apiserver.api_messages import Object
+from kubesim.scheduler.fit_errors import Check, FilterRejection
+from kubesim.scheduler.node_filters import WantedNodes, has_untolerated_taint
+from kubesim.scheduler.node_info import InterPodTerm, NodeInfo, PodInfo
+from kubesim.scheduler.scheduler_cache import SchedulerCache
+from kubevalues import NOTHING, Selector, SelectorError, selector_from_labels, selector_from_object
+
+__all__ = ["pod_affinity", "topology_spread"]
+
+_POD_AFFINITY = "InterPodAffinity"
+_TOO_FAR = FilterRejection(_POD_AFFINITY, ("node(s) didn't match pod affinity rules",))
+_TOO_NEAR = FilterRejection(_POD_AFFINITY, ("node(s) didn't match pod anti-affinity rules",), final=False)
+_UNWELCOME = FilterRejection(
+    _POD_AFFINITY, ("node(s) didn't satisfy existing pods anti-affinity rules",), final=False
+)
+
+_Places = Counter[tuple[str, str]]
+"""Topology key and value → how many pods are there."""
+
+
+def pod_affinity(pod: PodInfo, cluster: SchedulerCache) -> Check | None:
+    unwelcome = _places_that_refuse(pod, cluster)
+    if not unwelcome and not pod.affinity and not pod.anti_affinity:
+        return None
+    friends = _places_of_matches(pod.affinity, cluster)
+    # Of a group that wants to be together, one must be the first.
+    is_first = not friends and _matches_all(pod, pod.affinity, cluster)
+    foes: _Places = Counter()
+    for term in pod.anti_affinity:
+        foes += _places_of_matches((term,), cluster)
+
+    affine = {term.topology_key for term in pod.affinity}
+
+    def check(node: NodeInfo) -> FilterRejection | None:
+        places = node.labels.items()
+        if not affine <= node.labels.keys():
+            return _TOO_FAR
+        if not is_first and not all((key, node.labels[key]) in friends for key in affine):
+            return _TOO_FAR
+        if foes and not foes.keys().isdisjoint(places):
+            return _TOO_NEAR
+        return _UNWELCOME if unwelcome and not unwelcome.keys().isdisjoint(places) else None
+
+    return check
+
+
+def _places_that_refuse(pod: PodInfo, cluster: SchedulerCache) -> _Places:
+    places: _Places = Counter()
+    for term, holders in cluster.terms_against(pod):
+        if _matches(pod, term, cluster):
+            _add(places, term.topology_key, holders.items(), cluster)
+    return places
+
+
+def _places_of_matches(terms: tuple[InterPodTerm, ...], cluster: SchedulerCache) -> _Places:
+    """Where pods are that match all of the terms at once."""
+    places: _Places = Counter()
+    if not terms:
+        return places
+    tally = cluster.tally(terms, terms[0].selector, lambda other: _matches_all(other, terms, cluster))
+    for term in terms:
+        _add(places, term.topology_key, tally.items(), cluster)
+    return places
+
+
+def _add(places: _Places, key: str, counts: Iterable[tuple[str, int]], cluster: SchedulerCache) -> None:
+    for name, count in counts:
+        value = cluster.nodes[name].labels.get(key)
+        if value is not None:
+            places[(key, value)] += count
+
+
+def _matches_all(pod: PodInfo, terms: tuple[InterPodTerm, ...], cluster: SchedulerCache) -> bool:
+    return bool(terms) and all(_matches(pod, term, cluster) for term in terms)
+
+
+def _matches(pod: PodInfo, term: InterPodTerm, cluster: SchedulerCache) -> bool:
+    if not term.includes_namespace(pod.namespace, cluster.namespace_labels(pod.namespace)):
+        return False
+    return term.selector.matches(pod.labels)
+
+
+_TOPOLOGY_SPREAD = "PodTopologySpread"
+_TOO_UNEVEN = FilterRejection(
+    _TOPOLOGY_SPREAD, ("node(s) didn't match pod topology spread constraints",), final=False
+)
+_NO_DOMAIN = FilterRejection(
+    _TOPOLOGY_SPREAD, ("node(s) didn't match pod topology spread constraints (missing required label)",)
+)
+
+
+@dataclass(frozen=True)
+class _Constraint:
+    key: str
+    most_uneven: int
+    least_domains: int
+    selector: Selector
+    honors_affinity: bool
+    honors_taints: bool
+
+    @classmethod
+    def of(cls, constraint: Object, pod: PodInfo) -> "_Constraint":
+        return cls(
+            key=constraint["topologyKey"],
+            most_uneven=constraint["maxSkew"],
+            least_domains=constraint.get("minDomains") or 1,
+            selector=_selector(constraint, pod),
+            honors_affinity=(constraint.get("nodeAffinityPolicy") or "Honor") == "Honor",
+            honors_taints=constraint.get("nodeTaintsPolicy") == "Honor",
+        )
+
+    def takes_in(self, node: NodeInfo, pod: PodInfo, wanted: WantedNodes) -> bool:
+        if self.honors_affinity and not wanted.include(node):
+            return False
+        return not self.honors_taints or not has_untolerated_taint(pod, node)
+
+
+def topology_spread(pod: PodInfo, cluster: SchedulerCache) -> Check | None:
+    constraints = [
+        _Constraint.of(constraint, pod)
+        for constraint in pod.spec.get("topologySpreadConstraints") or ()
+        if constraint.get("whenUnsatisfiable") == "DoNotSchedule"
+    ]
+    if not constraints:
+        return None
+    limits = [_limit(constraint, constraints, pod, cluster) for constraint in constraints]
+
+    def check(node: NodeInfo) -> FilterRejection | None:
+        for key, counts, most in limits:
+            domain = node.labels.get(key)
+            if domain is None:
+                return _NO_DOMAIN
+            if counts.get(domain, 0) > most:
+                return _TOO_UNEVEN
+        return None
+
+    return check
+
+
+def _limit(
+    constraint: _Constraint, together: list[_Constraint], pod: PodInfo, cluster: SchedulerCache
+) -> tuple[str, dict[str, int], int]:
+    """The key, how many pods are in each of its domains, and how many may be where the pod goes."""
+    counts = _domains(constraint, together, pod, cluster)
+    emptiest = min(counts.values()) if len(counts) >= constraint.least_domains else 0
+    itself = 1 if constraint.selector.matches(pod.labels) else 0
+    return constraint.key, counts, emptiest + constraint.most_uneven - itself
+
+
+def _domains(
+    constraint: _Constraint, together: list[_Constraint], pod: PodInfo, cluster: SchedulerCache
+) -> dict[str, int]:
+    """Domain → how many pods count there. Only nodes that have the labels of all constraints take part."""
+    selector, namespace = constraint.selector, pod.namespace
+
+    def counted(other: PodInfo) -> bool:
+        return not other.terminating and other.namespace == namespace and selector.matches(other.labels)
+
+    # An empty selector matches the pod itself, but no pod is ever counted by it.
+    empty = selector.selects_everything
+    tally = {} if empty else cluster.tally(("spread", namespace, selector), selector, counted)
+    wanted = WantedNodes(pod)
+    domains: dict[str, int] = {}
+    for node in cluster.nodes.values():
+        if all(other.key in node.labels for other in together) and constraint.takes_in(node, pod, wanted):
+            domain = node.labels[constraint.key]
+            domains[domain] = domains.get(domain, 0) + tally.get(node.name, 0)
+    return domains
+
+
+def _selector(constraint: Object, pod: PodInfo) -> Selector:
+    """With the values of the labels to match, which a newer API server has already merged in."""
+    try:
+        selector = selector_from_object(constraint.get("labelSelector"))
+    except SelectorError:  # nothing that was admitted; what can't be read selects nothing
+        return NOTHING
+    keys = constraint.get("matchLabelKeys") or ()
+    return selector & selector_from_labels({key: pod.labels[key] for key in keys if key in pod.labels})

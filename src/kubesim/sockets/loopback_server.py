@@ -1,0 +1,233 @@
+"""The simulated API server on a loopback port, over HTTP or HTTPS.
+
+The kubeconfig that points a client at a simulated API server.
+"""
+
+import asyncio
+import base64
+import contextlib
+import ipaddress
+import socket
+import weakref
+import zlib
+from collections.abc import Awaitable, Mapping
+from typing import Any, Protocol
+
+import yaml
+from aiohttp import web
+
+from kubesim.apiserver.api_messages import ServerResponse
+from kubesim.apiserver.fault_injection import ResponseLost
+from kubesim.sockets.serving_certificate import make_serving_certificate
+from kubevalues.tls_contexts import server_tls_context
+
+__all__ = ["RunningServer", "kubeconfig", "serve"]
+
+_ANYONE = "anyone"  # kubectl asks for a password where there is no credential at all
+
+
+def kubeconfig(url: str, *, authority: bytes | None = None, token: str | None = None) -> str:
+    """`authority` is the PEM of the certificate authority, for HTTPS."""
+    cluster: dict[str, str] = {"server": url}
+    if authority is not None:
+        cluster["certificate-authority-data"] = base64.b64encode(authority).decode()
+    content = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "simulator", "cluster": cluster}],
+        "users": [{"name": "simulator", "user": {"token": token or _ANYONE}}],
+        "contexts": [{"name": "simulator", "context": {"cluster": "simulator", "user": "simulator"}}],
+        "current-context": "simulator",
+    }
+    return yaml.safe_dump(content, sort_keys=False)
+
+
+_LARGE_ENOUGH_TO_COMPRESS = 128 * 1024  # the real server's choice
+_FASTEST = 1
+_TURN_S, _MOST_TURNS = 0.01, 100
+_LARGEST_BODY = 3 * 1024 * 1024
+_UNAUTHORIZED = (
+    b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Unauthorized",'
+    b'"reason":"Unauthorized","code":401}'
+)
+
+
+class RequestHandler(Protocol):
+    def __call__(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes
+    ) -> Awaitable[ServerResponse]: ...
+
+
+class RunningServer:
+    """Made by `serve`; `stop` closes every watch and connection."""
+
+    def __init__(
+        self,
+        runner: web.ServerRunner,
+        listener: "_Listener",
+        streams: set[asyncio.Task[object]],
+        url: str,
+        config: str,
+    ) -> None:
+        self.url = url
+        self.kubeconfig = config
+        self._runner = runner
+        self._listener = listener
+        self._streams = streams
+
+    async def stop(self) -> None:
+        for stream in tuple(self._streams):
+            stream.cancel()
+        await self._runner.cleanup()
+        await self._listener.end_connections()
+
+    async def __aenter__(self) -> "RunningServer":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+
+class _Listener(socket.socket):
+    """Knows the connections that it has accepted, until their sockets are closed.
+
+    aiohttp knows none whose TLS handshake is not finished, and of the others it only asks that they close,
+    which waits for the client. With the event loop gone meanwhile, a socket would stay open until it is
+    garbage.
+    """
+
+    def __init__(self, family: int, kind: int, protocol: int) -> None:
+        super().__init__(family, kind, protocol)
+        self._accepted: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        made, peer = super().accept()
+        self._accepted.add(made)
+        return made, peer
+
+    async def end_connections(self) -> None:
+        """End them all, whatever clients do, and let the event loop close them."""
+        for _ in range(_MOST_TURNS):
+            left = [each for each in self._accepted if each.fileno() >= 0]
+            if not left:
+                return
+            for each in left:
+                with contextlib.suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
+            await asyncio.sleep(_TURN_S)
+
+
+class _Serves(Protocol):
+    @property
+    def handle(self) -> RequestHandler: ...
+
+
+async def serve(
+    server: _Serves,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    tls: bool = True,
+    token: str | None = None,
+) -> RunningServer:
+    """Port 0 is a free one. With a token, only requests that carry it are answered."""
+    _expect_loopback(host)
+    certificates = make_serving_certificate() if tls else None
+    shell = _Shell(server.handle, token)
+    runner = web.ServerRunner(web.Server(shell.answer), handle_signals=False, shutdown_timeout=1)
+    await runner.setup()
+    listener = _listening(host, port)
+    site = web.SockSite(
+        runner,
+        listener,
+        ssl_context=server_tls_context(certificates.certificate, certificates.key) if certificates else None,
+    )
+    await site.start()
+    bound_port = runner.addresses[0][1]
+    shown_host = f"[{host}]" if ":" in host else host
+    url = f"{'https' if tls else 'http'}://{shown_host}:{bound_port}"
+    config = kubeconfig(url, authority=certificates.authority if certificates else None, token=token)
+    return RunningServer(runner, listener, shell.streams, url, config)
+
+
+def _listening(host: str, port: int) -> _Listener:
+    """Raises `OSError` if the port is taken."""
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    listener = _Listener(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setblocking(False)
+        listener.bind(address)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _expect_loopback(host: str) -> None:
+    if host == "localhost":
+        return
+    try:
+        loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = False
+    if not loopback:
+        raise ValueError(f"{host!r} is not loopback, and the simulated API server lets anyone do anything")
+
+
+class _Shell:
+    def __init__(self, handle: RequestHandler, token: str | None) -> None:
+        self.streams: set[asyncio.Task[object]] = set()
+        self._handle = handle
+        self._token = token
+
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        if self._token is not None and request.headers.get("authorization") != f"Bearer {self._token}":
+            return web.Response(status=401, body=_UNAUTHORIZED, content_type="application/json")
+        body = await request.read()
+        try:
+            answer = await self._handle(request.method, request.path_qs, request.headers, body)
+        except ResponseLost:
+            return _abort(request)
+        if "content-length" in answer.headers:
+            return await self._whole(request, answer)
+        return await self._streamed(request, answer)
+
+    async def _whole(self, request: web.BaseRequest, answer: ServerResponse) -> web.Response:
+        body = b"".join([chunk async for chunk in answer.chunks])
+        headers = {name: value for name, value in answer.headers.items() if name != "content-length"}
+        if len(body) >= _LARGE_ENOUGH_TO_COMPRESS and "gzip" in request.headers.get("accept-encoding", ""):
+            headers["content-encoding"] = "gzip"
+            headers["vary"] = "Accept-Encoding"
+            body = await asyncio.to_thread(_gzip, body)
+        return web.Response(status=answer.status, headers=headers, body=body)
+
+    async def _streamed(self, request: web.BaseRequest, answer: ServerResponse) -> web.StreamResponse:
+        response = web.StreamResponse(status=answer.status, headers=dict(answer.headers))
+        response.enable_chunked_encoding()
+        task = asyncio.current_task()
+        assert task is not None
+        self.streams.add(task)
+        try:
+            await response.prepare(request)
+            async with contextlib.aclosing(answer.chunks) as chunks:  # type: ignore[type-var]
+                async for chunk in chunks:
+                    await response.write(chunk)
+            await response.write_eof()
+        except (ConnectionResetError, ResponseLost):
+            return _abort(request, response)
+        finally:
+            self.streams.discard(task)
+        return response
+
+
+def _abort(request: web.BaseRequest, response: web.StreamResponse | None = None) -> web.StreamResponse:
+    """Breaks the connection off in the middle, so that the client can't know what was done."""
+    if request.transport is not None:
+        request.transport.abort()
+    return response or web.Response(status=500)
+
+
+def _gzip(body: bytes) -> bytes:
+    packer = zlib.compressobj(_FASTEST, wbits=31)
+    return packer.compress(body) + packer.flush()

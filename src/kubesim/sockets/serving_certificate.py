@@ -1,0 +1,27 @@
+"""A certificate authority for one run, and the serving certificate it signs."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+
+from kubevalues.x509_certificates import new_authority, new_serving_certificate
+
+__all__ = ["ServingCertificate", "make_serving_certificate"]
+
+_LIFETIME: Final = timedelta(days=365)
+_NAMES: Final = ("localhost", "kubernetes.default.svc")
+
+
+class ServingCertificate(NamedTuple):
+    """All in PEM."""
+
+    authority: bytes
+    certificate: bytes
+    key: bytes
+
+
+def make_serving_certificate(addresses: tuple[str, ...] = ("127.0.0.1", "::1")) -> ServingCertificate:
+    """For the name `localhost` and the given addresses."""
+    now = datetime.now(UTC)
+    authority = new_authority("simulator-ca", now, _LIFETIME)
+    serving = new_serving_certificate(authority, "simulator", (*_NAMES, *addresses), now, _LIFETIME)
+    return ServingCertificate(authority.certificate, serving.certificate, serving.key)

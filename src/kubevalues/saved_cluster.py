@@ -1,0 +1,311 @@
+"""A saved cluster: a `v1 List` in JSON or YAML, gzipped or not, as `kubectl get … -A -o json` prints it.
+
+Only the container is read here, and of each object no more than what it is: a cluster may have hundreds of
+megabytes, and whoever needs an object unpacks that one.
+
+A large YAML file as JSON, so that all that follows has one way to go.
+
+Plain values mean what they mean to kubectl: a date stays a text, a number as a key becomes a text. An
+alias stands for a copy that nobody sees the size of, and `kubectl` never writes one: it is refused.
+"""
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import msgspec
+import yaml
+from msgspec import Raw
+
+from kubevalues.bounded_yaml import BoundedLoader
+from kubevalues.json_errors import json_error_text
+
+__all__ = [
+    "GUARDED",
+    "MAX_SAVED_BYTES",
+    "SAVED_AT",
+    "SAVED_KINDS",
+    "STEERED",
+    "NotJsonCompatible",
+    "json_from_yaml",
+]
+
+_TIMESTAMP = "tag:yaml.org,2002:timestamp"
+
+
+class NotJsonCompatible(ValueError):  # noqa: N818 - says what the content is
+    """Valid YAML that no JSON could say."""
+
+
+class _Loader(BoundedLoader):
+    yaml_implicit_resolvers = {  # noqa: RUF012 - yaml's own, with one entry less
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
+        for first, resolvers in BoundedLoader.yaml_implicit_resolvers.items()
+    }
+
+
+def json_from_yaml(raw: bytes) -> bytes:
+    """Raises `yaml.YAMLError` and `NotPlain`."""
+    try:
+        content = yaml.load(raw, Loader=_Loader)  # noqa: S506 - it is a safe loader
+    except (ValueError, OverflowError, AttributeError) as error:
+        # A number or a character that YAML's grammar lets pass and its constructors do not.
+        raise NotJsonCompatible(str(error)) from error
+    return msgspec.json.encode(_Plain().value(content, ""))
+
+
+class _Plain:
+    def __init__(self) -> None:
+        self._seen: dict[int, Any] = {}
+        """By id; the containers themselves are held, so that no id is given twice."""
+
+    def value(self, value: Any, path: str) -> Any:
+        if isinstance(value, dict | list):
+            if value and id(value) in self._seen:
+                raise NotJsonCompatible(f"{path or 'the file'} is an alias (*name): write it out")
+            self._seen[id(value)] = value
+        if isinstance(value, dict):
+            return {_key(key, path): self.value(part, f"{path}.{key}") for key, part in value.items()}
+        if isinstance(value, list):
+            return [self.value(part, f"{path}[{place}]") for place, part in enumerate(value)]
+        if value is None or isinstance(value, str | bool | int | float):
+            return value
+        raise NotJsonCompatible(f"{path.lstrip('.')} is a {type(value).__name__}, which JSON has not")
+
+
+def _key(key: Any, path: str) -> str:
+    if isinstance(key, str):
+        return key
+    if isinstance(key, bool):
+        return str(key).lower()
+    if isinstance(key, int | float):
+        return str(key)
+    raise NotJsonCompatible(f"{path.lstrip('.') or 'the file'} has a key that is neither a text nor a number")
+
+
+__all__ += ["SavedCluster", "SavedObject", "UnreadableCluster", "parse_cluster", "read_bounded"]
+
+SAVED_AT = "rescheduler.dev/saved-at"
+"""Annotation of the list: when the cluster looked like this, in RFC 3339."""
+
+SAVED_KINDS = "rescheduler.dev/saved-kinds"
+"""Annotation of the list: the kinds of which it has all there were, even if that was none."""
+
+STEERED = "rescheduler.dev/steered"
+"""Annotation of the list: whether our webhook answered, `true` or `false`; absent if nobody knows."""
+
+GUARDED = "rescheduler.dev/guarded"
+"""Annotation of the list: `true` if our webhook was seen to guard handovers."""
+
+_GZIP_MAGIC = b"\x1f\x8b"
+
+MAX_SAVED_BYTES = 2 << 30
+"""150,000 pods with everything that `kubectl get -o json` prints of them take less than half of it."""
+_CHUNK_BYTES = 1 << 20
+_ALWAYS_ALLOWED_BYTES = 64 << 20
+_LARGEST_EXPANSION = 200
+"""Saved clusters shrink to a twentieth or fiftieth; only what was made to harm shrinks to a thousandth."""
+
+_MOST_FAULTS = 20
+_FAULTS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class UnreadableCluster(ValueError):  # noqa: N818 - says what the file is
+    """A file that is not a saved cluster, or has objects in it that make no sense; the message says which."""
+
+    def __init__(self, source: str, faults: Iterable[str]) -> None:
+        self.source = source
+        self.faults = tuple(faults)
+        super().__init__(self._message())
+
+    def _message(self) -> str:
+        if len(self.faults) == 1:
+            return f"{self.source}: {self.faults[0]}"
+        shown = [*self.faults[:_MOST_FAULTS]]
+        if len(self.faults) > _MOST_FAULTS:
+            shown.append(f"and {len(self.faults) - _MOST_FAULTS} more")
+        return "\n  ".join([f"{self.source}: {len(self.faults)} errors", *shown])
+
+
+@dataclass(frozen=True, slots=True)
+class SavedObject:
+    place: str
+    """Where in the file: `items[3]`."""
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    raw: Raw
+    """Its JSON; kind and apiVersion may stand in the list around it instead."""
+
+    @property
+    def title(self) -> str:
+        """As messages name it: `Pod shop/web-1`."""
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+    def content(self) -> dict[str, Any]:
+        """All of it, unpacked anew each time."""
+        found: dict[str, Any] = msgspec.json.decode(self.raw)
+        found.setdefault("kind", self.kind)
+        found.setdefault("apiVersion", self.api_version)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class SavedCluster:
+    source: str
+    """The file, as messages name it."""
+    objects: tuple[SavedObject, ...]
+    saved_at: str
+    """As the file says it; empty if it doesn't."""
+    complete_kinds: frozenset[str]
+    """Kinds of which it has all there were."""
+    steered: bool | None = None
+    """Whether our webhook answered; None if the file doesn't say."""
+    guarded: bool = False
+
+
+def parse_cluster(raw: bytes, *, source: str) -> SavedCluster:
+    """Raises `UnreadableCluster` with everything that is wrong, as far as the first fault lets one see."""
+    outer = _outer(source, _as_json(source, _unpacked(source, raw)))
+    faults: list[str] = []
+    objects = tuple(_objects(outer, "", faults))
+    if faults:
+        raise UnreadableCluster(source, faults)
+    told = outer.annotations
+    complete = frozenset(kind for kind in told.get(SAVED_KINDS, "").split(",") if kind)
+    steered = {"true": True, "false": False}.get(told.get(STEERED, ""))
+    guarded = told.get(GUARDED) == "true"
+    return SavedCluster(source, objects, told.get(SAVED_AT, ""), complete, steered, guarded)
+
+
+# --- from bytes to the list
+
+
+def read_bounded(stream: BinaryIO | gzip.GzipFile, most: int) -> bytes | None:
+    """Return all that the stream has, or None if that is more than `most` bytes."""
+    chunks: list[bytes] = []
+    left = most
+    while chunk := stream.read(_CHUNK_BYTES):
+        left -= len(chunk)
+        if left < 0:
+            return None
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _unpacked(source: str, raw: bytes) -> bytes:
+    if not raw.startswith(_GZIP_MAGIC):
+        return raw
+    most = min(MAX_SAVED_BYTES, max(_ALWAYS_ALLOWED_BYTES, _LARGEST_EXPANSION * len(raw)))
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(raw)) as packed:
+            content = read_bounded(packed, most)
+    except (OSError, EOFError, zlib.error) as error:
+        raise UnreadableCluster(source, [f"the gzip data is damaged: {error}"]) from error
+    if content is None:
+        too_large = f"{len(raw)} bytes of gzip unpack to more than {most} bytes, which no saved cluster does"
+        raise UnreadableCluster(source, [too_large])
+    return content
+
+
+def _as_json(source: str, raw: bytes) -> bytes:
+    raw = raw.removeprefix(b"\xef\xbb\xbf")
+    if raw.lstrip()[:1] in (b"{", b"["):
+        return raw
+    try:
+        return json_from_yaml(raw)
+    except yaml.YAMLError as error:
+        why = " ".join(str(error).replace('in "<byte string>",', "at").split())
+        raise UnreadableCluster(source, [f"neither JSON nor YAML: {why}"]) from error
+    except NotJsonCompatible as error:
+        raise UnreadableCluster(source, [str(error)]) from error
+
+
+class _Outer(msgspec.Struct):
+    """What may hold objects: the list of all, or one within it."""
+
+    kind: str | None = None
+    api_version: str | None = msgspec.field(name="apiVersion", default=None)
+    metadata: "_ListMeta | None" = None
+    items: list[Raw] | None = None
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        return (self.metadata and self.metadata.annotations) or {}
+
+    @property
+    def kind_of_items(self) -> str:
+        """`Pod` for a `PodList`; a plain `List` says nothing about what is in it."""
+        return (self.kind or "").removesuffix("List")
+
+
+class _ListMeta(msgspec.Struct):
+    annotations: dict[str, str] | None = None
+
+
+class _Head(msgspec.Struct):
+    """As much of an object as says what it is."""
+
+    kind: str | None = None
+    api_version: str | None = msgspec.field(name="apiVersion", default=None)
+    metadata: "_Name | None" = None
+    items: Raw = Raw(b"")
+
+
+class _Name(msgspec.Struct):
+    name: str | None = None
+    namespace: str | None = None
+
+
+_decode_outer = msgspec.json.Decoder(_Outer).decode
+_decode_head = msgspec.json.Decoder(_Head).decode
+_NO_LIST = (
+    "not a list of objects; save one with rescheduler snapshot, or kubectl get nodes,pods,... -A -o json"
+)
+
+
+def _outer(source: str, raw: bytes) -> _Outer:
+    try:
+        outer = _decode_outer(raw)
+    except msgspec.ValidationError as error:
+        raise UnreadableCluster(source, [f"{_NO_LIST} ({json_error_text('', error)})"]) from error
+    except _FAULTS as error:
+        raise UnreadableCluster(source, [f"the JSON is damaged: {error}"]) from error
+    if outer.items is None:
+        raise UnreadableCluster(source, [_NO_LIST])
+    return outer
+
+
+def _objects(outer: _Outer, around: str, faults: list[str]) -> Iterator[SavedObject]:
+    """Lists within the list are taken apart; their items may leave out what kind they are."""
+    for position, raw in enumerate(outer.items or ()):
+        place = f"{around}items[{position}]"
+        try:
+            head = _decode_head(raw)
+            if bytes(head.items)[:1] == b"[":
+                yield from _objects(_decode_outer(raw), f"{place}.", faults)
+                continue
+        except _FAULTS as error:
+            faults.append(json_error_text(place, error))
+            continue
+        found = _object(place, head, outer, raw)
+        if isinstance(found, str):
+            faults.append(found)
+        else:
+            yield found
+
+
+def _object(place: str, head: _Head, outer: _Outer, raw: Raw) -> SavedObject | str:
+    kind = head.kind or outer.kind_of_items
+    api_version = head.api_version or (outer.api_version if outer.kind_of_items else "") or ""
+    name = (head.metadata and head.metadata.name) or ""
+    if not kind or not name:
+        return f"{place} has no kind or no metadata.name"
+    if not api_version:
+        return f"{place} ({kind} {name}) has no apiVersion"
+    namespace = (head.metadata and head.metadata.namespace) or ""
+    return SavedObject(place, api_version, kind, namespace, name, raw)

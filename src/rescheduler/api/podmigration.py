@@ -1,0 +1,248 @@
+"""A `PodMigration`: the record of one move, from the wish to its end.
+
+The types say what the custom resource holds, field by field; its definition (the schema that the API
+server enforces) is made from them, and so can't differ from what the code reads and writes.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+__all__ = [
+    "COPY_FAILING",
+    "FAILED_PODS",
+    "MANUAL",
+    "MAX_GROUP_SIZE",
+    "MAX_SIBLINGS",
+    "MAX_TEXT_LENGTH",
+    "ConditionType",
+    "ControllerReference",
+    "Handover",
+    "Migration",
+    "MigrationCondition",
+    "MigrationPhase",
+    "MigrationSpec",
+    "MigrationStatus",
+    "PodReference",
+    "UnreadableMigration",
+    "decode_migration",
+]
+
+
+MANUAL: Final = "Manual"
+"""The strategy of a move that a person wishes."""
+
+FAILED_PODS: Final = "FailedPods"
+"""The strategy of a move that gives a failing pod another node."""
+
+COPY_FAILING: Final = "CopyFailing"
+"""The failure of a migration whose copy can't run."""
+
+
+class Handover(StrEnum):
+    """How a pod is moved. `Auto` is for settings: it chooses one of the others, which a move then names."""
+
+    AUTO = "Auto"
+    ADOPT = "Adopt"
+    COPY = "Copy"
+    EVICT = "Evict"
+
+    @property
+    def source_stays(self) -> bool:
+        """Whether the pod exists twice for a while, so that its successor must fit beside it."""
+        return self in {Handover.ADOPT, Handover.COPY}
+
+
+class MigrationPhase(StrEnum):
+    PENDING = "Pending"
+    IN_PROGRESS = "InProgress"
+    COMPLETED = "Completed"
+    FAILED = "Failed"
+
+    @property
+    def is_final(self) -> bool:
+        return self in {MigrationPhase.COMPLETED, MigrationPhase.FAILED}
+
+
+class ConditionType(StrEnum):
+    BUDGET_ALLOWS = "BudgetAllows"
+    COPY_READY = "CopyReady"
+    HANDED_OVER = "HandedOver"
+    STEERED = "Steered"
+    ROLLED_BACK = "RolledBack"
+
+
+MAX_SIBLINGS: Final = 100
+"""Of whom a status tells: an object must not grow with the workload."""
+
+MAX_GROUP_SIZE: Final = 100
+"""Migrations that are handed over together."""
+
+MAX_TEXT_LENGTH: Final = 4096
+"""Of what is said in words."""
+
+_Name = Annotated[str, Meta(min_length=1, max_length=253)]
+_Uid = Annotated[str, Meta(min_length=1, max_length=128)]
+_Word = Annotated[str, Meta(max_length=128)]
+_Text = Annotated[str, Meta(max_length=MAX_TEXT_LENGTH)]
+_Time = Annotated[datetime, Meta(tz=True)]
+
+
+class PodReference(msgspec.Struct, frozen=True, rename="camel"):
+    name: Annotated[_Name, Meta(description="Name of the pod, in the migration's own namespace.")]
+    uid: Annotated[_Uid, Meta(description="Which of all pods that ever had that name.")]
+
+
+class ControllerReference(msgspec.Struct, frozen=True, rename="camel"):
+    api_version: _Name
+    kind: _Word
+    name: _Name
+    uid: _Uid
+
+
+class MigrationSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What is wanted. It never changes: another wish is another PodMigration."""
+
+    pod: Annotated[PodReference, Meta(description="The pod to move.")]
+    source_node: Annotated[_Name, Meta(description="The node that it is on.")]
+    target_node: Annotated[
+        str, Meta(max_length=253, description="Where to; empty lets the rules choose, never the source.")
+    ] = ""
+    strategy: Annotated[_Word, Meta(description="Which strategy wants it; Manual if a person does.")] = MANUAL
+    reason: Annotated[_Text, Meta(description="Why, in words and numbers.")] = ""
+    handover: Annotated[Handover, Meta(description="How; Auto chooses by the pod's owner.")] = Handover.AUTO
+    group: Annotated[
+        str, Meta(max_length=253, description="Migrations of one group are handed over together.")
+    ] = ""
+    group_size: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=MAX_GROUP_SIZE,
+            description="How many migrations the group has; none of them begins before all of them exist.",
+        ),
+    ] = 0
+    replicas: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=0,
+            description="Always 0: what budgets that count in percent expect of a copy's temporary owner.",
+        ),
+    ] = 0
+
+
+class MigrationCondition(msgspec.Struct, frozen=True, rename="camel"):
+    type: Annotated[str, Meta(min_length=1, max_length=316)]
+    status: Annotated[str, Meta(extra_json_schema={"enum": ["True", "False", "Unknown"]})]
+    last_transition_time: _Time
+    reason: Annotated[str, Meta(min_length=1, max_length=1024)]
+    message: Annotated[str, Meta(max_length=32768)] = ""
+    observed_generation: Annotated[int, Meta(ge=0)] = 0
+
+
+class MigrationStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """How far it is. All that the next process needs to go on is here or in the pods themselves."""
+
+    observed_generation: Annotated[int, Meta(ge=0)] = 0
+    phase: MigrationPhase = MigrationPhase.PENDING
+    step: Annotated[_Word, Meta(description="What is being done within the phase.")] = ""
+    step_since: Annotated[_Time | None, Meta(description="Since when it is at this step.")] = None
+    attempts: Annotated[int, Meta(ge=0, description="How often it was begun.")] = 0
+    retry_at: Annotated[_Time | None, Meta(description="When it is tried again.")] = None
+    handover: Annotated[Handover | None, Meta(description="How the pod is moved, Auto resolved.")] = None
+    target_node: Annotated[str, Meta(max_length=253, description="Where to, once it is chosen.")] = ""
+    target_pod: Annotated[PodReference | None, Meta(description="The copy, or the replacement.")] = None
+    owner: Annotated[ControllerReference | None, Meta(description="The controller of the pod.")] = None
+    workload: Annotated[
+        ControllerReference | None, Meta(description="The Deployment above that controller.")
+    ] = None
+    siblings: Annotated[
+        tuple[_Uid, ...],
+        Meta(
+            max_length=MAX_SIBLINGS,
+            description="Evict: the youngest pods of that controller before the eviction, by uid.",
+        ),
+    ] = ()
+    """None of them is the replacement, and no older one."""
+    failure: Annotated[_Word, Meta(description="Why it is or was rolled back, in one word.")] = ""
+    failure_is_final: Annotated[bool, Meta(description="Whether trying again would be in vain.")] = False
+    message: Annotated[_Text, Meta(description="What is going on, for people.")] = ""
+    started_at: _Time | None = None
+    eviction_requested_at: Annotated[
+        _Time | None, Meta(description="When the source's eviction was last asked for, or is about to be.")
+    ] = None
+    handed_over_at: Annotated[_Time | None, Meta(description="When the source's eviction was accepted.")] = (
+        None
+    )
+    finished_at: _Time | None = None
+    conditions: tuple[MigrationCondition, ...] = ()
+    replicas: Annotated[int, Meta(ge=0, le=0)] = 0
+
+    def condition(self, kind: ConditionType) -> MigrationCondition | None:
+        return next((each for each in self.conditions if each.type == kind), None)
+
+
+class Migration(msgspec.Struct, frozen=True):
+    key: str
+    """`namespace/name`."""
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    generation: int
+    created: datetime
+    deleted: datetime | None
+    """When somebody asked for its deletion: a wish to cancel."""
+    finalizers: tuple[str, ...]
+    spec: MigrationSpec
+    status: MigrationStatus
+
+    @property
+    def pod_key(self) -> str:
+        return f"{self.namespace}/{self.spec.pod.name}"
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self.deleted is not None
+
+    @property
+    def is_finished(self) -> bool:
+        return self.status.phase.is_final
+
+    @property
+    def target_node(self) -> str:
+        """As chosen, else as wished; empty if it is still open."""
+        return self.status.target_node or self.spec.target_node
+
+
+class UnreadableMigration(ValueError):  # noqa: N818 - says what the object is
+    """An object that the definition would not have let in: made before it, or without it."""
+
+
+def decode_migration(item: Mapping[str, Any]) -> Migration:
+    """Raises `UnreadableMigration`, naming the object and the field."""
+    metadata = item["metadata"]
+    key = f"{metadata['namespace']}/{metadata['name']}"
+    try:
+        spec = msgspec.convert(item.get("spec", {}), MigrationSpec)
+        status = msgspec.convert(item.get("status") or {}, MigrationStatus)
+    except msgspec.ValidationError as error:
+        raise UnreadableMigration(f"PodMigration {key} is not readable: {error}") from error
+    return Migration(
+        key=key,
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata.get("uid", ""),
+        resource_version=metadata.get("resourceVersion", ""),
+        generation=metadata.get("generation", 0),
+        created=datetime.fromisoformat(metadata["creationTimestamp"]),
+        deleted=datetime.fromisoformat(deleted) if (deleted := metadata.get("deletionTimestamp")) else None,
+        finalizers=tuple(metadata.get("finalizers") or ()),
+        spec=spec,
+        status=status,
+    )

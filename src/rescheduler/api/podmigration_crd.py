@@ -1,0 +1,149 @@
+"""The CustomResourceDefinition of `PodMigration`, made from the types of `model.migrations`."""
+
+from typing import Any, Final
+
+import msgspec
+
+from rescheduler.api.podmigration import MigrationPhase, MigrationSpec, MigrationStatus
+from rescheduler.api.well_known_names import GROUP, INSTALL_ID, POD_MIGRATION_KIND, SHARED_INSTALL_ID, VERSION
+
+__all__ = ["PODMIGRATION_CRD_NAME", "POD_MIGRATION_PLURAL", "podmigration_crd"]
+
+POD_MIGRATION_PLURAL: Final = "podmigrations"
+PODMIGRATION_CRD_NAME: Final = f"{POD_MIGRATION_PLURAL}.{GROUP}"
+
+_STRUCTURAL_KEYWORDS: Final = frozenset(
+    {
+        "default",
+        "description",
+        "enum",
+        "format",
+        "items",
+        "maxItems",
+        "maxLength",
+        "maximum",
+        "minLength",
+        "minimum",
+        "properties",
+        "required",
+        "type",
+    }
+)
+"""Of JSON Schema, what structural schemas know and our types use."""
+
+_SPEC_IS_IMMUTABLE: Final = {
+    "rule": "self == oldSelf",
+    "message": "a migration's spec never changes: delete this one and create another",
+}
+_TARGET_IS_ANOTHER_NODE: Final = {
+    "rule": "!has(self.targetNode) || self.targetNode != self.sourceNode",
+    "message": "the target must be another node than the source",
+}
+
+_PRINTER_COLUMNS: Final = (
+    ("Pod", "string", ".spec.pod.name", 0),
+    ("From", "string", ".spec.sourceNode", 0),
+    ("To", "string", ".status.targetNode", 0),
+    ("Phase", "string", ".status.phase", 0),
+    ("Age", "date", ".metadata.creationTimestamp", 0),
+    ("Step", "string", ".status.step", 1),
+    ("Strategy", "string", ".spec.strategy", 1),
+    ("Handover", "string", ".status.handover", 1),
+    ("Message", "string", ".status.message", 1),
+)
+"""Those with priority 1 are shown with `-o wide`."""
+
+
+def podmigration_crd() -> dict[str, Any]:
+    spec = _structural_schema(MigrationSpec)
+    spec["x-kubernetes-validations"] = [_SPEC_IS_IMMUTABLE, _TARGET_IS_ANOTHER_NODE]
+    status = _structural_schema(MigrationStatus)
+    # As other kinds have it: two writers of different conditions don't overwrite each other.
+    status["properties"]["conditions"] |= {
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["type"],
+    }
+    # Shown from the first moment, at the cost of no write; and when it is Pending again after a postponement.
+    status["default"] = {}
+    status["properties"]["phase"]["default"] = MigrationPhase.PENDING.value
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": PODMIGRATION_CRD_NAME,
+            "labels": {"app.kubernetes.io/name": "rescheduler", INSTALL_ID: SHARED_INSTALL_ID},
+        },
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {
+                "plural": POD_MIGRATION_PLURAL,
+                "singular": POD_MIGRATION_KIND.lower(),
+                "kind": POD_MIGRATION_KIND,
+                "listKind": f"{POD_MIGRATION_KIND}List",
+                "shortNames": ["pmig"],
+                "categories": ["rescheduler"],
+            },
+            "versions": [
+                {
+                    "name": VERSION,
+                    "served": True,
+                    "storage": True,
+                    "schema": {
+                        "openAPIV3Schema": {
+                            "type": "object",
+                            "description": "One pod's move to another node: wish, course and end.",
+                            "required": ["spec"],
+                            "properties": {
+                                "apiVersion": {"type": "string"},
+                                "kind": {"type": "string"},
+                                "metadata": {"type": "object"},
+                                "spec": spec,
+                                "status": status,
+                            },
+                        }
+                    },
+                    # Budgets with maxUnavailable or a percentage ask a pod's controller how many pods it
+                    # wants. A copy's is its migration, which wants none: the workload's own count stands.
+                    "subresources": {
+                        "status": {},
+                        "scale": {
+                            "specReplicasPath": ".spec.replicas",
+                            "statusReplicasPath": ".status.replicas",
+                        },
+                    },
+                    "additionalPrinterColumns": [
+                        {"name": name, "type": kind, "jsonPath": path, "priority": priority}
+                        for name, kind, path, priority in _PRINTER_COLUMNS
+                    ],
+                }
+            ],
+        },
+    }
+
+
+def _structural_schema(of: type[msgspec.Struct]) -> dict[str, Any]:
+    (schema,), named = msgspec.json.schema_components([of], ref_template="{name}")
+    return _inlined_schema(schema, named)
+
+
+def _inlined_schema(schema: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
+    """References are put in place, "this or null" becomes "this": an absent field is the null of the API."""
+    if "$ref" in schema:
+        schema = named[schema["$ref"]] | {key: value for key, value in schema.items() if key != "$ref"}
+    if "anyOf" in schema:
+        (known,) = (each for each in schema["anyOf"] if each.get("type") != "null")
+        return _inlined_schema(known | {key: value for key, value in schema.items() if key != "anyOf"}, named)
+    plain = {key: value for key, value in schema.items() if key in _STRUCTURAL_KEYWORDS}
+    if "enum" in plain:
+        plain["type"] = "string"
+    # Only what budgets read has to be there; other defaults are the code's business, not the server's.
+    if "default" in plain and plain["default"] != 0:
+        del plain["default"]
+    if "properties" in plain:
+        plain["properties"] = {
+            name: _inlined_schema(each, named) for name, each in plain["properties"].items()
+        }
+    if "items" in plain:
+        plain["items"] = _inlined_schema(plain["items"], named)
+    return plain

@@ -1,0 +1,209 @@
+"""`rescheduler config`: look at the configuration before running with it.
+
+`rescheduler manifests`: what to install, as YAML for kubectl.
+"""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rescheduler.cli.cluster_source import EXIT_USAGE_ERROR, exit_with_error, read_input_file
+from rescheduler.cli.safe_output import echo
+
+if TYPE_CHECKING:
+    from rescheduler.install.install_options import Options
+__all__ = ["config", "manifests"]
+
+_EXIT_INVALID_CONFIG = 2
+
+
+@click.group()
+def config() -> None:
+    """Checks a configuration, or shows the defaults."""
+
+
+@config.command()
+@click.argument("file", metavar="FILE")
+def check(file: str) -> None:
+    """Prints what a file comes to, or all that is wrong.
+
+    FILE may be -, for standard input. The result is a complete file with every setting; defaults are marked.
+    What has no effect in FILE is said on standard error. Exit code 2 if FILE can't be used.
+    """
+    from rescheduler.config.config_document import MAX_CONFIG_BYTES  # noqa: PLC0415 - `--help` must not wait for it
+    from rescheduler.config.config_loader import load_content, load_file  # noqa: PLC0415
+    from rescheduler.config.config_validation import (  # noqa: PLC0415
+        ConfigurationError,
+        known_strategies,
+    )
+    from rescheduler.config.scheduler_file import render_effective  # noqa: PLC0415
+
+    try:
+        if file == "-":
+            loaded = load_content(
+                sys.stdin.buffer.read(MAX_CONFIG_BYTES + 1), known_strategies(), source="standard input"
+            )
+        else:
+            loaded = load_file(Path(file), known_strategies())
+    except ConfigurationError as error:
+        echo(str(error), err=True)
+        sys.exit(_EXIT_INVALID_CONFIG)
+    for note in loaded.notes:
+        echo(f"note: {note}", err=True)
+    echo(render_effective(loaded.configuration), nl=False)
+
+
+@config.command()
+def show() -> None:
+    """Prints the defaults as a commented file."""
+    from rescheduler.config.scheduler_file import render_defaults  # noqa: PLC0415
+
+    echo(render_defaults(), nl=False)
+
+
+def _validated_namespace(_ctx: click.Context, _option: click.Parameter, value: str) -> str:
+    from rescheduler.config.setting_rules import InvalidSetting, namespace  # noqa: PLC0415
+
+    rule = namespace()
+    try:
+        rule.read(value)
+    except InvalidSetting:
+        raise click.BadParameter(f'"{value}" is not allowed: {rule.allowed}') from None
+    return value
+
+
+@click.command()
+@click.option("--crd", is_flag=True, help="Only the definition of PodMigration.")
+@click.option(
+    "--extender",
+    type=click.Choice(["beside", "instead"]),
+    is_flag=False,
+    flag_value="beside",
+    help="Only the configuration of a kube-scheduler that asks our extender: with its profile beside the "
+    "default one (if nothing is said), or instead of it.",
+)
+@click.option(
+    "--namespace",
+    "-n",
+    metavar="NAME",
+    default="rescheduler",
+    show_default=True,
+    callback=_validated_namespace,
+    help="Where to.",
+)
+@click.option(
+    "--create-namespace",
+    is_flag=True,
+    help="With the namespace itself, for a cluster that does not have it yet.",
+)
+@click.option("--image", metavar="IMAGE:TAG", help="The image to run.  [default: rescheduler:VERSION]")
+@click.option("--config", metavar="FILE", help="The configuration file to install; by default all defaults.")
+@click.option("--without-webhook", is_flag=True, help="Without what steers replacements of evicted pods.")
+@click.option(
+    "--without-policies",
+    is_flag=True,
+    help="Without the ValidatingAdmissionPolicies that restrict our service accounts.",
+)
+@click.option("--values", metavar="FILE", help="Everything else that the Helm chart lets one choose.")
+def manifests(  # noqa: PLR0913 - one per option
+    *,
+    crd: bool,
+    extender: str | None,
+    namespace: str,
+    create_namespace: bool,
+    image: str | None,
+    config: str | None,
+    without_webhook: bool,
+    without_policies: bool,
+    values: str | None,
+) -> None:
+    """Prints all that is to be installed, for kubectl.
+
+    rescheduler manifests --create-namespace | kubectl apply -f -
+    """
+    if crd and extender is not None:
+        raise click.UsageError("--crd and --extender exclude each other: each prints one thing only")
+    if crd:
+        from rescheduler.api.podmigration_crd import podmigration_crd  # noqa: PLC0415
+
+        _print_manifests([podmigration_crd()])
+    elif extender is not None:
+        from rescheduler.install.extender_configuration import SchedulerProfiles, scheduler_configuration  # noqa: PLC0415
+
+        _print_manifests([scheduler_configuration(SchedulerProfiles(extender), namespace=namespace)])
+    else:
+        from rescheduler.install.component_manifests import configuration_text  # noqa: PLC0415
+        from rescheduler.install.manifests import install_manifests  # noqa: PLC0415
+
+        chosen = _install_options(values, image)
+        if without_webhook:
+            chosen = _disabled(chosen, "webhook")
+        if without_policies:
+            chosen = _disabled(chosen, "admission_policies")
+        if config is not None:
+            text = _validated_configuration(*read_input_file(config))
+        else:
+            text = _validated_configuration(configuration_text(chosen).encode(), f"args in {values}")
+        _print_manifests(
+            install_manifests(
+                chosen, namespace=namespace, configuration=text, create_namespace=create_namespace
+            )
+        )
+
+
+def _install_options(values: str | None, image: str | None) -> "Options":
+    """Ends the program if the values are not such."""
+    import msgspec  # noqa: PLC0415
+    import yaml  # noqa: PLC0415
+
+    from kubevalues.bounded_yaml import load_yaml  # noqa: PLC0415
+    from rescheduler.install.install_options import Options  # noqa: PLC0415
+
+    options = Options()
+    if values is not None:
+        try:
+            options = msgspec.convert(load_yaml(read_input_file(values)[0]) or {}, Options)
+        except yaml.YAMLError as error:
+            exit_with_error(f"{values} is not YAML: {' '.join(str(error).split())}", EXIT_USAGE_ERROR)
+        except msgspec.ValidationError as error:
+            exit_with_error(
+                f"{values}: {error}. See deploy/helm/values.yaml for what there is.", EXIT_USAGE_ERROR
+            )
+    if image is not None:
+        repository, colon, tag = image.rpartition(":")
+        if not colon or "/" in tag:
+            raise click.BadParameter(f'"{image}" is not of the form IMAGE:TAG', param_hint="--image")
+        changed = msgspec.structs.replace(options.image, repository=repository, tag=tag)
+        options = msgspec.structs.replace(options, image=changed)
+    return options
+
+
+def _disabled(options: "Options", part: str) -> "Options":
+    import msgspec  # noqa: PLC0415
+
+    return msgspec.structs.replace(
+        options, **{part: msgspec.structs.replace(getattr(options, part), enabled=False)}
+    )
+
+
+def _validated_configuration(content: bytes, source: str) -> str:
+    """A configuration with which the daemon starts; ends the program if it is none."""
+    from rescheduler.config.config_loader import load_content  # noqa: PLC0415
+    from rescheduler.config.config_validation import (  # noqa: PLC0415
+        ConfigurationError,
+        known_strategies,
+    )
+
+    try:
+        load_content(content, known_strategies(), source=source)
+    except ConfigurationError as error:
+        exit_with_error(str(error), EXIT_USAGE_ERROR)
+    return content.decode()
+
+
+def _print_manifests(items: list[dict[str, Any]]) -> None:
+    from rescheduler.install.manifests import as_yaml  # noqa: PLC0415
+
+    echo(as_yaml(*items), nl=False)

@@ -1,0 +1,173 @@
+"""`rescheduler uninstall`: removes an installation from a cluster, or only says what there is."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from rescheduler.cli.cluster_source import (
+    EXIT_ERROR,
+    ClusterSource,
+    exit_with_error,
+    live_cluster_options,
+    print_note,
+)
+from rescheduler.cli.execution import Execution, verbose_option
+from rescheduler.cli.safe_output import echo
+
+if TYPE_CHECKING:
+    from rescheduler.daemon.components import Rescheduler
+    from rescheduler.install.removal import Removal, RemovalFindings
+    from rescheduler.kube.client import Client
+    from rescheduler.kube.lease_records import HeldLease
+
+__all__ = ["uninstall"]
+
+_EXIT_LEFTOVERS = 3
+
+_STOP_TIMEOUT_S = 120.0
+"""For pods whose Deployment is deleted: more than their grace period, and than Kubernetes needs to delete
+pods of nodes that are gone."""
+
+
+@click.command()
+@live_cluster_options
+@click.option(
+    "--namespace", "-n", metavar="NAME", help="Where rescheduler is installed; by default it is looked for."
+)
+@click.option("--check", is_flag=True, help="Only say what is there; nothing is changed.")
+@click.option(
+    "--history", is_flag=True, help="Finished migrations, their marks and their definition go, too."
+)
+@click.option("-y", "--yes", is_flag=True, help="Don't ask.")
+@click.option(
+    "--force", is_flag=True, help="Also while a daemon still runs, which would make anew what is removed."
+)
+@verbose_option
+def uninstall(
+    cluster: ClusterSource, namespace: str | None, check: bool, history: bool, yes: bool, force: bool
+) -> None:
+    """Removes everything of rescheduler from the cluster.
+
+    Its programs end first, with all their pods; migrations that are under way are rolled back, or finished
+    where the pod has gone already; nodes that we cordoned are uncordoned; labels, annotations and budgets of
+    ours are removed; then each object that was installed, if it carries the label rescheduler.dev/install-id.
+    The namespace goes only if it was created with rescheduler and holds nothing else. Finished migrations
+    stay, as history, unless --history is said. While a daemon runs that was not installed in the cluster
+    nothing is removed, unless --force is said. Exit codes: 0 if nothing is left, 3 for --check if something
+    is there, 1 if it can't be removed, 2 for wrong options.
+    """
+    uninstalling = _Uninstall(Execution(cluster, cluster.configuration()), namespace, history)
+    found = uninstalling.find()
+    for sentence in found.kept:
+        print_note(sentence)
+    _exit_if_unreadable(found, check=check)
+    if not found.traces:
+        echo("Nothing of rescheduler is in the cluster" + ("." if history else ", but for its history."))
+        return
+    for trace in found.traces:
+        echo(f"{trace.name}: {trace.what}")
+    if check:
+        sys.exit(_EXIT_LEFTOVERS)
+    if not yes and not click.confirm(f"Remove these {len(found.traces)}?", default=False):
+        exit_with_error("nothing was removed", EXIT_ERROR)
+    uninstalling.stop(force=force)
+    uninstalling.end_migrations(found)
+    failures = uninstalling.clean()
+    left = uninstalling.find()
+    for trace in left.traces:
+        echo(f"still there: {trace.name}: {trace.what}", err=True)
+    for failure in failures or left.failures:
+        echo(failure, err=True)
+    if left.traces or failures or left.failures:
+        exit_with_error("Not everything could be removed: see above, and try again.", EXIT_ERROR)
+    echo(f"Removed {len(found.traces)}; nothing is left" + ("." if history else ", but for the history."))
+
+
+def _exit_if_unreadable(found: "RemovalFindings", *, check: bool) -> None:
+    """Say what can't be read; with nothing else to remove, that is the end."""
+    for failure in found.failures:
+        print_note(failure)
+    if found.failures and (check or not found.traces):
+        exit_with_error("It can't be told what is left of rescheduler: see above.", EXIT_ERROR)
+
+
+class _Uninstall:
+    """The steps, each with a connection of its own. Each ends the program if it can't be done."""
+
+    def __init__(self, execution: Execution, namespace: str | None, history: bool) -> None:
+        self._execution = execution
+        self._history = history
+        self._namespace = namespace or execution.ask(self._found_namespace)
+
+    def find(self) -> "RemovalFindings":
+        async def find(client: "Client") -> "RemovalFindings":
+            return await self._removal(client).find()
+
+        return self._execution.ask(find)
+
+    def stop(self, *, force: bool) -> None:
+        """End the programs. Ends this one if something goes on all the same."""
+
+        async def stopped(client: "Client") -> "tuple[list[str], HeldLease | None]":
+            from rescheduler.daemon.own_objects import UNINSTALLED_NAMESPACE  # noqa: PLC0415
+            from rescheduler.kube.lease_records import find_renewed_lease  # noqa: PLC0415
+
+            left = await self._removal(client).stop(patience_s=_STOP_TIMEOUT_S)
+            if left or force:
+                return left, None
+            lease = self._execution.configuration.leader_election.resource_name
+            # A daemon outside of the cluster that was started before the installation is in this namespace.
+            namespaces = {self._namespace, UNINSTALLED_NAMESPACE}
+            return [], await find_renewed_lease(client, {f"{each}/{lease}" for each in namespaces})
+
+        left, holding = self._execution.ask(stopped)
+        if left and not force:
+            exit_with_error(
+                f"{', '.join(left)} did not end within {_STOP_TIMEOUT_S:g} s, and would make anew what is "
+                "removed. So nothing was removed but the Deployments. Find out why (kubectl describe), "
+                "delete what still runs, and try again; --force removes all the same",
+                EXIT_ERROR,
+            )
+        if holding is not None:
+            exit_with_error(
+                f"{holding.holder} still renews the Lease {holding.lease}: a daemon or command that runs "
+                "outside the cluster would make anew what is removed. So nothing was removed but the "
+                "Deployments that run in it. Stop it and try again; --force removes all the same",
+                EXIT_ERROR,
+            )
+
+    def end_migrations(self, found: "RemovalFindings") -> None:
+        """Roll back what is under way, or bring it to its end."""
+        from rescheduler.install.leftovers import LeftoverKind  # noqa: PLC0415
+
+        async def end(rescheduler: "Rescheduler") -> None:
+            from rescheduler.migrations.controller.migration_removal import cancel_all_migrations  # noqa: PLC0415
+
+            async with rescheduler.executing():
+                await cancel_all_migrations(rescheduler.client, rescheduler.followed)
+
+        if any(trace.sort is LeftoverKind.RUNNING for trace in found.traces):
+            self._execution.prepare()
+            self._execution.run(end, namespace=self._namespace)
+
+    def clean(self) -> list[str]:
+        """Return what failed, in words."""
+
+        async def clean(client: "Client") -> list[str]:
+            return await self._removal(client).clean()
+
+        return self._execution.ask(clean)
+
+    async def _found_namespace(self, client: "Client") -> str:
+        from rescheduler.daemon.own_objects import UNINSTALLED_NAMESPACE  # noqa: PLC0415
+        from rescheduler.install.cluster_installation import find_installation_to_remove  # noqa: PLC0415
+
+        configured = self._execution.configuration.leader_election.resource_namespace
+        return configured or await find_installation_to_remove(client) or UNINSTALLED_NAMESPACE
+
+    def _removal(self, client: "Client") -> "Removal":
+        from rescheduler.install.removal import Removal  # noqa: PLC0415
+
+        lease_name = self._execution.configuration.leader_election.resource_name
+        return Removal(client, self._namespace, lease_name=lease_name, with_history=self._history)

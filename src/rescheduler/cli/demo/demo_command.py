@@ -1,0 +1,145 @@
+"""`rescheduler demo`: what the product does, in two minutes, in a cluster that kubectl can look into.
+
+The course of the story: chapter after chapter, and when each comes true.
+"""
+
+import asyncio
+import contextlib
+import logging
+import sys
+import tempfile
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import click
+from rich.console import Console
+
+from kubesim.running_cluster import simulated_server
+from kubesim.scenario import initial_objects
+from kubesim.sockets.loopback_server import serve
+from kubesim.sockets.outbound_calls import HttpsWebhookCaller
+from rescheduler.cli.demo.demo_scenario import (
+    CHAPTERS,
+    DEMO_LENGTH_S,
+    ClusterMonitor,
+    DemoChapter,
+    demo_scenario,
+    install_prerequisites,
+    running_daemon,
+    running_webhook,
+)
+from rescheduler.cli.demo.demo_screen import DemoScreen, LiveDemoScreen, print_demo_summary
+from rescheduler.cli.execution import stop_event_on_signals
+from rescheduler.cli.progress_display import SafeConsole
+from rescheduler.kube.access import cluster_config
+from rescheduler.kube.client import Client
+from rescheduler.kube.http_transport import HttpTransport
+
+__all__ = ["demo", "play_chapters"]
+
+_POLL_INTERVAL_S: Final = 0.5
+_LAST_CHAPTER_GRACE_S: Final = 40.0
+"""For the last chapter, on a machine that has other things to do."""
+
+
+async def play_chapters(
+    screen: DemoScreen,
+    monitor: ClusterMonitor,
+    chapters: Sequence[DemoChapter],
+    length_s: float,
+    ended: asyncio.Event,
+) -> dict[str, str]:
+    """What did not come true, by chapter, when the story is over; or what was known when it was `ended`."""
+    began_s = asyncio.get_running_loop().time()
+    wrong: dict[str, str] = {}
+    ends = [*(chapter.begins_s for chapter in chapters[1:]), length_s]
+    for chapter, end_s in zip(chapters, ends, strict=True):
+        screen.chapter(chapter)
+        patience_s = _LAST_CHAPTER_GRACE_S if chapter is chapters[-1] else 0.0
+        why = await _wait_until_true(chapter, monitor, began_s + end_s + patience_s, ended)
+        screen.came_true(chapter, why)
+        if why:
+            wrong[chapter.title] = why
+        await _sleep_until(began_s + end_s, ended)
+        if ended.is_set():
+            break
+    return wrong
+
+
+async def _wait_until_true(
+    chapter: DemoChapter, monitor: ClusterMonitor, end_s: float, ended: asyncio.Event
+) -> str:
+    """Empty as soon as it has come true, else what is missing at the end."""
+    loop = asyncio.get_running_loop()
+    while (why := chapter.came_true(monitor)) and loop.time() < end_s and not ended.is_set():
+        await _sleep_until(min(end_s, loop.time() + _POLL_INTERVAL_S), ended)
+    return why
+
+
+async def _sleep_until(moment_s: float, ended: asyncio.Event) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout_at(moment_s):
+            await ended.wait()
+
+
+@click.command()
+@click.option("--forever", is_flag=True, help="Goes on after the story, until Ctrl-C.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, help="Port on loopback; a free one if not given."
+)
+def demo(forever: bool, port: int) -> None:
+    """Shows what it does: two minutes in a simulated cluster, live.
+
+    kubectl can look on. The daemon and the webhook are the real ones; only the cluster is simulated. Exit
+    codes: 0 if the story came true, 1 if it did not, 130 after Ctrl-C.
+    """
+    logging.getLogger("rescheduler").addHandler(logging.NullHandler())
+    logging.getLogger("rescheduler").propagate = False
+    try:
+        sys.exit(asyncio.run(_run_demo(SafeConsole(), forever=forever, port=port)))
+    except OSError as error:
+        raise click.ClickException(
+            f"the simulated API server can't listen on port {port}: {error.strerror}"
+        ) from error
+
+
+async def _run_demo(console: Console, *, forever: bool, port: int) -> int:
+    ended = stop_event_on_signals()
+    start = datetime.now(UTC)
+    scenario = demo_scenario()
+    objects = await asyncio.to_thread(initial_objects, scenario, start)
+    async with contextlib.AsyncExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="rescheduler-demo-"))
+        server = simulated_server(objects, scenario, start=start)
+        server.cluster.admission.webhooks.caller = await stack.enter_async_context(HttpsWebhookCaller())
+        running = await stack.enter_async_context(await serve(server, port=port))
+        kubeconfig = Path(folder, "kubeconfig")
+        await asyncio.to_thread(kubeconfig.write_text, running.kubeconfig)
+        # Over HTTPS and by the kubeconfig, as any client would: what you see is what kubectl sees.
+        network = await stack.enter_async_context(
+            HttpTransport(cluster_config.load_cluster_access(str(kubeconfig)))
+        )
+        client = Client(network)
+        await install_prerequisites(client)
+        screen = LiveDemoScreen(console) if console.is_terminal else DemoScreen(console)
+        monitor = ClusterMonitor(client, screen.migration)
+        await stack.enter_async_context(running_webhook(client))
+        await stack.enter_async_context(monitor.watching())
+        _print_introduction(console, running.url, kubeconfig)
+        with screen.showing(monitor):
+            async with running_daemon(client, server.clock.now):
+                wrong = await play_chapters(screen, monitor, CHAPTERS, DEMO_LENGTH_S, ended)
+                if forever:
+                    await ended.wait()
+        print_demo_summary(console, monitor, wrong)
+        is_fine = not wrong and not monitor.violated
+    return 130 if ended.is_set() and not forever else 0 if is_fine else 1
+
+
+def _print_introduction(console: Console, url: str, kubeconfig: Path) -> None:
+    console.print(f"A simulated Kubernetes API server runs at {url}, and the daemon in it.")
+    console.print("Look on, or interfere, from another terminal:\n")
+    console.print(f"  export KUBECONFIG={kubeconfig}", soft_wrap=True)
+    console.print("  kubectl get pods -A -o wide --watch\n")

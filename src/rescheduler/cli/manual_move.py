@@ -1,0 +1,74 @@
+"""Whether a pod can be moved as somebody wishes, and the plan of that one move."""
+
+from rescheduler.api.podmigration import MANUAL, Handover
+from rescheduler.cluster.snapshot import Snapshot
+from rescheduler.config.config_validation import did_you_mean
+from rescheduler.config.policy import Policy
+from rescheduler.migrations.controller.revalidation import TEMPORARY_REASONS, policy_for_manual_move
+from rescheduler.planner.available_nodes import availability_message, closed_because
+from rescheduler.planner.explanation import PodExplanation, explain_pod
+from rescheduler.planner.plan import Move, Plan, Rejection
+from rescheduler.planner.reasons import Reason
+from rescheduler.steering.webhook.webhook_presence import SteeringPresence
+
+__all__ = ["manual_move_refusals", "manual_plan"]
+
+
+def manual_plan(snapshot: Snapshot, key: str, target: str | None) -> Plan:
+    pod = snapshot.pods.records[snapshot.pods.row[key]]
+    wish = Move(
+        pod=key,
+        uid=pod.uid,
+        source=pod.node,
+        target=target,
+        strategy=MANUAL,
+        handover=Handover.AUTO,
+        reason="wished by hand",
+        gain=0.0,
+    )
+    return Plan(taken_at_s=snapshot.taken_at_s, moves=(wish,))
+
+
+def manual_move_refusals(
+    snapshot: Snapshot, policy: Policy, key: str, target: str | None, webhook: SteeringPresence
+) -> list[Rejection]:
+    """Everything that stands in the way. What passes by itself does not: the move waits for that."""
+    if key not in snapshot.pods.row:
+        name = key.partition("/")[2]
+        elsewhere = sorted(each for each in snapshot.pods.row if each.endswith(f"/{name}"))
+        hint = f"; there is {', '.join(elsewhere[:3])}" if elsewhere else did_you_mean(key, snapshot.pods.row)
+        return [Rejection(key, Reason.GONE, "", f"there is no such pod{hint}")]
+    told = explain_pod(
+        snapshot, policy_for_manual_move(policy), key, steered=webhook.steers, guarded=webhook.guards
+    )
+    found = [each for each in told.kept_in_maintenance_by if each.reason not in TEMPORARY_REASONS]
+    return found or _target_refusals(snapshot, told, target)
+
+
+def _target_refusals(snapshot: Snapshot, told: PodExplanation, target: str | None) -> list[Rejection]:
+    if told.places is None:
+        return []
+    if target is None:
+        if told.places.available:
+            return []
+        return [Rejection(told.pod, Reason.NO_TARGET, "", availability_message(told.places))]
+    if target in told.places.available:
+        return []
+    return [Rejection(told.pod, Reason.TARGET_UNFIT, target, _why_unfit(snapshot, told, target))]
+
+
+def _why_unfit(snapshot: Snapshot, told: PodExplanation, target: str) -> str:
+    assert told.places is not None
+    if target not in snapshot.nodes.row:
+        return f"there is no node {target}{did_you_mean(target, snapshot.nodes.row)}"
+    if target == told.node:
+        return f"it is on {target} already"
+    if closed := closed_because(snapshot, snapshot.nodes.row[target]):
+        return f"{target} {closed}"
+    reasons = [
+        f"{each.reason}{f' ({detail})' if detail else ''}"
+        for each in told.places.forbidden
+        for node, detail in each.nodes
+        if node == target
+    ]
+    return f"{target}: {'; '.join(reasons)}"

@@ -1,0 +1,190 @@
+"""How far a move is, in one word and in words; and what became of all of them."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from rescheduler.api.podmigration import ConditionType, Handover, Migration, MigrationPhase
+from rescheduler.cli.terminal import counted
+from rescheduler.migrations.controller.plan_execution import MoveProgress
+from rescheduler.migrations.state_machine import invalid_status
+from rescheduler.migrations.transition_table import MigrationStep
+from rescheduler.planner.reasons import REMEDIES
+
+__all__ = [
+    "STATE_COLOURS",
+    "completed_fraction",
+    "failure_lines",
+    "failure_remedy",
+    "is_worth_reporting",
+    "migration_fraction",
+    "move_results",
+    "move_state",
+    "moves_summary",
+]
+
+STATE_COLOURS: Final = {"Completed": "green", "Failed": "red", "Given up": "yellow"}
+
+_STEP_MESSAGES: Final = {
+    MigrationStep.CHECKING: "is checked once more",
+    MigrationStep.EVICTING: "its successor is ready, and it is evicted",
+    MigrationStep.REPLACING: "evicted; its successor starts",
+    MigrationStep.SETTLING: "its successor is ready, and waits for the others of its group",
+    MigrationStep.ROLLING_BACK: "is rolled back",
+}
+_STEPS_WITH_OWN_MESSAGE: Final = frozenset(
+    {
+        MigrationStep.CREATING,
+        MigrationStep.PLACING,
+        MigrationStep.STARTING,
+        MigrationStep.PROTECTING,
+        MigrationStep.ADOPTING,
+        MigrationStep.REPLACING,
+        MigrationStep.RELEASING,
+    }
+)
+"""On record only if they last: their message says what is waited for."""
+
+_STEPS_BEFORE_HANDOVER: Final = (MigrationStep.QUEUED, MigrationStep.CHECKING, MigrationStep.MARKING)
+_COPY_STEPS: Final = (
+    MigrationStep.CREATING,
+    MigrationStep.PLACING,
+    MigrationStep.STARTING,
+    MigrationStep.SETTLING,
+    MigrationStep.EVICTING,
+)
+_STEPS: Final = {
+    Handover.ADOPT: (*_STEPS_BEFORE_HANDOVER, *_COPY_STEPS, MigrationStep.ADOPTING, MigrationStep.RELEASING),
+    Handover.COPY: (*_STEPS_BEFORE_HANDOVER, *_COPY_STEPS, MigrationStep.RELEASING),
+    Handover.EVICT: (
+        *_STEPS_BEFORE_HANDOVER,
+        MigrationStep.PROTECTING,
+        MigrationStep.EVICTING,
+        MigrationStep.REPLACING,
+        MigrationStep.RELEASING,
+    ),
+}
+_REMEDIES: Final = {str(reason): remedy for reason, (_, remedy) in REMEDIES.items()}
+
+
+def move_state(progress: MoveProgress) -> tuple[str, str]:
+    """In one word, and in words."""
+    migration = progress.migration
+    if progress.given_up:
+        return "Given up", progress.given_up
+    if migration is None:
+        return "Planned", ""
+    status = migration.status
+    match status.phase:
+        case MigrationPhase.PENDING:
+            return "Pending", status.message
+        case MigrationPhase.IN_PROGRESS:
+            return "InProgress", _progress_message(migration)
+        case MigrationPhase.COMPLETED:
+            successor = status.target_pod.name if status.target_pod else ""
+            return "Completed", f"{successor}{_other_node_note(migration)}"
+        case _:
+            return "Failed", status.message
+
+
+def is_worth_reporting(progress: MoveProgress) -> bool:
+    """What only waits for its turn is not: nobody would learn anything."""
+    state, words = move_state(progress)
+    return state not in {"Planned", "Pending"} or bool(words)
+
+
+def completed_fraction(progress: MoveProgress) -> float:
+    """Of its way, by the steps that it has taken; on the way back it is nothing."""
+    return 0.0 if progress.migration is None or progress.given_up else migration_fraction(progress.migration)
+
+
+def migration_fraction(migration: Migration) -> float:
+    if migration.status.phase is MigrationPhase.COMPLETED:
+        return 1.0
+    steps = _STEPS.get(migration.status.handover or Handover.AUTO, _STEPS[Handover.ADOPT])
+    step = migration.status.step or MigrationStep.QUEUED
+    return steps.index(step) / len(steps) if step in steps else 0.0
+
+
+def _progress_message(migration: Migration) -> str:
+    if why := invalid_status(migration):
+        return why
+    status = migration.status
+    step = MigrationStep(status.step or MigrationStep.QUEUED)
+    words = _STEP_MESSAGES.get(step, f"is being moved, by {status.handover}")
+    if step is MigrationStep.EVICTING and status.handover is Handover.EVICT:
+        words = "is evicted; its successor comes after it"
+    if step is MigrationStep.ROLLING_BACK and status.message:
+        return f"{words}: {status.message}"
+    if step is MigrationStep.EVICTING and _is_refused(migration):
+        return status.message or words
+    return status.message if step in _STEPS_WITH_OWN_MESSAGE and status.message else words
+
+
+def _is_refused(migration: Migration) -> bool:
+    allows = migration.status.condition(ConditionType.BUDGET_ALLOWS)
+    return allows is not None and allows.status == "False"
+
+
+def _other_node_note(migration: Migration) -> str:
+    steered = migration.status.condition(ConditionType.STEERED)
+    return " came to another node" if steered is not None and steered.status == "False" else ""
+
+
+# -- all of them
+
+
+def moves_summary(moves: Sequence[MoveProgress]) -> str:
+    completed = sum(progress.is_completed for progress in moves)
+    left = [progress for progress in moves if not progress.is_over]
+    begun = sum(progress.is_under_way for progress in left)
+    failed = sum(
+        progress.is_over and not progress.is_completed and not progress.given_up for progress in moves
+    )
+    given_up = len(moves) - completed - failed - begun
+    parts = [f"{completed} of {counted(len(moves), 'move')} made"]
+    parts += [f"{number} {what}" for number, what in (
+        (failed, "failed"), (begun, "still under way"), (given_up, "not made")
+    ) if number]  # fmt: skip
+    return ", ".join(parts) + "."
+
+
+def failure_lines(moves: Sequence[MoveProgress]) -> Iterator[str]:
+    """What failed, on which pod, why, and what to do about it; as lines."""
+    for progress in moves:
+        migration = progress.migration
+        if migration is None or migration.status.phase is not MigrationPhase.FAILED:
+            continue
+        yield f"  {progress.move.pod}: {migration.status.message or migration.status.failure or 'failed'}"
+        yield f"    {failure_remedy(progress)}"
+
+
+def failure_remedy(progress: MoveProgress) -> str:
+    """What to do about one that failed."""
+    failure = progress.migration.status.failure if progress.migration is not None else ""
+    namespace, _, name = progress.key.partition("/")
+    return _REMEDIES.get(failure) or f"Its story: rescheduler migrations -n {namespace} {name}"
+
+
+def move_results(moves: Sequence[MoveProgress]) -> list[dict[str, Any]]:
+    """For programs."""
+    return [_move_result(progress) for progress in moves]
+
+
+def _move_result(progress: MoveProgress) -> dict[str, Any]:
+    move, migration = progress.move, progress.migration
+    state, words = move_state(progress)
+    namespace = move.pod.partition("/")[0]
+    successor = migration.status.target_pod if migration is not None else None
+    return {
+        "pod": move.pod,
+        "uid": move.uid,
+        "from": move.source,
+        "to": (migration.target_node if migration is not None else "") or move.target,
+        "strategy": move.strategy,
+        "handover": str((migration.status.handover if migration is not None else None) or move.handover),
+        "migration": progress.key or None,
+        "result": "GivenUp" if progress.given_up else state,
+        "successor": f"{namespace}/{successor.name}" if successor is not None else None,
+        "attempts": migration.status.attempts if migration is not None else 0,
+        "message": (migration.status.message if migration is not None else "") or words,
+    }

@@ -1,0 +1,112 @@
+"""What is kept of a PodDisruptionBudget."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from kubevalues import NOTHING, Selector, SelectorError
+from rescheduler.cluster.object_meta import (
+    Object,
+    OwnerReference,
+    PartialObject,
+    Timestamp,
+    decode_object,
+    epoch_seconds,
+)
+from rescheduler.cluster.pod_constraints import LabelSelector
+
+__all__ = ["BudgetRecord", "decode_budget"]
+
+_KIND = "PodDisruptionBudget"
+
+
+class BudgetRecord(msgspec.Struct, frozen=True, gc=False):
+    key: str
+    """`namespace/name`."""
+    namespace: str
+    uid: str = ""
+    labels: Mapping[str, str] = {}
+    owners: tuple[OwnerReference, ...] = ()
+    selector: LabelSelector | None = None
+    """As written. None selects no pod; an empty one every pod of the namespace."""
+    disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
+    expected_pods: int = 0
+    is_current: bool = True
+    """Whether its status is about the budget as it is now. If not, nothing may be evicted by it."""
+    always_allows_unhealthy: bool = False
+    """`unhealthyPodEvictionPolicy: AlwaysAllow`: pods that are not ready may be evicted in any case."""
+    disrupted_s: Mapping[str, int] = {}
+    """When an eviction was granted to pods that are still expected to go, by the pod's name."""
+    deleted_s: int | None = None
+    sync_failure: str = ""
+    """Why the disruption controller could not compute it: then it allows nothing until one of its pods
+    changes. Empty if it could."""
+
+    @property
+    def name(self) -> str:
+        return self.key[len(self.namespace) + 1 :]
+
+    def pods(self) -> Selector:
+        """Which pods of its namespace it protects: none if its selector makes no sense, as in Kubernetes."""
+        try:
+            return NOTHING if self.selector is None else self.selector.selector()
+        except SelectorError:
+            return NOTHING
+
+
+class _Spec(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    selector: LabelSelector | None = None
+    unhealthy_pod_eviction_policy: str = ""
+
+
+class _Condition(msgspec.Struct, frozen=True, gc=False):
+    type: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class _Status(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
+    expected_pods: int = 0
+    observed_generation: int = 0
+    disrupted_pods: dict[str, Timestamp] = {}
+    conditions: tuple[_Condition, ...] = ()
+
+
+class _Budget(PartialObject, frozen=True, gc=False):
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+
+def decode_budget(item: Object) -> BudgetRecord:
+    """Raises `UnreadableObject`."""
+    budget = decode_object(_KIND, item, _Budget)
+    meta, spec, status = budget.metadata, budget.spec, budget.status
+    return BudgetRecord(
+        key=meta.key,
+        namespace=meta.namespace,
+        uid=meta.uid,
+        labels=meta.labels,
+        owners=meta.owner_references,
+        selector=spec.selector,
+        disruptions_allowed=status.disruptions_allowed,
+        current_healthy=status.current_healthy,
+        desired_healthy=status.desired_healthy,
+        expected_pods=status.expected_pods,
+        is_current=status.observed_generation >= meta.generation,
+        always_allows_unhealthy=spec.unhealthy_pod_eviction_policy == "AlwaysAllow",
+        disrupted_s={name: epoch_seconds(moment) for name, moment in sorted(status.disrupted_pods.items())},
+        deleted_s=meta.deleted_s,
+        sync_failure=_sync_failure(status.conditions),
+    )
+
+
+def _sync_failure(conditions: tuple[_Condition, ...]) -> str:
+    for each in conditions:
+        if each.type == "DisruptionAllowed" and each.reason == "SyncFailed":
+            return each.message or each.reason
+    return ""

@@ -1,0 +1,265 @@
+"""The cluster as it is known now: takes single changes, in any order, and gives frozen snapshots.
+
+Changes are cheap and keep no more than the record and its numbers; `freeze` puts everything together. Two
+states that hold the same records give the same snapshot, whatever happened before.
+
+What migrations tell about pods: which were moved lately, which are being moved.
+
+What a snapshot takes for granted, in words.
+
+Objects of every kind but pods and nodes, as plain dicts, into the state of the cluster.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from rescheduler.api.podmigration import (
+    COPY_FAILING,
+    FAILED_PODS,
+    Migration,
+    MigrationPhase,
+    decode_migration,
+)
+from rescheduler.cluster.budget_record import BudgetRecord, decode_budget
+from rescheduler.cluster.node_record import NodeRecord
+from rescheduler.cluster.object_meta import Object, PartialObject, decode_object
+from rescheduler.cluster.pod_record import PodRecord
+from rescheduler.cluster.pod_rows import PodRows, counts_on_node
+from rescheduler.cluster.record_store import NodeRows, RecordStore, StorageStore
+from rescheduler.cluster.snapshot import NO_ROW, PodTable, Snapshot
+from rescheduler.cluster.snapshot_columns import AmountTable, extended_resource_names
+from rescheduler.cluster.snapshot_tables import node_table, pod_table
+from rescheduler.cluster.storage_decoders import STORAGE_DECODERS, StorageRecord
+from rescheduler.cluster.usage_readings import UsageByName
+from rescheduler.cluster.workload_ownership import WorkloadResolver
+from rescheduler.cluster.workload_record import WORKLOAD_KINDS, WorkloadRecord, decode_workload
+
+__all__ = [
+    "APPLICABLE_KINDS",
+    "ClusterState",
+    "MigrationHistory",
+    "apply_object",
+    "migration_history",
+    "observed_pod_failures",
+    "pods_on_unknown_nodes",
+]
+
+
+class MigrationHistory(NamedTuple):
+    """All by uid, of the pod and of its successor."""
+
+    recent: Mapping[str, float]
+    """When it was last moved. A migration that failed counts as well: what did not work a minute ago will
+    hardly work now."""
+    failed: Mapping[str, float]
+    """When moving it last failed."""
+    moving: frozenset[str]
+    failed_on: Mapping[str, tuple[str, ...]]
+    """Nodes on which a copy of the pod could not run, sorted."""
+    left_after_failure: Mapping[str, tuple[str, ...]]
+    """Nodes from which a migration has moved the pod because it failed there, sorted."""
+
+
+def migration_history(migrations: Iterable[Migration]) -> MigrationHistory:
+    recent: dict[str, float] = {}
+    failed: dict[str, float] = {}
+    moving: set[str] = set()
+    failed_on: dict[str, set[str]] = {}
+    left_after_failure: dict[str, set[str]] = {}
+    for migration in migrations:
+        for uid, node in observed_pod_failures(migration):
+            left_after_failure.setdefault(uid, set()).add(node)
+        if migration.is_finished and migration.status.failure == COPY_FAILING and migration.target_node:
+            failed_on.setdefault(migration.spec.pod.uid, set()).add(migration.target_node)
+        finished = migration.status.finished_at
+        if not migration.is_finished:
+            moving.update(_pods_of(migration))
+        elif finished is not None:
+            for uid in _pods_of(migration):
+                recent[uid] = max(finished.timestamp(), recent.get(uid, 0.0))
+                if migration.status.phase is MigrationPhase.FAILED:
+                    failed[uid] = max(finished.timestamp(), failed.get(uid, 0.0))
+    return MigrationHistory(
+        dict(sorted(recent.items())),
+        dict(sorted(failed.items())),
+        frozenset(moving),
+        {uid: tuple(sorted(nodes)) for uid, nodes in sorted(failed_on.items())},
+        {uid: tuple(sorted(nodes)) for uid, nodes in sorted(left_after_failure.items())},
+    )
+
+
+def observed_pod_failures(migration: Migration) -> Iterator[tuple[str, str]]:
+    """Uids of pods, each with a node on which it failed: as far as executing this migration has shown it."""
+    status = migration.status
+    if migration.spec.strategy != FAILED_PODS or status.started_at is None:
+        return
+    yield migration.spec.pod.uid, migration.spec.source_node
+    if status.failure == COPY_FAILING and status.target_pod is not None:
+        yield status.target_pod.uid, migration.target_node
+
+
+def _pods_of(migration: Migration) -> Iterator[str]:
+    yield migration.spec.pod.uid
+    if migration.status.target_pod is not None:
+        yield migration.status.target_pod.uid
+
+
+_NAMED = 3
+
+
+def pods_on_unknown_nodes(pods: PodTable) -> Iterator[str]:
+    nowhere = np.flatnonzero(pods.node == NO_ROW).tolist()
+    lost = [pod for row in nowhere if counts_on_node(pod := pods.records[row])]
+    if lost:
+        named = ", ".join(f"{pod.key} on {pod.node}" for pod in lost[:_NAMED])
+        more = ", …" if len(lost) > _NAMED else ""
+        subject = "1 pod is" if len(lost) == 1 else f"{len(lost)} pods are"
+        yield f"{subject} left out, being on nodes that are not in the cluster: {named}{more}"
+
+
+class ClusterState:
+    """`apply_…` adds or replaces by key, `remove_…` takes away; removing what isn't there does nothing."""
+
+    def __init__(self) -> None:
+        self._pods = PodRows()
+        self._nodes = NodeRows()
+        self._workloads: RecordStore[WorkloadRecord] = RecordStore()
+        self._budgets: RecordStore[BudgetRecord] = RecordStore()
+        self._namespaces: RecordStore[Mapping[str, str]] = RecordStore()
+        self._migrations: RecordStore[Migration] = RecordStore()
+        self._by_uid: Mapping[str, WorkloadRecord] | None = None
+        self._ownership = WorkloadResolver()
+        self._amounts = AmountTable(set())
+        self._storage = StorageStore()
+
+    def apply_pod(self, pod: PodRecord) -> None:
+        self._pods.put(pod)
+
+    def remove_pod(self, key: str) -> None:
+        self._pods.remove(key)
+
+    def apply_node(self, node: NodeRecord) -> None:
+        self._nodes.nodes.put(node.name, node)
+
+    def remove_node(self, name: str) -> None:
+        """Its pods stay as they are: on a node that isn't known."""
+        self._nodes.nodes.remove(name)
+
+    def apply_workload(self, workload: WorkloadRecord) -> None:
+        self._workloads.put(f"{workload.kind} {workload.key}", workload)
+        self._by_uid = None
+
+    def remove_workload(self, kind: str, key: str) -> None:
+        self._workloads.remove(f"{kind} {key}")
+        self._by_uid = None
+
+    def apply_budget(self, budget: BudgetRecord) -> None:
+        self._budgets.put(budget.key, budget)
+
+    def remove_budget(self, key: str) -> None:
+        self._budgets.remove(key)
+
+    def apply_namespace(self, name: str, labels: Mapping[str, str]) -> None:
+        self._namespaces.put(name, labels)
+
+    def remove_namespace(self, name: str) -> None:
+        self._namespaces.remove(name)
+
+    def apply_migration(self, migration: Migration) -> None:
+        self._migrations.put(migration.key, migration)
+
+    def remove_migration(self, key: str) -> None:
+        self._migrations.remove(key)
+
+    def apply_usage(self, pods: UsageByName) -> None:
+        """What pods use, by key: these readings replace all earlier ones; other pods are not measured."""
+        self._pods.measure(pods)
+
+    def apply_storage(self, record: StorageRecord) -> None:
+        self._storage.put(record)
+
+    def remove_storage(self, kind: type[StorageRecord], key: str) -> None:
+        self._storage.remove(kind, key)
+
+    def freeze(self, now_s: float, *, staleness_s: float = 0.0, assumptions: Iterable[str] = ()) -> Snapshot:
+        """`assumptions` are those that the source of the records made; ours are added."""
+        rows, templates = self._pods, self._pods.templates
+        numbers = rows.gathered()
+        shared = templates.rows().take(numbers["template"])
+        amounts = self._amount_table()
+        nodes = self._nodes.columns(amounts)
+        controllers = self._controllers()
+        workload, workloads = self._ownership.of(
+            templates.owners, shared["owner"], controllers, self._workloads.version
+        )
+        pod_class, classes = templates.classes.of(shared["pod_class"], amounts)
+        pods = pod_table(rows, numbers, shared, nodes.row, amounts, pod_class, workload)
+        moves = migration_history(self._migrations.frozen().values())
+        return Snapshot(
+            taken_at_s=now_s,
+            resources=amounts.resources,
+            nodes=node_table(nodes, pods),
+            pods=pods,
+            classes=classes,
+            workloads=workloads,
+            controllers=controllers,
+            budgets=tuple(self._budgets.frozen().values()),
+            namespaces=self._namespaces.frozen(),
+            storage=self._storage.frozen(),
+            recent_moves=moves.recent,
+            failed_moves=moves.failed,
+            moving=moves.moving,
+            failed_on=moves.failed_on,
+            left_after_failure=moves.left_after_failure,
+            staleness_s=staleness_s,
+            assumptions=(*assumptions, *pods_on_unknown_nodes(pods)),
+        )
+
+    def _amount_table(self) -> AmountTable:
+        """With a column for every resource that a node has or a pod asks for, however little."""
+        names = extended_resource_names(node.allocatable for node in self._nodes.nodes.frozen().values())
+        names |= extended_resource_names(self._pods.templates.amounts.values())
+        names |= extended_resource_names(self._pods.templates.classes.asks.values())
+        if names != self._amounts.extended:
+            self._amounts = AmountTable(names)
+        return self._amounts
+
+    def _controllers(self) -> Mapping[str, WorkloadRecord]:
+        """By uid."""
+        if self._by_uid is None:
+            found = self._workloads.frozen().values()
+            self._by_uid = {record.uid: record for record in found if record.uid}
+        return self._by_uid
+
+
+def apply_object(state: ClusterState, kind: str, item: Object) -> None:
+    """`kind` must be one of `OBJECT_KINDS`. Raises `UnreadableObject` and `UnreadableMigration`."""
+    _APPLY[kind](state, item)
+
+
+def _workload(kind: str) -> Callable[[ClusterState, Object], None]:
+    return lambda state, item: state.apply_workload(decode_workload(item, kind))
+
+
+def _storage(kind: str) -> Callable[[ClusterState, Object], None]:
+    record_of = STORAGE_DECODERS[kind]
+    return lambda state, item: state.apply_storage(record_of(item))
+
+
+def _namespace(state: ClusterState, item: Object) -> None:
+    meta = decode_object("Namespace", item, PartialObject).metadata
+    state.apply_namespace(meta.name, meta.labels)
+
+
+_APPLY: Mapping[str, Callable[[ClusterState, Object], None]] = {
+    **{kind: _workload(kind) for kind in WORKLOAD_KINDS},
+    **{kind: _storage(kind) for kind in STORAGE_DECODERS},
+    "Namespace": _namespace,
+    "PodDisruptionBudget": lambda state, item: state.apply_budget(decode_budget(item)),
+    "PodMigration": lambda state, item: state.apply_migration(decode_migration(item)),
+}
+
+APPLICABLE_KINDS = frozenset(_APPLY)
+"""What can be applied this way."""

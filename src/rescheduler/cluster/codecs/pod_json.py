@@ -1,0 +1,210 @@
+"""Pods from JSON.
+
+As with protobuf, what a template gives to its pods is found by its bytes: the forms of pod_forms.py,
+encoded again, are the same for every pod of a template.
+"""
+
+from sys import intern
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from rescheduler.cluster.codecs import pod_json_fields as forms
+from rescheduler.cluster.codecs.decode_cache import PER_NODE_CAPACITY, DecodeCache
+from rescheduler.cluster.codecs.pod_spec_codec import (
+    VolumeSources,
+    affinity_from,
+    requests_from,
+    shape_from,
+    volume_from,
+    volume_sources_of,
+    with_claims_of,
+)
+from rescheduler.cluster.object_meta import OwnerReference, is_kept_annotation
+from rescheduler.cluster.pod_constraints import Affinity
+from rescheduler.cluster.pod_record import (
+    ContainerState,
+    ContainerStateRunning,
+    ContainerStateTerminated,
+    ContainerStateWaiting,
+    ContainerStatus,
+    PodCondition,
+    PodRecord,
+    PodShape,
+    PodVolume,
+    keeps_transition_time,
+)
+from rescheduler.cluster.resource_amounts import Resources
+from rescheduler.kube.codecs.json_codec import epoch_seconds, without_nulls
+
+__all__ = ["JsonPodReader"]
+
+_decode = msgspec.json.decode
+_encode = msgspec.json.Encoder().encode
+_decode_pod = msgspec.json.Decoder(forms.PodFields).decode
+_decode_labels = msgspec.json.Decoder(dict[str, str]).decode
+_decode_owners = msgspec.json.Decoder(tuple[OwnerReference, ...]).decode
+
+_ConditionKey = tuple[str, str, str, str]
+"""Type, status, reason and message."""
+_NO_NAME = Raw(b'""')
+_NO_MARKS: dict[str, str] = {}
+
+
+class JsonPodReader:
+    """Holds what pods share; one per process is enough."""
+
+    def __init__(self) -> None:
+        self._labels: DecodeCache[bytes, dict[str, str]] = DecodeCache(_labels)
+        self._owners: DecodeCache[bytes, tuple[OwnerReference, ...]] = DecodeCache(_owners)
+        self._marks: DecodeCache[str, bool] = DecodeCache(is_kept_annotation)
+        self._conditions: DecodeCache[_ConditionKey, tuple[PodCondition, bool]] = DecodeCache(_untimed)
+        self._shapes: DecodeCache[bytes, PodShape] = DecodeCache(_shape)
+        self._affinities: DecodeCache[bytes, Affinity] = DecodeCache(_affinity, capacity=PER_NODE_CAPACITY)
+        self._sources: DecodeCache[bytes, VolumeSources] = DecodeCache(_sources)
+        self._granted: DecodeCache[tuple[bytes, bytes], Resources] = DecodeCache(_requests)
+
+    def record(self, raw: bytes | Raw) -> PodRecord:
+        """Raises `msgspec.DecodeError`, and ValueError for contents that make no sense."""
+        try:
+            return self._record(_decode_pod(raw))
+        except msgspec.ValidationError:
+            # Files written by hand have nulls where the API server leaves a field out.
+            return self._record(_decode_pod(_encode(without_nulls(_decode(raw)))))
+
+    def _record(self, pod: forms.PodFields) -> PodRecord:
+        meta, spec, status = pod.metadata, pod.spec, pod.status
+        namespace, name = intern(meta.namespace), meta.name
+        node = intern(spec.node_name)
+        affinity = self._affinities[bytes(spec.affinity)]
+        volumes = self._volumes(name, spec.volumes)
+        # What is left is the same in all pods of a template.
+        spec.node_name = ""
+        spec.affinity = forms.NO_BYTES
+        spec.volumes = []
+        template = _encode(spec)
+        shape = self._shapes[template]
+        told = _resources_in_status(status)
+        return PodRecord(
+            f"{namespace}/{name}",
+            namespace,
+            meta.uid,
+            meta.resource_version,
+            epoch_seconds(meta.creation_timestamp),
+            None if meta.deletion_timestamp is None else epoch_seconds(meta.deletion_timestamp),
+            meta.deletion_grace_period_seconds,
+            self._labels[bytes(meta.labels)],
+            self._marks_in(meta.annotations),
+            self._owners[bytes(meta.owner_references)],
+            meta.finalizers,
+            node,
+            shape,
+            affinity,
+            volumes,
+            self._granted[template, told] if told != _NO_RESOURCES_IN_STATUS else shape.requests,
+            intern(status.phase),
+            intern(status.reason),
+            tuple([self._condition(condition) for condition in status.conditions]),
+            tuple(map(_container, status.container_statuses)),
+            tuple(map(_container, status.init_container_statuses)),
+            None if status.start_time is None else epoch_seconds(status.start_time),
+            intern(status.nominated_node_name),
+            intern(status.resize),
+        )
+
+    def _marks_in(self, annotations: dict[str, str]) -> dict[str, str]:
+        marks = self._marks
+        return {name: value for name, value in annotations.items() if marks[name]} or _NO_MARKS
+
+    def _condition(self, form: forms.PodConditionFields) -> PodCondition:
+        condition, is_timed = self._conditions[form.type, form.status, form.reason, form.message]
+        if not is_timed:
+            return condition
+        since_s = epoch_seconds(form.last_transition_time)
+        return PodCondition(condition.type, condition.status, condition.reason, condition.message, since_s)
+
+    def _volumes(self, pod: str, volumes: list[dict[str, Raw]]) -> tuple[PodVolume, ...]:
+        names = [volume.pop("name", _NO_NAME) for volume in volumes]
+        sources = self._sources[_encode(volumes)]
+        if not sources.has_ephemeral:
+            return sources.recorded
+        return with_claims_of(pod, sources, [_decode(name, type=str) for name in names])
+
+
+def _resources_in_status(status: forms.PodStatusFields) -> bytes:
+    grants = []
+    statuses = (*status.container_statuses, *status.init_container_statuses)
+    if any([each.allocated_resources is not UNSET or each.resources is not UNSET for each in statuses]):  # noqa: C419 - runs per pod
+        grants = [
+            forms.ContainerResourceStatus(each.name, each.allocated_resources, each.resources)
+            for each in statuses
+        ]
+    pending = [each for each in status.conditions if each.type == "PodResizePending"]
+    return _encode(forms.PodResourceStatus(grants, status.allocated_resources, status.resources, pending))
+
+
+_NO_RESOURCES_IN_STATUS = _encode(forms.PodResourceStatus())
+
+
+def _container(status: forms.ContainerStatusFields) -> ContainerStatus:
+    return ContainerStatus(
+        intern(status.name),
+        status.ready,
+        status.started,
+        status.restart_count,
+        None if status.state is None else _state(status.state),
+        None if status.last_state is None else _state(status.last_state),
+    )
+
+
+def _state(state: forms.ContainerStateFields) -> ContainerState | None:
+    if state.running is not None:
+        return ContainerStateRunning(epoch_seconds(state.running.started_at))
+    if state.waiting is not None:
+        return ContainerStateWaiting(intern(state.waiting.reason), state.waiting.message)
+    if state.terminated is not None:
+        end = state.terminated
+        return ContainerStateTerminated(
+            end.exit_code,
+            end.signal,
+            intern(end.reason),
+            epoch_seconds(end.started_at),
+            epoch_seconds(end.finished_at),
+        )
+    return None
+
+
+# -- each is a function of its bytes alone, so that it may be remembered
+
+
+def _labels(raw: bytes) -> dict[str, str]:
+    return {intern(name): intern(value) for name, value in _decode_labels(raw).items()} if raw else {}
+
+
+def _owners(raw: bytes) -> tuple[OwnerReference, ...]:
+    return _decode_owners(raw) if raw else ()
+
+
+def _untimed(key: _ConditionKey) -> tuple[PodCondition, bool]:
+    """The condition at no time in particular, and whether its time is kept."""
+    kind, status, reason, message = key
+    return PodCondition(intern(kind), intern(status), intern(reason), message), keeps_transition_time(
+        kind, status
+    )
+
+
+def _shape(template: bytes) -> PodShape:
+    return shape_from(_decode(template))
+
+
+def _affinity(raw: bytes) -> Affinity:
+    return affinity_from(_decode(raw) if raw else {})
+
+
+def _sources(raw: bytes) -> VolumeSources:
+    return volume_sources_of(map(volume_from, without_nulls(_decode(raw))))
+
+
+def _requests(key: tuple[bytes, bytes]) -> Resources:
+    template, told = key
+    return requests_from(_decode(template), _decode(told))

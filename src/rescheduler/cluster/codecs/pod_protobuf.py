@@ -1,0 +1,202 @@
+"""Pods from protobuf, by the views of views.proto.
+
+Only what differs from pod to pod is looked at in Python, because each look costs as much as parsing half the
+pod does; all else is found by its bytes. Several pods are parsed in one go, which halves the cost of each.
+
+The metadata that replicas share, from protobuf.
+"""
+
+from collections.abc import Sequence
+from itertools import count
+from sys import intern
+from typing import NamedTuple
+
+from rescheduler.cluster.codecs.decode_cache import PER_NODE_CAPACITY, DecodeCache
+from rescheduler.cluster.codecs.pod_spec_codec import (
+    VolumeSources,
+    affinity_from,
+    requests_from,
+    shape_from,
+    volume_from,
+    volume_sources_of,
+    with_claims_of,
+)
+from rescheduler.cluster.codecs.pod_status_protobuf import (
+    SharedPodStatus,
+    conditions_at,
+    containers_at,
+    shared_pod_status,
+)
+from rescheduler.cluster.object_meta import OwnerReference, is_kept_annotation
+from rescheduler.cluster.pod_constraints import Affinity
+from rescheduler.cluster.pod_record import PodRecord, PodShape, PodVolume
+from rescheduler.cluster.resource_amounts import Resources
+from rescheduler.kube.codecs import meta_pb2, pods_pb2, views_pb2
+from rescheduler.kube.codecs.protobuf_codec import builtins_of
+
+__all__ = ["ProtobufPodReader", "SharedMetadataReader", "SharedPodMetadata"]
+
+
+class SharedPodMetadata(NamedTuple):
+    labels: dict[str, str]
+    owners: tuple[OwnerReference, ...]
+    finalizers: tuple[str, ...]
+    has_marks: bool
+    deleted_s: int | None
+    deletion_grace_s: int | None
+
+
+class SharedMetadataReader:
+    """Label by label, because a StatefulSet gives two of them to one pod alone."""
+
+    def __init__(self) -> None:
+        self._labels: DecodeCache[bytes, tuple[str, str]] = DecodeCache(_label)
+        self._owners: DecodeCache[bytes, OwnerReference] = DecodeCache(_owner)
+        self._marks: DecodeCache[str, bool] = DecodeCache(is_kept_annotation)
+
+    def part(self, raw: bytes) -> SharedPodMetadata:
+        meta = views_pb2.SharedMeta.FromString(raw)
+        is_deleted = meta.HasField("deletionTimestamp")
+        has_grace = meta.HasField("deletionGracePeriodSeconds")
+        return SharedPodMetadata(
+            labels=dict([self._labels[label] for label in meta.labels]),
+            owners=tuple([self._owners[owner] for owner in meta.ownerReferences]),
+            finalizers=tuple(meta.finalizers),
+            has_marks=any(self._marks[annotation.key] for annotation in meta.annotations),
+            deleted_s=meta_pb2.Time.FromString(meta.deletionTimestamp).seconds if is_deleted else None,
+            deletion_grace_s=meta.deletionGracePeriodSeconds if has_grace else None,
+        )
+
+
+def _label(raw: bytes) -> tuple[str, str]:
+    entry = views_pb2.StringEntry.FromString(raw)
+    return intern(entry.key), intern(entry.value)
+
+
+def _owner(raw: bytes) -> OwnerReference:
+    owner = meta_pb2.OwnerReference.FromString(raw)
+    return OwnerReference(
+        intern(owner.kind), intern(owner.name), owner.uid, intern(owner.apiVersion), owner.controller
+    )
+
+
+_NO_MARKS: dict[str, str] = {}
+
+
+class SharedPodParts(NamedTuple):
+    """All that a pod shares with its like."""
+
+    meta: SharedPodMetadata
+    shape: PodShape
+    sources: VolumeSources
+    status: SharedPodStatus
+    requests: Resources
+    needs_full_look: bool
+    """It has marks or ephemeral volumes, which neither view sees."""
+
+
+class ProtobufPodReader:
+    """Holds what pods share; one per process is enough."""
+
+    def __init__(self) -> None:
+        self._parts: DecodeCache[bytes, SharedPodParts] = DecodeCache(self._part)
+        self._affinities: DecodeCache[bytes, Affinity] = DecodeCache(_affinity, capacity=PER_NODE_CAPACITY)
+        # What follows is asked only for pods that are not quite like one seen before.
+        self._metas: DecodeCache[bytes, SharedPodMetadata] = DecodeCache(SharedMetadataReader().part)
+        self._shapes: DecodeCache[bytes, PodShape] = DecodeCache(_shape)
+        self._volumes: DecodeCache[bytes, PodVolume | None] = DecodeCache(_volume)
+        self._statuses: DecodeCache[bytes, SharedPodStatus] = DecodeCache(shared_pod_status)
+        self._granted: DecodeCache[tuple[bytes, bytes], Resources] = DecodeCache(_requests)
+
+    def records(self, items: bytes) -> list[PodRecord]:
+        """From consecutive items as a list has them: each with its tag and length before it.
+
+        Raises protobuf's `DecodeError`, and ValueError for contents that make no sense.
+        """
+        shared = views_pb2.SharedPods.FromString(items)
+        shared.DiscardUnknownFields()
+        parts, affinities = self._parts, self._affinities
+        in_full: Sequence[pods_pb2.Pod] = ()
+        found = []
+        for number, own, common in zip(count(), views_pb2.OwnPods.FromString(items).items, shared.items):
+            meta, shape, sources, status, requests, needs_full_look = parts[common.SerializeToString()]
+            identity, spec, times = own.metadata, own.spec, own.status
+            namespace, name = intern(identity.namespace), identity.name
+            volumes, marks = sources.recorded, _NO_MARKS
+            if needs_full_look:
+                in_full = in_full or pods_pb2.PodList.FromString(items).items
+                volumes, marks = _read_in_full(in_full[number], sources)
+            found.append(
+                PodRecord(
+                    f"{namespace}/{name}",
+                    namespace,
+                    identity.uid,
+                    identity.resourceVersion,
+                    identity.creationTimestamp.seconds,
+                    meta.deleted_s,
+                    meta.deletion_grace_s,
+                    meta.labels,
+                    marks,
+                    meta.owners,
+                    meta.finalizers,
+                    intern(spec.nodeName),
+                    shape,
+                    affinities[spec.affinity],
+                    volumes,
+                    requests,
+                    status.phase,
+                    status.reason,
+                    conditions_at(status, times) if status.timed else status.conditions,
+                    containers_at(status.containers, times.containerStatuses),
+                    containers_at(status.init_containers, times.initContainerStatuses)
+                    if status.init_containers
+                    else (),
+                    times.startTime.seconds if times.HasField("startTime") else None,
+                    status.nominated_node,
+                    status.resize,
+                )
+            )
+        return found
+
+    def _part(self, raw: bytes) -> SharedPodParts:
+        pod = views_pb2.SharedPod.FromString(raw)
+        meta = self._metas[pod.metadata.SerializeToString()]
+        sources = volume_sources_of([self._volumes[volume.volumeSource] for volume in pod.spec.volumes])
+        # Without them the pods of a StatefulSet have one template too.
+        pod.spec.ClearField("volumes")
+        template = pod.spec.SerializeToString()
+        shape = self._shapes[template]
+        told = pod.status.SerializeToString()
+        status = self._statuses[told]
+        requests = self._granted[template, told] if status.tells_resources else shape.requests
+        return SharedPodParts(meta, shape, sources, status, requests, meta.has_marks or sources.has_ephemeral)
+
+
+def _read_in_full(pod: pods_pb2.Pod, sources: VolumeSources) -> tuple[tuple[PodVolume, ...], dict[str, str]]:
+    names = [volume.name for volume in pod.spec.volumes]
+    annotations = pod.metadata.annotations
+    marks = {name: annotations[name] for name in annotations if is_kept_annotation(name)}
+    return with_claims_of(pod.metadata.name, sources, names), marks or _NO_MARKS
+
+
+# -- each is a function of its bytes alone, so that it may be remembered
+
+
+def _shape(template: bytes) -> PodShape:
+    return shape_from(builtins_of(pods_pb2.PodSpec.FromString(template)))
+
+
+def _volume(source: bytes) -> PodVolume | None:
+    return volume_from(builtins_of(pods_pb2.VolumeSource.FromString(source)))
+
+
+def _affinity(raw: bytes) -> Affinity:
+    return affinity_from(builtins_of(pods_pb2.Affinity.FromString(raw)))
+
+
+def _requests(key: tuple[bytes, bytes]) -> Resources:
+    template, status = key
+    return requests_from(
+        builtins_of(pods_pb2.PodSpec.FromString(template)),
+        builtins_of(pods_pb2.PodStatus.FromString(status)),
+    )

@@ -1,0 +1,327 @@
+"""From a trimmed `PodSpec`, as plain dicts and lists, to what pods of one template share.
+
+Both encodings come through here, so they can't differ. It runs once per template, not once per pod.
+
+From the source of a volume, as plain dicts, to what is recorded of it.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from kubevalues.quantity import Quantity, quantity_of
+from rescheduler.cluster.pod_constraints import (
+    Affinity,
+    HostPort,
+    SchedulingConstraints,
+    Toleration,
+    TopologySpreadConstraint,
+)
+from rescheduler.cluster.pod_record import CLAIM_VOLUME, Container, PodShape, PodVolume
+from rescheduler.cluster.resource_amounts import (
+    ContainerResourceSpec,
+    GrantedResources,
+    PodResourceSpec,
+    Resources,
+    pod_requests,
+    resources_of,
+)
+
+__all__ = [
+    "VolumeSources",
+    "affinity_from",
+    "requests_from",
+    "shape_from",
+    "volume_from",
+    "volume_sources_of",
+    "with_claims_of",
+]
+
+Quantities = dict[str, str | int | float]
+
+ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - that is what an absent hostIP means
+
+
+class _Form(msgspec.Struct, rename="camel"):
+    pass
+
+
+class _Resources(_Form):
+    requests: Quantities = {}
+    limits: Quantities = {}
+
+
+class _Port(_Form):
+    host_port: int = 0
+    protocol: str = ""
+    host_ip: str = msgspec.field(name="hostIP", default="")
+
+
+class _RestartRule(_Form):
+    action: str = ""
+
+
+class _Container(_Form):
+    name: str = ""
+    image: str = ""
+    ports: list[_Port] = []
+    resources: _Resources = msgspec.field(default_factory=_Resources)
+    restart_policy: str = ""
+    restart_policy_rules: list[_RestartRule] = []
+
+    @property
+    def is_sidecar(self) -> bool:
+        return self.restart_policy == "Always"
+
+
+class _Named(_Form):
+    name: str = ""
+
+
+class _ReadinessGate(_Form):
+    condition_type: str = ""
+
+
+class _SchedulingGroup(_Form):
+    pod_group_name: str = ""
+
+
+class _Spec(_Form):
+    containers: list[_Container] = []
+    init_containers: list[_Container] = []
+    restart_policy: str = ""
+    termination_grace_period_seconds: int | None = None
+    node_selector: dict[str, str] = {}
+    host_network: bool = False
+    scheduler_name: str = ""
+    tolerations: tuple[Toleration, ...] = ()
+    priority_class_name: str = ""
+    priority: int = 0
+    preemption_policy: str = ""
+    readiness_gates: list[_ReadinessGate] = []
+    overhead: Quantities = {}
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    host_users: bool | None = None
+    scheduling_gates: list[_Named] = []
+    resource_claims: list[_Named] = []
+    resources: _Resources = msgspec.field(default_factory=_Resources)
+    scheduling_group: _SchedulingGroup | None = None
+
+
+class _Condition(_Form):
+    type: str = ""
+    reason: str = ""
+
+
+class _ContainerStatus(_Form):
+    name: str = ""
+    allocated_resources: Quantities = {}
+    resources: _Resources = msgspec.field(default_factory=_Resources)
+
+
+class _Status(_Form):
+    container_statuses: list[_ContainerStatus] = []
+    init_container_statuses: list[_ContainerStatus] = []
+    allocated_resources: Quantities = {}
+    resources: _Resources | None = None
+    conditions: list[_Condition] = []
+
+
+def shape_from(spec: Any) -> PodShape:
+    """Raises `msgspec.ValidationError` and `QuantityError`."""
+    form = msgspec.convert(_normalized(spec), _Spec)
+    return PodShape(
+        constraints=_constraints(form),
+        requests=pod_requests(_pod_request(form)),
+        containers=tuple(map(_container, form.containers)),
+        init_containers=tuple(map(_container, form.init_containers)),
+        scheduler_name=form.scheduler_name,
+        priority=form.priority,
+        priority_class=form.priority_class_name,
+        never_preempts=form.preemption_policy == "Never",
+        restart_policy=form.restart_policy,
+        grace_period_s=form.termination_grace_period_seconds,
+        host_network=form.host_network,
+        readiness_gates=tuple(gate.condition_type for gate in form.readiness_gates),
+        scheduling_gates=tuple(gate.name for gate in form.scheduling_gates),
+        resource_claims=tuple(claim.name for claim in form.resource_claims),
+        scheduling_group=None if form.scheduling_group is None else form.scheduling_group.pod_group_name,
+    )
+
+
+def affinity_from(affinity: Any) -> Affinity:
+    """Raises `msgspec.ValidationError`."""
+    return msgspec.convert(_normalized(affinity), Affinity)
+
+
+def requests_from(spec: Any, status: Any) -> Resources:
+    """What a running pod counts for, from the trimmed spec and what its status tells about resources."""
+    told = msgspec.convert(_normalized(status), _Status)
+    pending = next((each for each in told.conditions if each.type == "PodResizePending"), None)
+    of_pod = GrantedResources(
+        _amounts(told.allocated_resources) or None,
+        None if told.resources is None else _amounts(told.resources.requests),
+    )
+    return pod_requests(
+        _pod_request(msgspec.convert(_normalized(spec), _Spec)),
+        _by_container((*told.container_statuses, *told.init_container_statuses)),
+        pod_granted=of_pod,
+        resize_infeasible=pending is not None and pending.reason == "Infeasible",
+    )
+
+
+def _container(form: _Container) -> Container:
+    return Container(
+        name=form.name,
+        image=form.image,
+        requests=resources_of(_amounts(form.resources.requests)),
+        limits=resources_of(_amounts(form.resources.limits)),
+        restarts_always=form.is_sidecar,
+    )
+
+
+def _constraints(spec: _Spec) -> SchedulingConstraints:
+    return SchedulingConstraints(
+        node_selector=tuple(sorted(spec.node_selector.items())),
+        tolerations=spec.tolerations,
+        spread=spec.topology_spread_constraints,
+        host_ports=tuple(_host_ports(spec)),
+        needed_features=tuple(_needed_features(spec)),
+    )
+
+
+def _host_ports(spec: _Spec) -> Iterable[HostPort]:
+    # Other init containers are over before the pod runs: the scheduler ignores their ports.
+    sidecars = (container for container in spec.init_containers if container.is_sidecar)
+    for container in (*sidecars, *spec.containers):
+        for port in container.ports:
+            if port.host_port:
+                yield HostPort(port.host_port, port.protocol or "TCP", port.host_ip or ANY_ADDRESS)
+
+
+def _needed_features(spec: _Spec) -> Iterable[str]:
+    """What the scheduler infers that a node must declare, for what such a pod uses."""
+    if spec.host_network and spec.host_users is False:
+        yield "UserNamespacesHostNetworkSupport"
+    containers = (*spec.init_containers, *spec.containers)
+    rules = (rule for container in containers for rule in container.restart_policy_rules)
+    if any(rule.action == "RestartAllContainers" for rule in rules):
+        yield "RestartAllContainersOnContainerExits"
+
+
+def _pod_request(spec: _Spec) -> PodResourceSpec:
+    return PodResourceSpec(
+        containers=tuple(map(_container_request, spec.containers)),
+        init_containers=tuple(map(_container_request, spec.init_containers)),
+        overhead=_amounts(spec.overhead),
+        pod_level=_amounts(spec.resources.requests),
+    )
+
+
+def _container_request(form: _Container) -> ContainerResourceSpec:
+    return ContainerResourceSpec(form.name, _amounts(form.resources.requests), form.is_sidecar)
+
+
+def _by_container(statuses: Iterable[_ContainerStatus]) -> dict[str, GrantedResources]:
+    """Of two statuses with the same name the first counts, as in Kubernetes."""
+    found: dict[str, GrantedResources] = {}
+    for status in statuses:
+        found.setdefault(status.name, _granted(status))
+    return found
+
+
+def _granted(status: _ContainerStatus) -> GrantedResources:
+    return GrantedResources(
+        _amounts(status.allocated_resources) or None, _amounts(status.resources.requests) or None
+    )
+
+
+def _amounts(quantities: Quantities) -> dict[str, Quantity]:
+    return {name: quantity_of(value) for name, value in quantities.items()}
+
+
+def _normalized(value: Any) -> Any:
+    """Without nulls, which mean "absent", and with selectors' `matchLabels` as sorted pairs."""
+    if isinstance(value, dict):
+        return {
+            key: sorted(part.items())
+            if key == "matchLabels" and isinstance(part, dict)
+            else _normalized(part)
+            for key, part in value.items()
+            if part is not None
+        }
+    if isinstance(value, list):
+        return [_normalized(part) for part in value]
+    return value
+
+
+_NAME_FIELDS: Final = {
+    CLAIM_VOLUME: "claimName",
+    "hostPath": "path",
+    "emptyDir": "medium",
+    "gcePersistentDisk": "pdName",
+    "awsElasticBlockStore": "volumeID",
+    "azureDisk": "diskName",
+    "cinder": "volumeID",
+    "vsphereVolume": "volumePath",
+    "portworxVolume": "volumeID",
+    "iscsi": "iqn",
+    "rbd": "image",
+    "csi": "driver",
+}
+"""Which field of the source says what it refers to."""
+_KINDS_WITHOUT_NAME: Final = frozenset(
+    {
+        "nfs", "glusterfs", "flexVolume", "cephfs", "flocker", "fc", "azureFile", "quobyte",
+        "photonPersistentDisk", "scaleIO", "storageos",
+    }
+)  # fmt: skip
+_EPHEMERAL: Final = "ephemeral"
+_RECORDED_KINDS: Final = frozenset({*_NAME_FIELDS, _EPHEMERAL, *_KINDS_WITHOUT_NAME})
+"""The others bring configuration only."""
+_DEFAULT_RBD_POOL: Final = "rbd"
+
+
+class VolumeSources(NamedTuple):
+    """The volumes of one spec, without their names."""
+
+    aligned: tuple[PodVolume | None, ...]
+    """One for each volume of the spec; None for mere configuration."""
+    recorded: tuple[PodVolume, ...]
+    has_ephemeral: bool
+
+
+def volume_sources_of(volumes: Iterable[PodVolume | None]) -> VolumeSources:
+    aligned = tuple(volumes)
+    recorded = tuple(volume for volume in aligned if volume is not None)
+    return VolumeSources(aligned, recorded, any(volume.ephemeral for volume in recorded))
+
+
+def with_claims_of(pod: str, sources: VolumeSources, names: list[str]) -> tuple[PodVolume, ...]:
+    """A generic ephemeral volume's claim is named after the pod and the volume."""
+    return tuple(
+        PodVolume(CLAIM_VOLUME, f"{pod}-{name}", ephemeral=True) if volume.ephemeral else volume
+        for volume, name in zip(sources.aligned, names, strict=True)
+        if volume is not None
+    )
+
+
+def volume_from(source: dict[str, Any]) -> PodVolume | None:
+    """None for what only brings configuration. Raises `msgspec.ValidationError`."""
+    kind = next((kind for kind in source if kind in _RECORDED_KINDS), None)
+    if kind is None:
+        return None
+    if kind == _EPHEMERAL:
+        return PodVolume(CLAIM_VOLUME, ephemeral=True)
+    if kind in _KINDS_WITHOUT_NAME:
+        return PodVolume(kind)
+    detail = msgspec.convert(source[kind], dict[str, Any])
+    name = msgspec.convert(detail.get(_NAME_FIELDS[kind], ""), str)
+    read_only = msgspec.convert(detail.get("readOnly", False), bool)
+    if kind != "rbd":
+        return PodVolume(kind, name, read_only)
+    pool = msgspec.convert(detail.get("pool") or _DEFAULT_RBD_POOL, str)
+    return PodVolume(
+        kind, f"{pool}/{name}", read_only, msgspec.convert(detail.get("monitors", ()), tuple[str, ...])
+    )

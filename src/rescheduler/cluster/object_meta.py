@@ -1,0 +1,201 @@
+"""What every object carries: who owns it, and the annotations that say something to us.
+
+Plain objects, as JSON has them, into forms that name what is needed of them.
+
+Pods and nodes have codecs of their own, because there are many; all else is read through here.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from math import floor
+from typing import Annotated, Any, NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from kubevalues.json_errors import json_error_text
+from kubevalues.quantity import QuantityError, quantity_of
+
+__all__ = [
+    "KEPT_ANNOTATIONS",
+    "KEPT_ANNOTATION_PREFIXES",
+    "MIGRATION_LABELS",
+    "Object",
+    "ObjectMeta",
+    "OwnerKey",
+    "OwnerReference",
+    "PartialObject",
+    "Timestamp",
+    "UnreadableObject",
+    "decode_bytes",
+    "decode_object",
+    "epoch_seconds",
+    "is_kept_annotation",
+    "owner_key",
+    "owner_keys_of_object",
+]
+
+KEPT_ANNOTATION_PREFIXES = (
+    "scheduler.alpha.kubernetes.io/",
+    "rescheduler.dev/",
+    "cluster-autoscaler.kubernetes.io/",
+    "karpenter.sh/",
+    "kse.com/",
+)
+MIGRATION_LABELS = tuple(
+    f"scheduler.alpha.kubernetes.io/{name}"
+    for name in ("migration-id", "migration-status", "migrated-from", "migration-reason")
+)
+"""What a migration writes onto the pod that it moves and onto its successor."""
+
+KEPT_ANNOTATIONS = frozenset(
+    {
+        "scheduling-retries",
+        "kubernetes.io/config.mirror",
+        "controller.kubernetes.io/pod-deletion-cost",
+    }
+)
+
+
+def is_kept_annotation(annotation: str) -> bool:
+    """Records keep these annotations only: the others are for other programs, and can be large."""
+    return annotation.startswith(KEPT_ANNOTATION_PREFIXES) or annotation in KEPT_ANNOTATIONS
+
+
+class OwnerReference(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """An entry of `ownerReferences`."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    api_version: str = ""
+    controller: bool = False
+
+
+class OwnerKey(NamedTuple):
+    """Which owner a reference names. Owners are in the namespace of what they own.
+
+    A uid alone says nothing: anybody who may create a pod can write the uid of a workload of another
+    namespace into its owner references, and the API server does not look.
+    """
+
+    namespace: str
+    kind: str
+    name: str
+    uid: str
+
+
+class _Reference(Protocol):
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def uid(self) -> str: ...
+
+
+def owner_key(namespace: str, owner: _Reference) -> OwnerKey:
+    """Return what an owner reference of an object in `namespace` names."""
+    return OwnerKey(namespace, owner.kind, owner.name, owner.uid)
+
+
+def owner_keys_of_object(item: Mapping[str, Any]) -> list[OwnerKey]:
+    """Return what all owner references of a whole object name."""
+    metadata = item["metadata"]
+    return [
+        OwnerKey(metadata["namespace"], str(each.get("kind")), str(each.get("name")), str(each.get("uid")))
+        for each in metadata.get("ownerReferences") or ()
+    ]
+
+
+Object = Mapping[str, Any]
+Timestamp = Annotated[datetime, msgspec.Meta(tz=True)]
+T = TypeVar("T", bound="PartialObject")
+
+
+class UnreadableObject(ValueError):  # noqa: N818 - says what the object is
+    """Which object, where in it, and what is wrong there."""
+
+    def __init__(self, kind: str, key: str, fault: str) -> None:
+        self.kind, self.key, self.fault = kind, key, fault
+        super().__init__(f"{kind} {key}: {fault}" if key else f"{kind} without a name: {fault}")
+
+
+class ObjectMeta(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    generation: int = 0
+    creation_timestamp: Timestamp | None = None
+    deletion_timestamp: Timestamp | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`, or only the name of an object without namespace."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @property
+    def marks(self) -> dict[str, str]:
+        return {name: value for name, value in self.annotations.items() if is_kept_annotation(name)}
+
+    @property
+    def deleted_s(self) -> int | None:
+        return None if self.deletion_timestamp is None else epoch_seconds(self.deletion_timestamp)
+
+
+class PartialObject(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """What is read of an object of one kind; all other fields of it are skipped."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+def decode_object(kind: str, item: Object, form: type[T]) -> T:
+    """Raises `UnreadableObject`."""
+    try:
+        found = msgspec.convert(_normalized(item), form)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise UnreadableObject(kind, _key_of(item), json_error_text("", error)) from None
+    if not found.metadata.name:
+        raise UnreadableObject(kind, "", "metadata.name is missing")
+    return found
+
+
+def epoch_seconds(moment: datetime | None) -> int:
+    """Since 1970; 0 where there is none."""
+    return 0 if moment is None else floor(moment.timestamp())
+
+
+def decode_bytes(kind: str, meta: ObjectMeta, path: str, value: object) -> int:
+    """A quantity in whole units. Raises `UnreadableObject`."""
+    try:
+        return quantity_of(value).whole
+    except QuantityError as error:
+        raise UnreadableObject(kind, meta.key, f"{path}: {error}") from None
+
+
+def _key_of(item: object) -> str:
+    """As well as it can be told of an object that can't be read."""
+    metadata = item.get("metadata") if isinstance(item, Mapping) else None
+    if not isinstance(metadata, Mapping):
+        return ""
+    parts = (metadata.get("namespace"), metadata.get("name"))
+    return "/".join(part for part in parts if isinstance(part, str) and part)
+
+
+def _normalized(value: Any) -> Any:
+    """Without nulls, which mean "absent", and with selectors' `matchLabels` as sorted pairs."""
+    if isinstance(value, dict):
+        return {
+            key: sorted(part.items())
+            if key == "matchLabels" and isinstance(part, dict)
+            else _normalized(part)
+            for key, part in value.items()
+            if part is not None
+        }
+    if isinstance(value, list):
+        return [_normalized(part) for part in value]
+    return value

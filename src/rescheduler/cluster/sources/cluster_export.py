@@ -1,0 +1,219 @@
+"""A cluster into a file: all that matters for deciding, and nothing that could be a secret.
+
+Objects cut down to what `fields` names.
+"""
+
+import gzip
+from collections.abc import Collection, Coroutine, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from kubevalues.saved_cluster import GUARDED, SAVED_AT, SAVED_KINDS, STEERED
+from rescheduler.api.well_known_names import GROUP as OUR_GROUP
+from rescheduler.cluster.object_meta import is_kept_annotation
+from rescheduler.cluster.sources.anonymizer import anonymize
+from rescheduler.cluster.sources.cluster_kinds import CLUSTER_KINDS, METRICS_KINDS
+from rescheduler.cluster.sources.live_source import gather_all
+from rescheduler.cluster.sources.metrics_api import METRICS_GROUP
+from rescheduler.cluster.sources.object_fields import FIELDS, STRUCT_FIELDS, FieldKind, FieldSpec
+from rescheduler.cluster.sources.saved_source import valid_objects
+from rescheduler.cluster.sources.webhook_probe import probe_webhook_if_registered
+from rescheduler.kube import errors
+from rescheduler.kube.api_resources import ApiResource
+from rescheduler.kube.client import PAGE_SIZE, Client
+from rescheduler.kube.codecs.json_codec import JsonCodec
+
+__all__ = [
+    "STORAGE_ANNOTATIONS",
+    "ClusterExport",
+    "encode_export",
+    "export_of_file",
+    "export_of_live",
+    "trim_object",
+]
+
+JsonObject = dict[str, Any]
+
+STORAGE_ANNOTATIONS = frozenset(
+    {
+        "pv.kubernetes.io/bind-completed",
+        "storage.alpha.kubernetes.io/migrated-plugins",
+        "storageclass.kubernetes.io/is-default-class",
+        "volume.beta.kubernetes.io/storage-class",
+        "volume.kubernetes.io/selected-node",
+    }
+)
+"""Annotations that the scheduler's rules about volumes look at."""
+
+
+def trim_object(kind: str, content: JsonObject) -> JsonObject:
+    """What matters of an object of that kind. What has another type than it should is left as it is."""
+    kept: JsonObject = {name: content[name] for name in ("apiVersion", "kind") if name in content}
+    rest: JsonObject = _cut(content, FIELDS[kind])
+    return kept | rest
+
+
+def _cut(value: Any, fields: FieldSpec) -> Any:
+    if isinstance(fields, Mapping):
+        if isinstance(value, list):
+            return [_cut(each, fields) for each in value]
+        if isinstance(value, dict):
+            return {
+                name: _cut(part, fields[name])
+                for name, part in value.items()
+                if name in fields and part is not None
+            }
+    elif fields in STRUCT_FIELDS:
+        return _with_parts(value, STRUCT_FIELDS[fields])
+    elif fields is FieldKind.ANNOTATIONS and isinstance(value, dict):
+        return {
+            name: text
+            for name, text in value.items()
+            if is_kept_annotation(name) or name in STORAGE_ANNOTATIONS
+        }
+    elif fields is FieldKind.ANYTHING and isinstance(value, list):
+        return [{} for _ in value]
+    return value
+
+
+def _with_parts(value: Any, parts: Collection[str]) -> Any:
+    if isinstance(value, list):
+        return [_with_parts(each, parts) for each in value]
+    if isinstance(value, dict):
+        return {name: part for name, part in value.items() if name in parts}
+    return value
+
+
+Object = dict[str, Any]
+_OPTIONAL_GROUPS = {OUR_GROUP, METRICS_GROUP}
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterExport:
+    """What is to be written."""
+
+    saved_at: str
+    kinds: frozenset[str]
+    """Of which all there are was read."""
+    objects: list[Object]
+    notes: tuple[str, ...] = field(default=())
+    """What could not be read, and why."""
+    steered: bool | None = None
+    """Whether our webhook answers; None if nobody knows."""
+    guarded: bool = False
+
+    def without_names(self, keep: Collection[str] = ()) -> "ClusterExport":
+        return replace(self, objects=anonymize(self.objects, keep))
+
+
+# --- from where
+
+
+async def export_of_live(client: Client) -> ClusterExport:
+    """Raises `KubeError` if pods or nodes can't be read."""
+    now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    wanted = [(each.resource, each.required) for each in CLUSTER_KINDS]
+    wanted += [(resource, False) for resource in METRICS_KINDS]
+    work: list[Coroutine[Any, Any, Any]] = [_listed(client, *each) for each in wanted]
+    work.append(probe_webhook_if_registered(client))
+    *found, webhook = await gather_all(work)
+    objects: list[Object] = []
+    kinds, notes = set(), []
+    for (resource, _), items in zip(wanted, found, strict=True):
+        if isinstance(items, str):
+            notes.append(items)
+        else:
+            kinds.add(resource.kind)
+            objects += sorted(items, key=_key)
+    return ClusterExport(
+        now, frozenset(kinds), objects, tuple(filter(None, notes)), webhook.steers, bool(webhook.guards)
+    )
+
+
+async def _listed(client: Client, resource: ApiResource[Any], required: bool) -> list[Object] | str:
+    """Trimmed while it is read, page by page: a whole cluster may not fit into memory otherwise."""
+    codec = JsonCodec(f"the {resource.kind} list", _trimming(resource), lambda _: "")
+    trimming = replace(resource.as_json, codec=codec)
+    try:
+        # A metrics server knows no pages.
+        page_size = 0 if resource in METRICS_KINDS else PAGE_SIZE
+        return (await client.list(trimming, page_size=page_size)).items
+    except (errors.NotFound, errors.Forbidden) as error:
+        if required:
+            raise
+        if isinstance(error, errors.NotFound) and resource.group in _OPTIONAL_GROUPS:
+            return ""  # this cluster does without
+        return f"{resource.plural} are not saved: {error}"
+    except errors.KubeError as error:
+        if resource in METRICS_KINDS:
+            return f"usage is not saved: {error}"
+        raise
+
+
+def _trimming(resource: ApiResource[Any]) -> Any:
+    head = {"apiVersion": resource.api_version, "kind": resource.kind}
+
+    def read(raw: bytes | msgspec.Raw) -> Object:
+        return trim_object(resource.kind, {**msgspec.json.decode(raw, type=Object), **head})
+
+    return read
+
+
+def export_of_file(raw: bytes, *, source: str) -> ClusterExport:
+    """A saved cluster once more, for making it anonymous. Raises `UnreadableCluster`."""
+    saved, objects = valid_objects(raw, source=source)
+    kinds = saved.complete_kinds & FIELDS.keys()
+    return ClusterExport(
+        saved.saved_at,
+        frozenset(kinds),
+        [trim_object(each["kind"], each) for each in objects],
+        steered=saved.steered,
+        guarded=saved.guarded,
+    )
+
+
+# --- into bytes
+
+
+def encode_export(saving: ClusterExport, name: str) -> bytes:
+    """YAML or JSON, gzipped or not, as the name of the file has it."""
+    path = Path(name)
+    packed = path.suffix == ".gz"
+    suffix = Path(path.stem).suffix if packed else path.suffix
+    content = _as_yaml(saving) if suffix in {".yaml", ".yml"} else _as_json(saving)
+    return gzip.compress(content, mtime=0) if packed else content
+
+
+def _head(saving: ClusterExport) -> Object:
+    told = {
+        SAVED_AT: saving.saved_at,
+        SAVED_KINDS: ",".join(sorted(saving.kinds)),
+        STEERED: "" if saving.steered is None else str(saving.steered).lower(),
+        GUARDED: "true" if saving.guarded else "",
+    }
+    annotations = {name: value for name, value in told.items() if value}
+    return {"apiVersion": "v1", "kind": "List", "metadata": {"annotations": annotations}}
+
+
+def _as_json(saving: ClusterExport) -> bytes:
+    """An object a line, so that two of them can be compared line by line."""
+    head = msgspec.json.encode(_head(saving))[:-1]
+    return head + b',"items":[\n' + b",\n".join(map(msgspec.json.encode, saving.objects)) + b"\n]}\n"
+
+
+def _as_yaml(saving: ClusterExport) -> bytes:
+    content = {**_head(saving), "items": saving.objects}
+    dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    dumper = type("_Plain", (dumper,), {"ignore_aliases": lambda *_: True})
+    text: bytes = yaml.dump(content, Dumper=dumper, sort_keys=False, allow_unicode=True, encoding="utf-8")
+    return text
+
+
+def _key(item: Object) -> tuple[str, str]:
+    metadata = item["metadata"]
+    return metadata.get("namespace", ""), metadata["name"]

@@ -1,0 +1,244 @@
+"""The kinds of objects that matter for deciding: how each is read, and what is assumed without it.
+
+What the pods of a cluster depend on: so that only assumptions are told that make a difference.
+
+ReplicaSets from protobuf, as the plain objects that JSON would give; of their templates only nodeName.
+
+There are thousands of them, because each Deployment keeps its old ones. In JSON each is three times as long,
+nearly all of it template, and takes the server five times as long to write.
+
+Workloads without their templates, which are most of what would be read of them, and decide nothing.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import Raw
+
+from rescheduler.api.well_known_names import GROUP as OUR_GROUP
+from rescheduler.api.well_known_names import POD_MIGRATION_KIND as POD_MIGRATION
+from rescheduler.api.well_known_names import VERSION as OUR_VERSION
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
+from rescheduler.cluster.pod_constraints import Affinity
+from rescheduler.cluster.pod_record import CLAIM_VOLUME, PodRecord
+from rescheduler.cluster.sources.metrics_api import METRICS_GROUP, METRICS_VERSION
+from rescheduler.kube import api_resources
+from rescheduler.kube.api_resources import ApiResource
+from rescheduler.kube.codecs import replica_sets_pb2
+from rescheduler.kube.codecs.codec import Codec
+from rescheduler.kube.codecs.json_codec import JsonCodec
+from rescheduler.kube.codecs.negotiated_codec import NegotiatedCodec
+from rescheduler.kube.codecs.protobuf_codec import builtins_of
+
+if TYPE_CHECKING:
+    from rescheduler.cluster.cluster_state import ClusterState
+__all__ = [
+    "CLUSTER_KINDS",
+    "METRICS_KINDS",
+    "ClusterKind",
+    "PodDependencies",
+    "cluster_kind",
+    "pod_dependencies",
+    "replica_sets_from",
+    "without_templates",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class PodDependencies:
+    owner_kinds: frozenset[str] = frozenset()
+    """Kinds of the controllers that pods name."""
+    has_claims: bool = False
+    selects_namespaces: bool = False
+    """Whether a pod wants others near or far by labels of their namespaces."""
+
+
+def pod_dependencies(pods: Iterable[PodRecord]) -> PodDependencies:
+    owners, volumes, affinities = set(), set(), {}
+    for pod in pods:
+        owners.update([each.kind for each in pod.owners if each.controller])
+        volumes.update([volume.kind for volume in pod.volumes])
+        affinities[id(pod.affinity)] = pod.affinity  # shared by all pods of a template
+    return PodDependencies(
+        owner_kinds=frozenset(owners),
+        has_claims=CLAIM_VOLUME in volumes,
+        selects_namespaces=any(map(_selects_namespaces, affinities.values())),
+    )
+
+
+def _selects_namespaces(affinity: Affinity) -> bool:
+    terms = (*affinity.pod_affinity.required, *affinity.pod_anti_affinity.required)
+    return any(term.namespace_selector is not None for term in terms)
+
+
+ReplicaSetObject = dict[str, Any]
+
+
+def replica_sets_from(items: bytes) -> list[ReplicaSetObject]:
+    """From consecutive items of a list. Raises protobuf's `DecodeError`."""
+    found = map(builtins_of, replica_sets_pb2.ReplicaSetList.FromString(items).items)
+    return [_replica_set_as_in_json(each) for each in found]
+
+
+def _replica_set_as_in_json(replica_set: ReplicaSetObject) -> ReplicaSetObject:
+    """With times as text, and without the 0 that JSON leaves away where a controller has not looked yet."""
+    metadata, status = replica_set.get("metadata", {}), replica_set.get("status", {})
+    for moment in ("creationTimestamp", "deletionTimestamp"):
+        if moment in metadata:
+            metadata[moment] = datetime.fromtimestamp(metadata[moment], UTC).isoformat()
+    if not status.get("observedGeneration"):
+        status.pop("observedGeneration", None)
+    return replica_set
+
+
+Object = dict[str, Any]
+_HEAVY: Final[Mapping[str, tuple[str, ...]]] = {
+    "metadata": ("managedFields",),
+    "spec": ("jobTemplate", "template", "volumeClaimTemplates"),
+}
+_parts = msgspec.json.Decoder(dict[str, Raw] | None).decode
+_object = msgspec.json.Decoder(Object).decode
+
+
+def without_templates(resource: ApiResource[Object]) -> ApiResource[Object]:
+    """The same resource, read like that; `as_json` is still all of it."""
+    title = f"the {resource.kind} list"
+    many = resource.kind == "ReplicaSet"
+    codec: Codec[Object] = (
+        NegotiatedCodec(title, _ReplicaSets(), _version_of)
+        if many
+        else JsonCodec(title, _read_without_templates, _version_of)
+    )
+    return replace(resource, codec=codec)
+
+
+class _ReplicaSets:
+    """Of which there are so many that another encoding pays."""
+
+    def from_json(self, raw: bytes | Raw) -> Object:
+        return _read_without_templates(raw)
+
+    def from_protobuf(self, items: bytes) -> list[Object]:
+        return replica_sets_from(items)
+
+
+def _read_without_templates(raw: bytes | Raw) -> Object:
+    parts = _parts(raw) or {}
+    for name, heavy in _HEAVY.items():
+        if name in parts and (inner := _parts(parts[name])) is not None:
+            for each in heavy:
+                inner.pop(each, None)
+            parts[name] = Raw(msgspec.json.encode(inner))
+    return _object(msgspec.json.encode(parts))
+
+
+def _version_of(found: Object) -> str:
+    version: str = found["metadata"].get("resourceVersion", "")
+    return version
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterKind:
+    resource: ApiResource[Any]
+    """Decoded as it is needed for deciding; `resource.as_json` is all of it, for saving."""
+    without: str = ""
+    """What is assumed if none was to be had, in words; empty if that changes nothing."""
+    matters: Callable[[PodDependencies], bool] = lambda _: True
+    """Whether that assumption makes a difference in this cluster."""
+    required: bool = False
+    decides: bool = True
+    """Others are only saved, for those who look at the file."""
+
+    @property
+    def kind(self) -> str:
+        return self.resource.kind
+
+    def applier(self, state: "ClusterState") -> Callable[[Any], None]:
+        """What takes each object into the state. It raises ValueError for one that makes no sense."""
+        if self.kind == "Pod":
+            return state.apply_pod
+        if self.kind == "Node":
+            return state.apply_node
+        # Not before it is needed: while a server answers there is time to import it.
+        from rescheduler.cluster.cluster_state import apply_object  # noqa: PLC0415
+
+        return partial(apply_object, state, self.kind)
+
+
+def _storage(plural: str, kind: str, *, namespaced: bool = False) -> ApiResource[Any]:
+    return api_resources.api_resource("storage.k8s.io", "v1", plural, kind, namespaced=namespaced)
+
+
+def _workload(resource: ApiResource[Any]) -> ClusterKind:
+    return ClusterKind(
+        without_templates(resource),
+        f"the handover of pods of a {resource.kind} follows from that kind alone",
+        lambda needs: resource.kind in needs.owner_kinds,
+    )
+
+
+def _uses_claims(needs: PodDependencies) -> bool:
+    return needs.has_claims
+
+
+CLUSTER_KINDS: Final = (
+    # Pods first: they take longest.
+    ClusterKind(PODS, required=True),
+    ClusterKind(NODES, required=True),
+    ClusterKind(
+        api_resources.NAMESPACES,
+        "namespaces have no labels but their names",
+        lambda needs: needs.selects_namespaces,
+    ),
+    ClusterKind(
+        without_templates(api_resources.DEPLOYMENTS),
+        "a ReplicaSet that names a Deployment as its owner has one, of which nothing is known",
+        lambda needs: "ReplicaSet" in needs.owner_kinds,
+    ),
+    _workload(api_resources.REPLICA_SETS),
+    _workload(api_resources.STATEFUL_SETS),
+    _workload(api_resources.DAEMON_SETS),
+    _workload(api_resources.JOBS),
+    ClusterKind(without_templates(api_resources.CRON_JOBS)),
+    ClusterKind(api_resources.POD_DISRUPTION_BUDGETS, "no budget protects any pod"),
+    ClusterKind(
+        api_resources.PERSISTENT_VOLUME_CLAIMS,
+        "pods with claims stay where they are (VolumeUnknown)",
+        _uses_claims,
+    ),
+    ClusterKind(
+        api_resources.PERSISTENT_VOLUMES,
+        "pods with bound claims stay where they are (VolumeUnknown)",
+        _uses_claims,
+    ),
+    ClusterKind(
+        api_resources.STORAGE_CLASSES,
+        "claims that are not bound yet can't be bound to new volumes",
+        _uses_claims,
+    ),
+    ClusterKind(
+        _storage("csinodes", "CSINode"), "no node limits how many volumes are attached to it", _uses_claims
+    ),
+    ClusterKind(_storage("csidrivers", "CSIDriver")),
+    ClusterKind(_storage("csistoragecapacities", "CSIStorageCapacity", namespaced=True)),
+    ClusterKind(_storage("volumeattachments", "VolumeAttachment")),
+    ClusterKind(api_resources.PRIORITY_CLASSES, decides=False),
+    ClusterKind(api_resources.api_resource(OUR_GROUP, OUR_VERSION, "podmigrations", POD_MIGRATION)),
+)
+
+METRICS_KINDS: Final = (
+    api_resources.api_resource(METRICS_GROUP, METRICS_VERSION, "pods", "PodMetrics"),
+    api_resources.api_resource(METRICS_GROUP, METRICS_VERSION, "nodes", "NodeMetrics", namespaced=False),
+)
+"""Read by whoever `usageSource` names; here for saving."""
+
+_BY_NAME: Final = {(each.resource.group, each.kind): each for each in CLUSTER_KINDS}
+
+
+def cluster_kind(api_version: str, kind: str) -> ClusterKind | None:
+    """Whatever version of it: those that were served in recent years have the same fields."""
+    return _BY_NAME.get((api_version.rpartition("/")[0], kind))

@@ -1,0 +1,368 @@
+"""Other words for words, in the same order.
+
+Every name is taken apart at its separators and each word replaced by itself, so what belongs together by name
+still does: the pods of `web-7f9c4` are `w017-w003-…` of `w017-w003`. Words are numbered in sorted order and
+all of one length, and every separator sorts before every letter: so names sort as they did before, and a
+planner that breaks ties by name decides as before.
+
+A book is used in two rounds: in the first it hears every word, in the second it speaks.
+
+Words of Kubernetes, of its relatives and of our own: they say nothing about whose cluster it is.
+"""
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
+
+__all__ = [
+    "ADDRESSES",
+    "CONDITIONS",
+    "DOMAINS",
+    "DRIVERS",
+    "GROUPS",
+    "KEYS",
+    "KINDS",
+    "MEANINGFUL",
+    "NAMES",
+    "NamePseudonyms",
+    "NamespacePseudonyms",
+    "NumberPseudonyms",
+    "UidPseudonyms",
+]
+
+_SEPARATORS = re.compile(r"([-_./:@^,=+~\s]+)")
+
+
+class NamePseudonyms:
+    """Names of any kind."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+        self._ordinal_names: set[str] = set()
+        self._assigned: dict[str, str] | None = None
+        self._cache: dict[str, str] = {}
+
+    def add_ordinal_name(self, pod: str) -> None:
+        """The number at the end of a StatefulSet's pod stays what it is: its controller goes by it."""
+        self._ordinal_names.add(pod)
+
+    def assign(self) -> None:
+        width = len(str(len(self._seen)))
+        self._assigned = {word: f"w{place:0{width}d}" for place, word in enumerate(sorted(self._seen), 1)}
+
+    def __call__(self, name: str) -> str:
+        if self._assigned is None:
+            self._seen.update(_parts(name)[::2])
+            return name
+        if name not in self._cache:
+            self._cache[name] = self._replaced(name)
+        return self._cache[name]
+
+    def _replaced(self, name: str) -> str:
+        assert self._assigned is not None
+        parts = _parts(name)
+        words = [
+            part if place % 2 or not part or self._is_ordinal(parts, place) else self._assigned[part]
+            for place, part in enumerate(parts)
+        ]
+        return "".join(words)
+
+    def _is_ordinal(self, parts: tuple[str, ...], place: int) -> bool:
+        if not parts[place].isdecimal():
+            return False
+        return any("".join(parts[first : place + 1]) in self._ordinal_names for first in range(0, place, 2))
+
+
+@lru_cache(maxsize=65_536)
+def _parts(name: str) -> tuple[str, ...]:
+    """Words at even places, what separates them at odd ones."""
+    return tuple(_SEPARATORS.split(name))
+
+
+_STEMS = ("area", "group", "space")
+
+
+class NamespacePseudonyms:
+    """Namespaces: some are known to everybody and stay, and the others keep their place among them."""
+
+    def __init__(self, kept: Iterable[str]) -> None:
+        self._kept = frozenset(kept)
+        self._seen: set[str] = set()
+        self._assigned: dict[str, str] | None = None
+
+    def assign(self) -> None:
+        names = sorted(self._seen - self._kept, key=_in_keys)
+        width = len(str(len(names)))
+        self._assigned = {name: name for name in self._kept}
+        for place, name in enumerate(names, 1):
+            self._assigned[name] = f"{self._stem(name)}{place:0{width}d}"
+
+    def _stem(self, name: str) -> str:
+        """One that sorts where the name does, among those that stay."""
+        before = max((kept for kept in self._kept if _in_keys(kept) < _in_keys(name)), default="")
+        after = min((kept for kept in self._kept if _in_keys(kept) > _in_keys(name)), default="~")
+        # 0 comes before every letter, and after the slash that ends a namespace in a pod's key.
+        return next((stem for stem in _STEMS if before < stem < after), f"{before}0")
+
+    def __call__(self, name: str) -> str:
+        if self._assigned is None:
+            self._seen.add(name)
+            return name
+        return self._assigned.get(name, name)
+
+
+def _in_keys(namespace: str) -> str:
+    """How it sorts in `namespace/name`."""
+    return f"{namespace}/"
+
+
+class UidPseudonyms:
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+        self._assigned: dict[str, str] | None = None
+
+    def assign(self) -> None:
+        self._assigned = {
+            uid: f"00000000-0000-4000-8000-{place:012d}" for place, uid in enumerate(sorted(self._seen), 1)
+        }
+
+    def knows(self, text: str) -> bool:
+        return self._assigned is not None and text in self._assigned
+
+    def __call__(self, uid: str) -> str:
+        if self._assigned is None:
+            self._seen.add(uid)
+            return uid
+        return self._assigned[uid]
+
+
+_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,30}")
+
+
+class NumberPseudonyms:
+    """Values of labels that somebody compares as numbers: others, in the same order."""
+
+    def __init__(self) -> None:
+        self._keys: set[str] = set()
+        self._seen: set[int] = set()
+        self._assigned: dict[int, int] | None = None
+
+    def add_numeric_key(self, key: str) -> None:
+        self._keys.add(key)
+
+    def assign(self) -> None:
+        self._assigned = {number: place for place, number in enumerate(sorted(self._seen), 1)}
+
+    def has(self, key: str, value: str) -> bool:
+        """Whether that value is one; it has to be written as numbers are, or the text would not come back."""
+        return key in self._keys and _NUMBER.fullmatch(value) is not None
+
+    def __call__(self, value: str) -> str:
+        if self._assigned is None:
+            self._seen.add(int(value))
+            return value
+        return str(self._assigned[int(value)])
+
+
+__all__ += ["NAMESPACES", "RECORDS", "RECORD_BY_NAME", "RESOURCES", "RESOURCE_PREFIXES", "VALUES", "WORDS"]
+
+NAMESPACES: Final = frozenset({"default", "kube-node-lease", "kube-public", "kube-system"})
+
+NAMES: Final = frozenset({"default-scheduler", "system-cluster-critical", "system-node-critical"})
+
+KINDS: Final = frozenset(
+    {
+        "CronJob", "DaemonSet", "Deployment", "Job", "Namespace", "Node", "Pod", "PodMigration",
+        "ReplicaSet", "ReplicationController", "StatefulSet",
+    }
+)  # fmt: skip
+
+GROUPS: Final = frozenset(
+    {
+        "apps", "autoscaling", "batch", "extensions", "metrics.k8s.io", "policy", "rescheduler.dev",
+        "scheduling.k8s.io", "storage.k8s.io",
+    }
+)  # fmt: skip
+"""Of kinds."""
+
+_OURS: Final = "scheduler.alpha.kubernetes.io"
+MEANINGFUL: Final = {
+    f"{_OURS}/maintenance": {"true", "false"},
+    f"{_OURS}/rescheduling": {"disabled", "enabled"},
+    f"{_OURS}/migration-status": {"pending", "in-progress", "completed"},
+    f"{_OURS}/migration-reason": {
+        "CostOptimization", "LoadBalancing", "Manual", "NodeMaintenance", "ResourceOptimization",
+        "TopologySpread",
+    },
+    "rescheduler.dev/cordoned-by": {"CostOptimization", "NodeMaintenance"},
+    "rescheduler.dev/handover": {"Auto", "Adopt", "Copy", "Evict"},
+    "rescheduler.dev/includes-system": {"true", "false"},
+    "app.kubernetes.io/name": {"rescheduler"},
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": {"true", "false"},
+    "karpenter.sh/do-not-disrupt": {"true", "false"},
+    "karpenter.sh/do-not-evict": {"true", "false"},
+    "karpenter.sh/capacity-type": {"spot", "on-demand", "reserved"},
+    "kubernetes.io/arch": {"amd64", "arm64", "arm", "ppc64le", "s390x", "386"},
+    "kubernetes.io/os": {"linux", "windows"},
+    "beta.kubernetes.io/arch": {"amd64", "arm64", "arm", "ppc64le", "s390x", "386"},
+    "beta.kubernetes.io/os": {"linux", "windows"},
+    "pv.kubernetes.io/bind-completed": {"yes"},
+    "storageclass.kubernetes.io/is-default-class": {"true", "false"},
+}  # fmt: skip
+"""Keys of labels and annotations, with the values of each that mean something."""
+
+KEYS: Final = frozenset(
+    {
+        *MEANINGFUL,
+        f"{_OURS}/migration-id",
+        f"{_OURS}/migrated-from",
+        f"{_OURS}/migration-time",
+        f"{_OURS}/original-pod",
+        f"{_OURS}/original-pod-name",
+        "rescheduler.dev/avoids",
+        "rescheduler.dev/continues",
+        "rescheduler.dev/failed-attempts",
+        "rescheduler.dev/goes-on-to",
+        "rescheduler.dev/migration",
+        "rescheduler.dev/unfinished",
+        "scheduling-retries",
+        "scheduling.x-k8s.io/pod-group",
+        # labels
+        "app.kubernetes.io/component", "app.kubernetes.io/instance", "app.kubernetes.io/managed-by",
+        "app.kubernetes.io/part-of", "app.kubernetes.io/version", "apps.kubernetes.io/pod-index",
+        "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-completion-index",
+        "batch.kubernetes.io/job-name", "beta.kubernetes.io/instance-type", "controller-revision-hash",
+        "controller-uid", "failure-domain.beta.kubernetes.io/region",
+        "failure-domain.beta.kubernetes.io/zone", "job-name", "karpenter.sh/nodepool",
+        "kubernetes.io/hostname", "kubernetes.io/metadata.name", "node-role.kubernetes.io/control-plane",
+        "node-role.kubernetes.io/master", "node-role.kubernetes.io/worker",
+        "node.kubernetes.io/exclude-from-external-load-balancers", "node.kubernetes.io/instance-type",
+        "pod-template-generation", "pod-template-hash", "statefulset.kubernetes.io/pod-name",
+        "topology.kubernetes.io/region", "topology.kubernetes.io/zone",
+        # taints
+        "node.cloudprovider.kubernetes.io/uninitialized", "node.kubernetes.io/disk-pressure",
+        "node.kubernetes.io/memory-pressure", "node.kubernetes.io/network-unavailable",
+        "node.kubernetes.io/not-ready", "node.kubernetes.io/out-of-service",
+        "node.kubernetes.io/pid-pressure", "node.kubernetes.io/unreachable",
+        "node.kubernetes.io/unschedulable",
+        # annotations
+        "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes",
+        "controller.kubernetes.io/pod-deletion-cost", "kubernetes.io/config.mirror",
+        "storage.alpha.kubernetes.io/migrated-plugins", "volume.beta.kubernetes.io/storage-class",
+        "volume.kubernetes.io/selected-node",
+        # finalizers
+        "batch.kubernetes.io/job-tracking", "external-attacher/driver", "foregroundDeletion",
+        "kubernetes", "kubernetes.io/pv-protection", "kubernetes.io/pvc-protection", "orphan",
+    }
+)  # fmt: skip
+"""Of labels, taints, annotations and finalizers."""
+
+DOMAINS: Final = frozenset(key.rpartition("/")[0] for key in KEYS if "/" in key)
+"""Of these also other keys than we know are as good as public; others may be anybody's, under k8s.io too."""
+
+VALUES: Final = frozenset(
+    {
+        "apps.kubernetes.io/pod-index",
+        "batch.kubernetes.io/job-completion-index",
+        "controller.kubernetes.io/pod-deletion-cost",
+        "pod-template-generation",
+        f"{_OURS}/migration-time",
+        "scheduling-retries",
+        "storage.alpha.kubernetes.io/migrated-plugins",
+    }
+)
+"""Keys whose values are numbers, times or drivers."""
+
+CONDITIONS: Final = frozenset(
+    {
+        # of pods
+        "ContainersReady", "DisruptionTarget", "Initialized", "PodReadyToStartContainers",
+        "PodResizeInProgress", "PodResizePending", "PodScheduled", "Ready", "ContainersNotInitialized",
+        "ContainersNotReady", "Deferred", "DeletionByPodGC", "Error", "DeletionByTaintManager",
+        "EvictionByEvictionAPI", "Infeasible", "PodCompleted", "PodFailed", "PreemptionByScheduler",
+        "ReadinessGatesNotReady", "SchedulerError", "SchedulingGated", "TerminationByKubelet",
+        "Unschedulable", "WaitingForScheduler", "Evicted", "NodeAffinity", "NodeLost", "NodeShutdown",
+        "OutOfcpu", "OutOfmemory", "OutOfpods", "Preempting", "Shutdown", "Terminated",
+        "UnexpectedAdmissionError", "DeadlineExceeded",
+        # of containers
+        "Completed", "ContainerCannotRun", "ContainerCreating", "ContainerStatusUnknown",
+        "CrashLoopBackOff", "CreateContainerConfigError", "CreateContainerError", "ErrImageNeverPull",
+        "ErrImagePull", "ImageInspectError", "ImagePullBackOff", "InvalidImageName", "OOMKilled",
+        "PodInitializing", "PostStartHookError", "RunContainerError", "StartError",
+        # of nodes
+        "DiskPressure", "MemoryPressure", "NetworkUnavailable", "PIDPressure", "KubeletHasDiskPressure",
+        "KubeletHasInsufficientMemory", "KubeletHasNoDiskPressure", "KubeletHasSufficientMemory",
+        "KubeletHasSufficientPID", "KubeletNotReady", "KubeletReady", "NodeStatusNeverUpdated",
+        "NodeStatusUnknown", "RouteCreated",
+        # of workloads and budgets
+        "Available", "BackoffLimitExceeded", "Complete", "CompletionsReached", "DisruptionAllowed",
+        "Failed", "FailureTarget", "FoundNewReplicaSet", "InsufficientPods", "MinimumReplicasAvailable",
+        "MinimumReplicasUnavailable", "NewReplicaSetAvailable", "NewReplicaSetCreated", "Progressing",
+        "ProgressDeadlineExceeded", "ReplicaFailure", "ReplicaSetUpdated", "SufficientPods",
+        "SuccessCriteriaMet", "Suspended", "SyncFailed",
+        # of migrations
+        "BudgetAllows", "CopyReady", "HandedOver", "RolledBack", "Steered", "rescheduler.dev/Empty",
+    }
+)  # fmt: skip
+"""Types of conditions, and reasons."""
+
+RESOURCES: Final = frozenset({"cpu", "memory", "pods", "ephemeral-storage", "storage"})
+RESOURCE_PREFIXES: Final = ("hugepages-", "attachable-volumes-")
+"""What follows tells of a size, or of a driver."""
+
+DRIVERS: Final = frozenset(
+    {
+        "cinder.csi.openstack.org", "csi.vsphere.vmware.com", "disk.csi.azure.com", "ebs.csi.aws.com",
+        "file.csi.azure.com", "pd.csi.storage.gke.io", "pxd.portworx.com", "kubernetes.io/aws-ebs",
+        "kubernetes.io/azure-disk", "kubernetes.io/azure-file", "kubernetes.io/cinder",
+        "kubernetes.io/gce-pd", "kubernetes.io/no-provisioner", "kubernetes.io/portworx-volume",
+        "kubernetes.io/rbd", "kubernetes.io/vsphere-volume",
+    }
+)  # fmt: skip
+"""Storage drivers that rules know by name."""
+
+ADDRESSES: Final = frozenset({"0.0.0.0", "::", "127.0.0.1", "::1"})  # noqa: S104 - nothing listens here
+
+RECORDS: Final = frozenset(
+    {"earlier", "end", "forgiven", "lines", "node", "of", "pod", "revision", "t", "tries", "v"}
+)
+"""Fields of the record that we keep in the annotation about failed attempts."""
+
+RECORD_BY_NAME: Final = "lines"
+"""The one of them that has fields by the names of pods."""
+
+WORDS: Final = frozenset(
+    {
+        # phases and states
+        "Active", "Available", "Bound", "Completed", "Failed", "InProgress", "Lost", "Pending", "Released",
+        "Running", "Succeeded", "Terminating", "True", "False", "Unknown",
+        "Proposed", "Deferred", "Infeasible", "Guaranteed", "Burstable", "BestEffort",
+        # of pods
+        "Always", "OnFailure", "Never", "Restart", "RestartAllContainers", "TCP", "UDP", "SCTP", "Memory",
+        "HugePages", "DoNotSchedule", "ScheduleAnyway", "Honor", "Ignore", "DirectoryOrCreate", "Directory",
+        "FileOrCreate", "File", "Socket", "CharDevice", "BlockDevice", "PreemptLowerPriority",
+        # of selectors, taints and tolerations
+        "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Equal", "metadata.name",
+        "NoSchedule", "PreferNoSchedule", "NoExecute",
+        # of storage
+        "ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod", "Filesystem", "Block",
+        "Retain", "Delete", "Recycle", "Immediate", "WaitForFirstConsumer",
+        # of workloads and budgets
+        "RollingUpdate", "Recreate", "OnDelete", "OrderedReady", "Parallel", "NonIndexed", "Indexed",
+        "Allow", "Forbid", "Replace", "IfHealthyBudget", "AlwaysAllow", "kubernetes",
+        "@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly",
+        # what kubelets declare
+        "GuaranteedQoSPodCPUResize", "RestartAllContainersOnContainerExits",
+        "UserNamespacesHostNetworkSupport",
+        # of migrations
+        "CostOptimization", "LoadBalancing", "Manual", "NodeMaintenance", "ResourceOptimization",
+        "TopologySpread", "Auto", "Adopt", "Copy", "Evict", "Queued", "Checking", "Marking", "Creating",
+        "Placing", "Starting", "Settling", "Protecting", "Evicting", "Adopting", "Replacing", "Releasing",
+        "RollingBack", "CalledOff", "Cancelled", "CopyFailing", "CopyGone", "Locked", "NotReplaced",
+        "PartnerFailed", "SeveralBudgets", "SourceGone", "SourceLost", "TargetLost", "MarkRefused",
+        "PlacementRefused", "BudgetRefused", "FinalizerRefused", "NodeNameInTemplate", "CopyRelabelled",
+        "NotAdopted", "NoRoomForReplacement",
+    }
+)  # fmt: skip
+"""Where a field has one of a few words."""

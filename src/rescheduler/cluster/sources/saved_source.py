@@ -1,0 +1,332 @@
+"""A cluster from a file, refused whole if an object in it makes no sense.
+
+What is wrong with an object that could not be read: all of it, each with its path.
+
+Parsers stop at the first fault and know only the part they were given; this goes through the whole object
+with the table of fields, which says what every value should be. It runs for faulty objects only.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from datetime import MAXYEAR, MINYEAR, UTC, datetime
+from typing import Any
+
+import msgspec
+
+from kubevalues.json_errors import json_error_text
+from kubevalues.quantity import QuantityError, quantity_of
+from kubevalues.saved_cluster import SAVED_AT, SavedCluster, SavedObject, UnreadableCluster, parse_cluster
+from rescheduler.cluster.codecs.node_codec import NodeReader
+from rescheduler.cluster.codecs.record_resources import PodReader
+from rescheduler.cluster.node_record import NodeRecord
+from rescheduler.cluster.object_meta import UnreadableObject
+from rescheduler.cluster.pod_record import PodRecord
+from rescheduler.cluster.sources.cluster_kinds import (
+    CLUSTER_KINDS,
+    METRICS_KINDS,
+    ClusterKind,
+    cluster_kind,
+    pod_dependencies,
+)
+from rescheduler.cluster.sources.cluster_reading import ClusterReading, WebhookProbeResult
+from rescheduler.cluster.sources.metrics_api import decode_metrics
+from rescheduler.cluster.sources.object_fields import FIELDS, FieldKind, FieldSpec
+from rescheduler.cluster.usage_readings import (
+    UsageOutcome,
+    UsageReadings,
+    UsageUnavailable,
+    effective_usage_source,
+)
+from rescheduler.config.policy import Policy, UsageSource
+
+__all__ = ["field_errors", "read_saved", "saved_usage", "valid_objects"]
+
+_MOST = 20
+_LONGEST = 60
+
+
+def field_errors(kind: str, content: Any, error: Exception | None = None) -> list[str]:
+    """`error` is what the parser said; it counts where this finds nothing."""
+    found = [fault for _, fault in zip(range(_MOST), _walk(content, FIELDS[kind], ""), strict=False)]
+    if not found and error is not None:
+        found.append(_parser_error_text(error))
+    return found
+
+
+def _parser_error_text(error: Exception) -> str:
+    if isinstance(error, UnreadableObject):
+        return error.fault
+    if isinstance(error, KeyError):
+        return f"metadata.{error.args[0]} is missing"
+    return json_error_text("", error)
+
+
+def _walk(value: Any, fields: FieldSpec, path: str) -> Iterator[str]:
+    if value is None:
+        return
+    if isinstance(fields, FieldKind):
+        if check := _CHECKS.get(fields):
+            yield from check(value, path)
+    elif isinstance(value, list):
+        for place, each in enumerate(value):
+            at = f"{path}[{place}]"
+            if each is None:
+                yield f"{at}: an object is needed, not None"
+            yield from _walk(each, fields, at)
+    elif isinstance(value, dict):
+        for name, part in value.items():
+            if name in fields:
+                yield from _walk(part, fields[name], f"{path}.{name}" if path else name)
+    else:
+        yield f"{path}: an object is needed, not {_shown(value)}"
+
+
+def _texts(value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, list):
+        for place, each in enumerate(value):
+            yield from _text(each, f"{path}[{place}]")
+    else:
+        yield from _text(value, path)
+
+
+def _text(value: Any, path: str) -> Iterator[str]:
+    if not isinstance(value, str):
+        yield f"{path}: a text is needed, not {_shown(value)}"
+
+
+def _quantity(value: Any, path: str) -> Iterator[str]:
+    try:
+        if quantity_of(value).nanos < 0:
+            yield f"{path}: {_shown(value)} is less than nothing"
+    except QuantityError as error:
+        yield f"{path}: {error}"
+    except (TypeError, ValueError, OverflowError):
+        yield f"{path}: a quantity is needed, not {_shown(value)}"
+
+
+def _entries(check: Callable[[Any, str], Iterator[str]]) -> Callable[[Any, str], Iterator[str]]:
+    def each(value: Any, path: str) -> Iterator[str]:
+        if not isinstance(value, dict):
+            yield f"{path}: an object is needed, not {_shown(value)}"
+            return
+        for name, part in value.items():
+            yield from check(part, f'{path}["{name}"]')
+
+    return each
+
+
+def _requirements(value: Any, path: str) -> Iterator[str]:
+    for place, each in enumerate(value if isinstance(value, list) else [value]):
+        at = f"{path}[{place}]"
+        if not isinstance(each, dict):
+            yield f"{at}: an object is needed, not {_shown(each)}"
+            continue
+        for name in ("key", "operator", "values", "value", "effect"):
+            if each.get(name) is not None or (name == "key" and name in each):
+                yield from _texts(each[name], f"{at}.{name}")
+
+
+_CHECKS: Mapping[FieldKind, Callable[[Any, str], Iterator[str]]] = {
+    **dict.fromkeys(
+        (
+            FieldKind.NAME, FieldKind.NAMESPACE, FieldKind.CLAIM, FieldKind.UID, FieldKind.KIND,
+            FieldKind.DRIVER, FieldKind.CONDITION, FieldKind.ADDRESS, FieldKind.LABEL_KEY,
+        ),
+        _texts,
+    ),
+    FieldKind.LABELS: _entries(_text),
+    FieldKind.ANNOTATIONS: _entries(_text),
+    FieldKind.TIMES: _entries(_text),
+    FieldKind.AMOUNTS: _entries(_quantity),
+    FieldKind.REQUIREMENT: _requirements,
+    FieldKind.FIELD_REQUIREMENT: _requirements,
+    FieldKind.TAINT: _requirements,
+}  # fmt: skip
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
+_UNREADABLE = (msgspec.DecodeError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
+"""What parsers raise for objects of another shape than an API server would give."""
+_HOW_TO_SAVE = "save it with rescheduler snapshot, or kubectl get nodes,pods,... -A -o json"
+_NAMED = 3
+_METRICS = tuple(resource.kind for resource in METRICS_KINDS)
+
+
+def read_saved(raw: bytes, *, source: str) -> ClusterReading:
+    """Raises `UnreadableCluster` with every fault."""
+    saved = parse_cluster(raw, source=source)
+    reader = _Reader(saved)
+    faults = [*_time_faults(saved), *_duplicates(saved), *reader.faults()]
+    if not faults:
+        faults += _emptiness(saved)
+    if faults:
+        raise UnreadableCluster(source, faults)
+    return reader.reading
+
+
+def saved_usage(reading: ClusterReading, policy: Policy) -> UsageOutcome:
+    """What counts as usage, of what the file has and what the policy asks for."""
+    wanted = effective_usage_source(policy)
+    if wanted is UsageSource.REQUESTS:
+        return UsageReadings(UsageSource.REQUESTS)
+    if reading.usage.source is UsageSource.REQUESTS:
+        return UsageUnavailable(wanted, "the file has no PodMetrics.")
+    if wanted is UsageSource.PROMETHEUS:
+        reading.assumptions.append("usage is that of the file's PodMetrics: no Prometheus knows this cluster")
+    return reading.usage
+
+
+def valid_objects(raw: bytes, *, source: str) -> tuple[SavedCluster, list[dict[str, Any]]]:
+    """All objects that matter, whole, for saving them once more. Raises `UnreadableCluster`."""
+    saved = parse_cluster(raw, source=source)
+    found, faults = [], [*_time_faults(saved), *_duplicates(saved)]
+    for item in saved.objects:
+        if cluster_kind(item.api_version, item.kind) or item.kind in _METRICS:
+            try:
+                found.append(item.content())
+            except _UNREADABLE as error:
+                faults += [f"{item.title}: {fault}" for fault in field_errors(item.kind, {}, error)]
+                continue
+            faults += [f"{item.title}: {fault}" for fault in field_errors(item.kind, found[-1])]
+    # What looks well may still make no sense to those who read it later.
+    if faults := faults or list(_Reader(saved).faults()):
+        raise UnreadableCluster(source, faults)
+    return saved, found
+
+
+class _Reader:
+    def __init__(self, saved: SavedCluster) -> None:
+        self._saved = saved
+        moment = _moment(saved.saved_at) or datetime.now(UTC)
+        self.reading = ClusterReading(
+            moment.timestamp(), webhook=WebhookProbeResult(saved.steered, saved.guarded)
+        )
+        # Of our own, so that what a foreign file holds is not kept beyond it.
+        self._pods, self._nodes = PodReader(), NodeReader()
+
+    def faults(self) -> Iterator[str]:
+        """Everything is read on the way."""
+        left_out: dict[str, list[SavedObject]] = {}
+        measured: dict[str, list[msgspec.Raw]] = {kind: [] for kind in _METRICS}
+        for item in self._saved.objects:
+            kind = cluster_kind(item.api_version, item.kind)
+            if item.kind in measured:
+                measured[item.kind].append(item.raw)
+            elif kind is None:
+                left_out.setdefault(item.kind, []).append(item)
+            elif kind.decides:
+                yield from self._apply(kind, item)
+        yield from self._measure(*measured.values())
+        self.reading.notes += [_ignored_kind_note(kind, items) for kind, items in sorted(left_out.items())]
+        self.reading.assumptions += self._assumed()
+
+    def _apply(self, kind: ClusterKind, item: SavedObject) -> Iterator[str]:
+        try:
+            record = self._record(kind, item)
+            if kind.kind in {"Pod", "Node"}:
+                _reject_negative_amounts(record)
+            kind.applier(self.reading.state)(record)
+        except _UNREADABLE as error:
+            content = _content(item)
+            yield from (f"{item.title}: {fault}" for fault in field_errors(item.kind, content, error))
+            return
+        if kind.kind == "Pod":
+            self.reading.pods.append(record)
+        elif kind.kind == "Node":
+            self.reading.node_uids[record.name] = record.uid
+
+    def _record(self, kind: ClusterKind, item: SavedObject) -> Any:
+        raw: bytes | msgspec.Raw = item.raw
+        if kind.resource.namespaced and not item.namespace:
+            # As the API server does with an object that says no namespace.
+            content = item.content()
+            content["metadata"]["namespace"] = "default"
+            raw = msgspec.json.encode(content)
+        if kind.kind == "Pod":
+            return self._pods.from_json(raw)
+        if kind.kind == "Node":
+            return self._nodes.from_json(raw)
+        return msgspec.json.decode(raw)
+
+    def _measure(self, pods: list[msgspec.Raw], nodes: list[msgspec.Raw]) -> Iterator[str]:
+        if not pods:
+            return
+        try:
+            self.reading.usage = decode_metrics(pods, nodes)
+        except _UNREADABLE as error:
+            yield f"PodMetrics or NodeMetrics: {error}"
+
+    def _assumed(self) -> Iterator[str]:
+        """A kind that the file says it has all of is known, even if there is none."""
+        needs = pod_dependencies(self.reading.pods)
+        present = {item.kind for item in self._saved.objects} | self._saved.complete_kinds
+        for kind in CLUSTER_KINDS:
+            if kind.without and kind.kind not in present and kind.matters(needs):
+                yield f"{kind.without}: the file has no {kind.resource.plural}"
+        if needs.selects_namespaces and "Namespace" in present:
+            yield from self._unknown_namespaces()
+
+    def _unknown_namespaces(self) -> Iterator[str]:
+        known = {item.name for item in self._saved.objects if item.kind == "Namespace"}
+        missing = sorted({pod.namespace for pod in self.reading.pods} - known)
+        if missing:
+            more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+            named = f"{', '.join(missing[:_NAMED])}{more}"
+            yield f"namespaces that are not in the file have no labels but their names: {named}"
+
+
+def _reject_negative_amounts(record: PodRecord | NodeRecord) -> None:
+    """The API server takes no negative amounts. Raises ValueError."""
+    asked = record.allocatable if isinstance(record, NodeRecord) else record.requests
+    amounts = (asked.cpu_millis, asked.memory_bytes, asked.ephemeral_bytes, asked.pods)
+    if min(amounts) < 0 or any(amount < 0 for _, amount in asked.extended):
+        raise ValueError("less than nothing of a resource")
+
+
+def _emptiness(saved: SavedCluster) -> Iterator[str]:
+    present = {item.kind for item in saved.objects}
+    if "Node" not in present:
+        yield f"there are no nodes in it; {_HOW_TO_SAVE}"
+    elif "Pod" not in present | saved.complete_kinds:
+        yield f"there are no pods in it; {_HOW_TO_SAVE}"
+
+
+def _duplicates(saved: SavedCluster) -> Iterator[str]:
+    first: dict[tuple[str, str, str, str], SavedObject] = {}
+    for item in saved.objects:
+        group = item.api_version.rpartition("/")[0]
+        before = first.setdefault((group, item.kind, item.namespace, item.name), item)
+        if before is not item:
+            yield f"{item.title}: it is there twice, as {before.place} and {item.place}"
+
+
+def _time_faults(saved: SavedCluster) -> Iterator[str]:
+    if saved.saved_at and _moment(saved.saved_at) is None:
+        yield f'metadata.annotations["{SAVED_AT}"]: "{saved.saved_at}" is no time in RFC 3339'
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(text) if text else None
+        moment = found.astimezone(UTC) if found is not None and found.tzinfo is not None else None
+    except (ValueError, OverflowError):
+        return None
+    # In some time zone the first and the last years are not years any more.
+    return moment if moment is not None and MINYEAR < moment.year < MAXYEAR else None
+
+
+def _content(item: SavedObject) -> dict[str, Any]:
+    try:
+        return item.content()
+    except _UNREADABLE:
+        return {}
+
+
+def _ignored_kind_note(kind: str, items: list[SavedObject]) -> str:
+    more = Counter(item.kind for item in items)[kind] - 1
+    others = f" and {more} more of that kind are" if more else " is"
+    return f"{items[0].title}{others} left out: no decision depends on it"

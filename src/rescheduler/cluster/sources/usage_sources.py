@@ -1,0 +1,274 @@
+"""The reader that the configuration asks for.
+
+Answers of Prometheus' HTTP API to an instant query: bytes → an amount for each pod and node.
+
+Usage from Prometheus, or anything that answers as it does: two instant queries, cpu and memory.
+"""
+
+from dataclasses import dataclass, field
+from math import nan
+from pathlib import Path
+from typing import NoReturn, Protocol
+
+import msgspec
+
+from rescheduler.cluster.sources.metrics_api import MetricsApiReader
+from rescheduler.cluster.usage_readings import (
+    MAX_READING,
+    UsageOutcome,
+    UsageReading,
+    UsageReadings,
+    UsageUnavailable,
+    effective_usage_source,
+)
+from rescheduler.config.policy import Policy, UsageSource
+from rescheduler.config.policy_blocks import Prometheus
+from rescheduler.kube.access.cluster_access import ClusterAccess, StoredCredentials
+from rescheduler.kube.client import Client
+from rescheduler.kube.http_transport import HttpTransport
+from rescheduler.kube.transport import ApiRequest, NoResponse
+
+__all__ = [
+    "InstantVector",
+    "InvalidVector",
+    "PrometheusReader",
+    "PrometheusSample",
+    "RequestsOnlyReader",
+    "UsageReader",
+    "decode_vector",
+    "usage_reader",
+]
+
+
+class InvalidVector(Exception):  # noqa: N818 - named after what came instead
+    """The answer has no amounts in it; the message says what it has."""
+
+
+class PrometheusSample(msgspec.Struct, frozen=True, gc=False):
+    value: float
+    at_s: float
+
+
+@dataclass(slots=True)
+class InstantVector:
+    """A series with `namespace` and `pod` is a pod's, one with `node` alone a node's, others are nobody's."""
+
+    pods: dict[str, PrometheusSample] = field(default_factory=dict)
+    nodes: dict[str, PrometheusSample] = field(default_factory=dict)
+    odd: list[str] = field(default_factory=list)
+    """Whose value is no amount: not a number, infinite, negative, a histogram."""
+    warnings: tuple[str, ...] = ()
+    """The server's own words: a part of its stores did not answer, and the like."""
+
+
+class _Labels(msgspec.Struct, gc=False):
+    namespace: str = ""
+    pod: str = ""
+    node: str = ""
+
+
+class _Series(msgspec.Struct, gc=False):
+    metric: _Labels
+    value: tuple[float, str] | None = None
+
+
+class _Data(msgspec.Struct, rename="camel"):
+    result_type: str
+    result: msgspec.Raw
+
+
+class _Answer(msgspec.Struct, rename="camel"):
+    status: str
+    data: _Data | None = None
+    error_type: str = ""
+    error: str = ""
+    warnings: list[str] | None = None
+
+
+_decode_answer = msgspec.json.Decoder(_Answer).decode
+_decode_series = msgspec.json.Decoder(list[_Series]).decode
+
+
+def decode_vector(body: bytes) -> InstantVector:
+    """Raises `NotAVector`."""
+    try:
+        answer = _decode_answer(body)
+        if answer.status != "success" or answer.data is None:
+            raise InvalidVector(_reason(answer))
+        if answer.data.result_type != "vector":
+            raise InvalidVector(f"it gives a {answer.data.result_type}, and one value per pod is needed")
+        series = _decode_series(answer.data.result)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise InvalidVector(f"the answer is none of Prometheus: {error}") from error
+    vector = InstantVector(warnings=tuple(answer.warnings or ()))
+    for each in series:
+        _enter(each, vector)
+    return vector
+
+
+def _reason(answer: _Answer) -> str:
+    return ": ".join(filter(None, (answer.error_type, answer.error))) or "it gives no reason"
+
+
+def _enter(series: _Series, vector: InstantVector) -> None:
+    labels = series.metric
+    if labels.pod and labels.namespace:
+        name, owners = f"{labels.namespace}/{labels.pod}", vector.pods
+    elif labels.node and not labels.pod:
+        name, owners = labels.node, vector.nodes
+    else:
+        return
+    if name in owners:
+        _ambiguous(name)
+    at_s, text = series.value or (0.0, "")
+    value = _number(text)
+    if 0 <= value <= MAX_READING:
+        owners[name] = PrometheusSample(value, at_s)
+    else:
+        vector.odd.append(f"{name} ({text or 'a histogram'})")
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return nan
+
+
+def _ambiguous(name: str) -> NoReturn:
+    # To add them up would be right for containers and wrong for replicas: the query must say.
+    raise InvalidVector(
+        f"it gives several values for {name}; aggregate them, as with sum by (namespace, pod)"
+    )
+
+
+_PATH = "/api/v1/query"
+_SHOWN = 200
+"""Characters of an answer that is not understood."""
+
+
+class _Failed(Exception):  # noqa: N818 - never leaves this file
+    """What failed, why, and what to do."""
+
+
+class PrometheusReader:
+    """A `UsageReader`."""
+
+    def __init__(self, settings: Prometheus) -> None:
+        assert settings.url, "a configuration without it is refused"
+        self._settings = settings
+        self._url = settings.url
+        self._network: HttpTransport | None = None
+
+    async def read(self) -> UsageOutcome:
+        try:
+            cpu = await self._ask("cpuQuery", self._settings.cpu_query)
+            memory = await self._ask("memoryQuery", self._settings.memory_query)
+        except _Failed as failed:
+            # The next try starts from scratch: with the certificates as they are then.
+            await self.close()
+            return UsageUnavailable(UsageSource.PROMETHEUS, str(failed))
+        return UsageReadings(
+            UsageSource.PROMETHEUS,
+            _both(cpu.pods, memory.pods),
+            _both(cpu.nodes, memory.nodes),
+            (*_notes("cpuQuery", cpu), *_notes("memoryQuery", memory)),
+        )
+
+    async def close(self) -> None:
+        if self._network:
+            await self._network.close()
+            self._network = None
+
+    async def _ask(self, name: str, query: str) -> InstantVector:
+        """`name` is that of the setting."""
+        status, body = await self._answer(query)
+        if status in (401, 403):
+            raise _Failed(f"{self._url} refuses to answer ({status}). Check prometheus.bearerTokenFile.")
+        if body.lstrip()[:1] != b"{":
+            told = " ".join(body[:_SHOWN].decode(errors="replace").split())
+            raise _Failed(f"{self._url}{_PATH} is not Prometheus' ({status}: {told}). Check prometheus.url.")
+        try:
+            vector = decode_vector(body)
+        except InvalidVector as error:
+            why = f"{self._url} can't answer ({status}): {str(error).rstrip('.')}"
+            raise _Failed(f"{why}. Check prometheus.{name}.") from error
+        if not vector.pods:
+            raise _Failed(
+                f"{self._url} knows no pods: nothing in its answer has a namespace, a pod and a number. "
+                f"Check prometheus.{name}, and whether Prometheus scrapes the kubelets."
+            )
+        return vector
+
+    async def _answer(self, query: str) -> tuple[int, bytes]:
+        timeout_s = self._settings.timeout.total_seconds()
+        asked = (("query", query), ("timeout", f"{timeout_s:g}"))
+        request = ApiRequest("GET", _PATH, asked, {"accept": "application/json"}, timeout_s=timeout_s)
+        try:
+            self._network = self._network or HttpTransport(self._access())
+            async with await self._network.send(request) as response:
+                return response.status, await response.read()
+        except NoResponse as broken:
+            remedy = broken.remedy or "Check prometheus.url, and whether it runs."
+            raise _Failed(f"Prometheus does not answer: {broken.reason.rstrip('.')}. {remedy}") from broken
+
+    def _access(self) -> ClusterAccess:
+        settings = self._settings
+        token_file = Path(settings.bearer_token_file) if settings.bearer_token_file else None
+        try:
+            authority = Path(settings.ca_file).read_bytes() if settings.ca_file else None
+        except OSError as error:
+            raise _Failed(
+                f"can't read {settings.ca_file}: {error.strerror}. Check prometheus.caFile."
+            ) from error
+        return ClusterAccess(
+            self._url, StoredCredentials(token_file=token_file), "the prometheus settings", authority
+        )
+
+
+def _both(cpu: dict[str, PrometheusSample], memory: dict[str, PrometheusSample]) -> dict[str, UsageReading]:
+    """Who has only one of the two is not known well enough."""
+    return {
+        name: UsageReading(
+            round(cores.value * 1000), round(memory[name].value), min(cores.at_s, memory[name].at_s)
+        )
+        for name, cores in cpu.items()
+        if name in memory
+    }
+
+
+def _notes(name: str, vector: InstantVector) -> tuple[str, ...]:
+    notes = tuple(f"Prometheus warns of {name}: {warning}" for warning in vector.warnings)
+    if not vector.odd:
+        return notes
+    count = "1 value" if len(vector.odd) == 1 else f"{len(vector.odd)} values"
+    return (*notes, f"{count} of prometheus.{name} can't be used, such as that of {vector.odd[0]}")
+
+
+class UsageReader(Protocol):
+    async def read(self) -> UsageOutcome:
+        """What is used right now. Whatever goes wrong comes back as `Unavailable`; nothing is raised."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class RequestsOnlyReader:
+    """For those who want load to be what pods ask for: there is nothing to read."""
+
+    async def read(self) -> UsageOutcome:
+        return UsageReadings(UsageSource.REQUESTS)
+
+    async def close(self) -> None:
+        pass
+
+
+def usage_reader(policy: Policy, client: Client) -> UsageReader:
+    """To be closed by who asked for it; the client stays open."""
+    match effective_usage_source(policy):
+        case UsageSource.PROMETHEUS:
+            return PrometheusReader(policy.prometheus)
+        case UsageSource.METRICS:
+            return MetricsApiReader(client)
+        case _:
+            return RequestsOnlyReader()

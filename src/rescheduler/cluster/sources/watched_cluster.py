@@ -1,0 +1,255 @@
+"""The whole cluster as it is known now, kept up to date: for executing, and for deciding.
+
+informers ──▶ changes ──▶ ClusterState ──freeze──▶ Snapshot, made anew only when something has changed
+
+To freeze takes long in a large cluster, so a check does it in a thread. What informers tell meanwhile waits:
+the event loop never does.
+
+Without kinds that are not served, or that we may not read, the same is assumed as for a plan that is made
+once; what executing can't do without is an error.
+"""
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from typing import Any, Final
+
+from rescheduler.cluster.cluster_state import ClusterState
+from rescheduler.cluster.snapshot import Snapshot
+from rescheduler.cluster.sources.cluster_kinds import CLUSTER_KINDS, ClusterKind, pod_dependencies
+from rescheduler.cluster.sources.live_source import gather_all
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS, WORKLOAD_INDICES, WatchedObjects
+from rescheduler.cluster.storage_decoders import STORAGE_DECODERS
+from rescheduler.cluster.trusted_usage import UsageSubjects
+from rescheduler.cluster.usage_readings import UsageByName
+from rescheduler.cluster.workload_record import WORKLOAD_KINDS
+from rescheduler.kube import errors
+from rescheduler.kube.api_resources import Object, key_of
+from rescheduler.kube.client import Client
+from rescheduler.kube.indexed_cache import IndexFunction
+from rescheduler.kube.informer import ChangeHandler, Informer
+from rescheduler.kube.read_your_writes import ReadYourWrites
+
+__all__ = ["MissingPodMigrationCRD", "WatchedCluster", "require_podmigration_crd"]
+
+log = logging.getLogger(__name__)
+
+_MATCHES_NOTHING: Final = "metadata.name=rescheduler-asks-whether-it-may-list"
+"""A selector that no object matches: the answer is empty, or says why there is none."""
+
+
+class MissingPodMigrationCRD(Exception):  # noqa: N818 - says what is the case
+    def __init__(self) -> None:
+        super().__init__(
+            "the cluster does not know PodMigration, in which moves are recorded. "
+            "Install it: rescheduler manifests --crd | kubectl apply -f - "
+            "(`move`, `apply` and `drain` do it themselves when told --install)."
+        )
+
+
+async def require_podmigration_crd(client: Client) -> None:
+    """Raises `MissingDefinition` if the server does not know our kind, and `KubeError`."""
+    try:
+        await client.list(POD_MIGRATIONS, fields=_MATCHES_NOTHING)
+    except errors.NotFound as error:
+        raise MissingPodMigrationCRD from error
+
+
+async def _is_defined(client: Client) -> bool:
+    try:
+        await require_podmigration_crd(client)
+    except MissingPodMigrationCRD:
+        return False
+    return True
+
+
+class WatchedCluster:
+    def __init__(self, client: Client, followed: WatchedObjects, now: Callable[[], datetime]) -> None:
+        self.followed = followed
+        self.assumptions: tuple[str, ...] = ()
+        """About kinds that could not be read."""
+        self.workloads: Mapping[str, ReadYourWrites[Object]] = {}
+        """By kind, as far as they can be read, while it runs. Of some kinds without their templates."""
+        self._client = client
+        self._now = now
+        self._changes: deque[Callable[[], None]] = deque()
+        self._lock = threading.RLock()
+        self._state = ClusterState()
+        self._snapshot: Snapshot | None = None
+        """None if something has changed since the latest one."""
+        self._latest: Snapshot | None = None
+        self._notes: tuple[str, ...] = ()
+        self._followed_now: tuple[Informer[Any], ...] = ()
+
+    @contextlib.asynccontextmanager
+    async def running(self, *, only_looks: bool = False) -> AsyncIterator[None]:
+        """Follows the cluster while the body runs. Raises `KubeError`.
+
+        And `MissingDefinition`, unless the body `only_looks` and moves nothing.
+        """
+        self.followed.is_without_migrations = only_looks and not await _is_defined(self._client)
+        own = {informer.resource.kind: informer for informer in self.followed.informers}
+        kinds = [each for each in CLUSTER_KINDS if each.decides and self._is_there(each)]
+        refusals = await self._refusals(kinds, own)
+        async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(self.followed.running())
+            followed = {**own, **{
+                each.kind: Informer(self._client, each.resource, indices=_indices(each.kind))
+                for each in kinds
+                if each.kind not in own and each.kind not in refusals
+            }}  # fmt: skip
+            others = [informer for kind, informer in followed.items() if kind not in own]
+            for informer in others:
+                await stack.enter_async_context(informer.running())
+            await asyncio.gather(*(informer.synced() for informer in others))
+            for kind in kinds:
+                if kind.kind in followed:
+                    stack.callback(followed[kind.kind].subscribe(self._handler(kind)))
+            self._followed_now = tuple(followed.values())
+            self.workloads = {
+                kind: ReadYourWrites(followed[kind], WORKLOAD_INDICES)
+                for kind in WORKLOAD_KINDS
+                if kind in followed
+            }
+            needs = pod_dependencies(self.followed.pods.informer)
+            self.assumptions = tuple(
+                f"{each.without}: {refusals[each.kind]}"
+                for each in kinds
+                if each.kind in refusals and each.without and each.matters(needs)
+            )
+            yield
+
+    def _is_there(self, kind: ClusterKind) -> bool:
+        return kind.kind != POD_MIGRATIONS.kind or not self.followed.is_without_migrations
+
+    async def _refusals(self, kinds: list[ClusterKind], own: dict[str, Any]) -> dict[str, errors.KubeError]:
+        """Which kinds can't be followed, and why; an informer would ask for them for ever."""
+
+        async def refusal(kind: ClusterKind) -> errors.KubeError | None:
+            if kind.kind == POD_MIGRATIONS.kind:
+                await require_podmigration_crd(self._client)
+                return None
+            try:
+                await self._client.list(kind.resource, fields=_MATCHES_NOTHING)
+            except (errors.NotFound, errors.Forbidden) as error:
+                if kind.kind in own:
+                    raise
+                return error
+            return None
+
+        found = await gather_all([refusal(each) for each in kinds])
+        return {kind.kind: error for kind, error in zip(kinds, found, strict=True) if error is not None}
+
+    # -- what is known
+
+    @property
+    def is_fresh(self) -> bool:
+        return self.followed.is_fresh
+
+    @property
+    def informers(self) -> tuple[Informer[Any], ...]:
+        """All that are followed, while `running`."""
+        return self._followed_now
+
+    def snapshot(self, now_s: float | None = None) -> Snapshot:
+        """As of now. The same as before, but for the time, if nothing has changed. From any thread."""
+        now_s = self._now().timestamp() if now_s is None else now_s
+        with self._lock:
+            self._catch_up()
+            if self._snapshot is None:
+                assumptions = (*self.assumptions, *self._notes)
+                self._snapshot = self._latest = self._state.freeze(now_s, assumptions=assumptions)
+            return replace(self._snapshot, taken_at_s=now_s)
+
+    def present(self) -> Snapshot:
+        """Without waiting, for the event loop: as of now, or a moment old if a check is just freezing."""
+        if self._lock.acquire(blocking=False):
+            try:
+                return self.snapshot()
+            finally:
+                self._lock.release()
+        latest = self._latest
+        return self.snapshot() if latest is None else replace(latest, taken_at_s=self._now().timestamp())
+
+    def measure(self, pods: UsageByName, notes: tuple[str, ...] = ()) -> None:
+        """What pods use, from now on; `notes` say what had to be assumed for that. From any thread."""
+        with self._lock:
+            self._state.apply_usage(pods)
+            self._notes = notes
+            self._snapshot = None
+
+    def tenants(self, now_s: float | None = None) -> UsageSubjects:
+        """Whose usage is wanted. From any thread."""
+        snapshot = self.snapshot(now_s)
+        running = [pod for pod in snapshot.pods.records if pod.node and not pod.is_finished]
+        return UsageSubjects(
+            node_of={pod.key: pod.node for pod in running},
+            pod_uids={pod.key: pod.uid for pod in running},
+            node_uids={node.name: node.uid for node in snapshot.nodes.records},
+        )
+
+    # -- single changes
+
+    def _handler(self, kind: ClusterKind) -> ChangeHandler[Any]:
+        apply, remove = kind.applier(self._state), _remover(kind.kind, self._state)
+
+        def on_change(old: Any, new: Any) -> None:
+            if new is not None:
+                self._changes.append(partial(apply, new))
+            else:
+                self._changes.append(partial(remove, old))
+            if self._lock.acquire(blocking=False):
+                try:
+                    self._catch_up()
+                finally:
+                    self._lock.release()
+
+        return on_change
+
+    def _catch_up(self) -> None:
+        while self._changes:
+            change = self._changes.popleft()
+            self._snapshot = None
+            try:
+                change()
+            except ValueError as error:
+                # Such as a migration that was made before its definition: others go on.
+                log.warning("%s; it is left out", error)
+
+
+def _indices(kind: str) -> Mapping[str, IndexFunction[Object]] | None:
+    return WORKLOAD_INDICES if kind in WORKLOAD_KINDS else None
+
+
+def _remover(kind: str, state: ClusterState) -> Callable[[Any], None]:
+    if kind == "Pod":
+        return lambda pod: state.remove_pod(pod.key)
+    if kind == "Node":
+        return lambda node: state.remove_node(node.name)
+    if kind in WORKLOAD_KINDS:
+        return lambda item: state.remove_workload(kind, _object_key(item))
+    if kind in STORAGE_DECODERS:
+        return lambda item: _remove_storage(kind, state, item)
+    by_key: dict[str, Callable[[str], None]] = {
+        "Namespace": state.remove_namespace,
+        "PodDisruptionBudget": state.remove_budget,
+        "PodMigration": state.remove_migration,
+    }
+    remove = by_key[kind]
+    return lambda item: remove(_object_key(item))
+
+
+def _remove_storage(kind: str, state: ClusterState, item: Object) -> None:
+    record = STORAGE_DECODERS[kind](item)
+    state.remove_storage(type(record), record.key)
+
+
+def _object_key(item: Object) -> str:
+    metadata = item["metadata"]
+    return key_of(metadata.get("namespace", ""), metadata["name"])

@@ -1,0 +1,116 @@
+"""Whether our webhook answers, asked in the only way that proves it: through the API server.
+
+A registration proves nothing: the process behind it may be dead, its certificate expired, the network cut;
+and since API servers go on without it, nobody would notice. So a pod is created as a dry run that the webhook
+denies with a reason of its own. If it is admitted, or refused for any other reason, nobody answered.
+"""
+
+from typing import Any, Final
+
+from rescheduler.api.well_known_names import (
+    API_VERSION,
+    GUARD_WEBHOOK,
+    POD_MIGRATION_KIND,
+    PROBE_ANSWERED,
+    PROBE_LABEL,
+    STEERING_WEBHOOK,
+)
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.cluster.sources.cluster_reading import WebhookProbeResult
+from rescheduler.cluster.sources.live_source import gather_all
+from rescheduler.kube import errors
+from rescheduler.kube.api_resources import MUTATING_WEBHOOKS
+from rescheduler.kube.client import Client
+
+__all__ = [
+    "NO_WEBHOOK_REGISTERED",
+    "WEBHOOK_LABEL_SELECTOR",
+    "probe_pod",
+    "probe_webhook",
+    "probe_webhook_if_registered",
+]
+
+WEBHOOK_LABEL_SELECTOR: Final = "app.kubernetes.io/name=rescheduler"
+"""A label selector: each installation has a registration of its own, and any of them serves all."""
+NO_WEBHOOK_REGISTERED: Final = "no webhook is registered"
+
+_GATE: Final = "rescheduler.dev/nominate"
+"""As every pod has it that the daemon creates."""
+
+
+async def probe_webhook_if_registered(client: Client, namespace: str = "default") -> WebhookProbeResult:
+    """The answers to probes, if there is a registration. Raises `KubeError` if the server does not answer."""
+    try:
+        found = (await client.list(MUTATING_WEBHOOKS, labels=WEBHOOK_LABEL_SELECTOR)).items
+    except (errors.Forbidden, errors.NotFound) as error:
+        return WebhookProbeResult(problem=f"it is not known whether the webhook is registered: {error.why}")
+    if not found:
+        return WebhookProbeResult(False, False, NO_WEBHOOK_REGISTERED)
+    return await probe_webhook(client, namespace)
+
+
+async def probe_webhook(client: Client, namespace: str) -> WebhookProbeResult:
+    """Whether API servers reach it for new pods of that namespace. Raises no `KubeError`."""
+    steering, guard = await gather_all(
+        [_probe(client, namespace, name) for name in (STEERING_WEBHOOK, GUARD_WEBHOOK)]
+    )
+    problem = "; ".join(each for each in (steering[1], guard[1]) if each)
+    return WebhookProbeResult(steering[0], guard[0], problem)
+
+
+async def _probe(client: Client, namespace: str, webhook: str) -> tuple[bool | None, str]:
+    try:
+        await client.create(PODS.as_json, probe_pod(namespace, webhook), dry_run=True)
+    except errors.Forbidden as refusal:
+        if refusal.status.reason == PROBE_ANSWERED:
+            return True, ""
+        # What only validates is asked last: others may have refused before it. What changes pods is asked
+        # before all who refuse, except for permissions.
+        is_unknown = webhook == GUARD_WEBHOOK or "cannot create resource" in refusal.why
+        return (None if is_unknown else False), f"the probe of webhook {webhook} was refused: {refusal.why}"
+    except errors.KubeError as error:
+        return None, f"webhook {webhook} can't be probed: {error.why}"
+    return False, f"webhook {webhook} is not called by the API server, or does not answer in time"
+
+
+def probe_pod(namespace: str, webhook: str) -> dict[str, Any]:
+    """What no admission policy has anything against. It is never created, and could not start if it were."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "namespace": namespace,
+            "name": "rescheduler-webhook-probe",
+            "labels": {PROBE_LABEL: webhook},
+            "ownerReferences": [
+                {
+                    "apiVersion": API_VERSION,
+                    "kind": POD_MIGRATION_KIND,
+                    "name": "rescheduler-webhook-probe",
+                    "uid": "00000000-0000-0000-0000-000000000000",
+                    "controller": True,
+                    "blockOwnerDeletion": False,
+                }
+            ],
+        },
+        "spec": {
+            "schedulingGates": [{"name": _GATE}],
+            "automountServiceAccountToken": False,
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": 65532,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [
+                {
+                    "name": "probe",
+                    "image": "rescheduler.invalid/probe",
+                    "securityContext": {
+                        "allowPrivilegeEscalation": False,
+                        "readOnlyRootFilesystem": True,
+                        "capabilities": {"drop": ["ALL"]},
+                    },
+                }
+            ],
+        },
+    }

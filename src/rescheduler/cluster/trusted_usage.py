@@ -1,0 +1,187 @@
+"""The usage of one check: what came back from the source → what counts as load.
+
+Which readings count. Where none does, requests count instead, and that is said.
+
+What a node uses beside its pods: its kubelet, its runtime, its system.
+
+A node's own reading can't be its load. It is smoothed, so for minutes after a pod has left it still has
+the pod in it, and more pods would be sent away than need be. What counts instead is the sum over the pods
+that are there now, each smoothed by itself, and this rest, which stays when pods come and go.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from kubevalues.duration import short_duration
+from rescheduler.cluster.usage_readings import (
+    UsageByName,
+    UsageOutcome,
+    UsageReading,
+    UsageReadings,
+    UsageUnavailable,
+)
+from rescheduler.cluster.usage_smoothing import Smoothing, smooth
+from rescheduler.config.policy import UsageSource
+
+__all__ = [
+    "STALE_AFTER_S",
+    "TrustedUsage",
+    "UsageSubjects",
+    "fresh_usage",
+    "node_overhead",
+    "usage_for_check",
+]
+
+STALE_AFTER_S = 300.0
+"""As Prometheus has it: what was not measured for five minutes is not known."""
+
+_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TrustedUsage:
+    source: UsageSource
+    """What load comes from: `requests` if nothing that was measured counts."""
+    pods: UsageByName = field(default_factory=dict)
+    """Fresh readings by `namespace/name`; the requests of all other pods count instead."""
+    nodes: UsageByName = field(default_factory=dict)
+    """Fresh readings of what nodes use beside their pods, by name; for all other nodes that is nothing."""
+    notes: tuple[str, ...] = ()
+    """What was assumed, in words, for the plan's summary."""
+
+
+def fresh_usage(
+    readings: UsageReadings,
+    *,
+    pods: Collection[str],
+    nodes: Collection[str],
+    now_s: float,
+    failure: UsageUnavailable | None = None,
+) -> TrustedUsage:
+    """What counts of the readings, for the pods that run and the nodes there are.
+
+    With a `failure`, the readings are averages of earlier checks.
+    """
+    if readings.source is UsageSource.REQUESTS:
+        return TrustedUsage(UsageSource.REQUESTS)
+    oldest_s = now_s - STALE_AFTER_S
+    fresh = {key: used for key in pods if (used := readings.pods.get(key)) and used.at_s >= oldest_s}
+    if not fresh:
+        return TrustedUsage(UsageSource.REQUESTS, notes=tuple(_nothing_counts(readings, pods, failure)))
+    known_nodes = {
+        name: used for name in nodes if (used := readings.nodes.get(name)) and used.at_s >= oldest_s
+    }
+    notes = list(readings.notes)
+    if failure:
+        seconds = round(now_s - max(used.at_s for used in fresh.values()))
+        notes.append(f"usage of {_span(max(0, seconds))} ago counts: {failure.why}")
+    notes += _left_out(readings, pods, fresh)
+    return TrustedUsage(readings.source, fresh, known_nodes, tuple(notes))
+
+
+def _nothing_counts(
+    readings: UsageReadings, pods: Collection[str], failure: UsageUnavailable | None
+) -> Iterator[str]:
+    yield from readings.notes
+    if failure:
+        yield f"requests count as load: {failure.why}"
+    elif pods:
+        known = any(key in readings.pods for key in pods)
+        what = f"is older than {_span(STALE_AFTER_S)}" if known else "is missing"
+        yield f"requests count as load: usage of every pod, from {readings.source}, {what}"
+
+
+def _left_out(readings: UsageReadings, pods: Collection[str], fresh: UsageByName) -> Iterator[str]:
+    rest = [key for key in pods if key not in fresh]
+    stale = sorted(key for key in rest if key in readings.pods)
+    missing = sorted(key for key in rest if key not in readings.pods)
+    if missing:
+        yield _instead(missing, "is missing")
+    if stale:
+        yield _instead(stale, f"is older than {_span(STALE_AFTER_S)}")
+
+
+def _instead(keys: list[str], what: str) -> str:
+    if len(keys) == 1:
+        return f"usage of the pod {keys[0]} {what}: its requests count instead"
+    return f"usage of {len(keys)} pods {what} ({_first(keys)}): their requests count instead"
+
+
+def _first(keys: Iterable[str]) -> str:
+    named = list(keys)
+    return ", ".join(named[:_NAMED]) + (", …" if len(named) > _NAMED else "")
+
+
+def _span(seconds: float) -> str:
+    return short_duration(timedelta(seconds=seconds))
+
+
+def node_overhead(readings: UsageReadings, node_of: Mapping[str, str]) -> UsageReadings:
+    """The same readings, with each node's rest in place of the node's whole.
+
+    `node_of` has the node of every pod that runs. A node with a pod that was not measured tells nothing
+    about its rest, and is left out.
+    """
+    if not readings.nodes:
+        return readings
+    cpu_millis = dict.fromkeys(readings.nodes, 0)
+    memory_bytes = dict.fromkeys(readings.nodes, 0)
+    unclear = set()
+    for key, node in node_of.items():
+        if node not in cpu_millis:
+            continue
+        used = readings.pods.get(key)
+        if used is None:
+            unclear.add(node)
+        else:
+            cpu_millis[node] += used.cpu_millis
+            memory_bytes[node] += used.memory_bytes
+    rest = {
+        # Pods and nodes are not measured in the same instant: the difference may come out below zero.
+        name: UsageReading(
+            max(0, whole.cpu_millis - cpu_millis[name]),
+            max(0, whole.memory_bytes - memory_bytes[name]),
+            whole.at_s,
+        )
+        for name, whole in readings.nodes.items()
+        if name not in unclear
+    }
+    return replace(readings, nodes=rest)
+
+
+@dataclass(frozen=True, slots=True)
+class UsageSubjects:
+    """Whose usage is wanted."""
+
+    node_of: Mapping[str, str]
+    """The node of every pod that runs, by the pod's `namespace/name`."""
+    pod_uids: Mapping[str, str]
+    """Of the same pods."""
+    node_uids: Mapping[str, str]
+    """Of every node, by name."""
+
+
+def usage_for_check(
+    outcome: UsageOutcome,
+    subjects: UsageSubjects,
+    *,
+    now_s: float,
+    half_life_s: float,
+    smoothing: Smoothing | None,
+) -> tuple[TrustedUsage, Smoothing | None]:
+    """What counts now, and what the next check needs to know.
+
+    Without `smoothing` (a single plan has no checks before it) the readings count as they are.
+    """
+    failure = outcome if isinstance(outcome, UsageUnavailable) else None
+    readings = UsageReadings(outcome.source) if isinstance(outcome, UsageUnavailable) else outcome
+    readings = node_overhead(readings, subjects.node_of)
+    if smoothing is not None:
+        smoothing, readings = smooth(
+            smoothing, readings, half_life_s, pod_uids=subjects.pod_uids, node_uids=subjects.node_uids
+        )
+    counts = fresh_usage(
+        readings, pods=subjects.node_of, nodes=subjects.node_uids, now_s=now_s, failure=failure
+    )
+    return counts, smoothing

@@ -1,0 +1,387 @@
+"""What is kept of the controllers above pods, from Deployments to CronJobs."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from kubevalues import NOTHING, Selector, SelectorError
+from kubevalues.int_or_string import IntOrString, IntOrStringError, scaled_rounding_down, scaled_rounding_up
+from rescheduler.cluster.object_meta import (
+    MIGRATION_LABELS,
+    Object,
+    ObjectMeta,
+    OwnerReference,
+    PartialObject,
+    UnreadableObject,
+    decode_object,
+)
+from rescheduler.cluster.pod_constraints import LabelSelector
+
+__all__ = [
+    "WORKLOAD_KINDS",
+    "WorkloadRecord",
+    "controller_of",
+    "decode_workload",
+    "is_rolling_out",
+    "tolerates_surge",
+]
+
+
+WORKLOAD_KINDS: Mapping[str, str] = {
+    "Deployment": "apps/v1",
+    "ReplicaSet": "apps/v1",
+    "StatefulSet": "apps/v1",
+    "DaemonSet": "apps/v1",
+    "Job": "batch/v1",
+    "CronJob": "batch/v1",
+}
+"""The kinds that are read, each with its `apiVersion`."""
+
+
+class WorkloadRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    kind: str
+    api_version: str
+    key: str
+    """`namespace/name`."""
+    namespace: str
+    uid: str = ""
+    owners: tuple[OwnerReference, ...] = ()
+    labels: Mapping[str, str] = {}
+    marks: Mapping[str, str] = {}
+    """Its annotations, of those that `metadata.is_mark`."""
+    selector: LabelSelector | None = None
+    """As written; `pods()` is what it means."""
+    own_migration_labels: tuple[str, ...] = ()
+    """Those of `MIGRATION_LABELS` that its selector uses or its template carries, where that was read: on its
+    pods they are the workload's, not a migration's."""
+    deleted_s: int | None = None
+    generation: int = 0
+    observed_generation: int = 0
+
+    replicas: int = 0
+    """How many pods it is asked to have. Of a DaemonSet: how many its controller counted nodes for; of a
+    Job: its parallelism; of a CronJob: none of its own."""
+    current_replicas: int = 0
+    """How many it has; of a Job: those that are active."""
+    ready_replicas: int = 0
+    available_replicas: int = 0
+    updated_replicas: int = 0
+    """How many are of the newest template."""
+
+    update_type: str = ""
+    """RollingUpdate, Recreate or OnDelete; empty where the kind knows none."""
+    max_surge: IntOrString = 0
+    """As written: a number, or a percentage such as `25%`."""
+    max_unavailable: IntOrString = 0
+    surge: int = 0
+    """How many more than `replicas` an update may make, in pods, by Kubernetes' rounding."""
+    unavailable: int = 0
+    """How many fewer an update may leave available, in pods, by Kubernetes' rounding."""
+    min_ready_s: int = 0
+    template_node: str = ""
+    """The node that its pod template names (`nodeName`): then no scheduler places its pods."""
+    paused: bool = False
+    """Of a Deployment; of a Job or CronJob: suspended."""
+    has_rolled_out: bool = False
+    """Of a Deployment: whether its controller says that the newest template was once rolled out to the end.
+    It says nothing where no deadline for that is set."""
+
+    partition: int = 0
+    """Of a StatefulSet: pods with a smaller ordinal are not updated."""
+    pod_management: str = ""
+    """Of a StatefulSet: OrderedReady or Parallel."""
+    first_ordinal: int = 0
+    """Of a StatefulSet: the number of its first pod."""
+    current_revision: str = ""
+    update_revision: str = ""
+    parallelism: int | None = None
+    completions: int | None = None
+
+    @property
+    def name(self) -> str:
+        return self.key[len(self.namespace) + 1 :]
+
+    @property
+    def owner(self) -> OwnerReference | None:
+        """The one that controls it: it has at most one."""
+        return next((owner for owner in self.owners if owner.controller), None)
+
+    def pods(self) -> Selector:
+        """Which pods of its namespace it means: none if its selector makes no sense."""
+        try:
+            return NOTHING if self.selector is None else self.selector.selector()
+        except SelectorError:
+            return NOTHING
+
+
+def controller_of(
+    controllers: Mapping[str, WorkloadRecord], namespace: str, owner: OwnerReference | None
+) -> WorkloadRecord | None:
+    """Return the workload that an owner reference of an object in `namespace` names; None if it is not known.
+
+    `controllers` are by uid. A workload of that uid but of another namespace, kind or name is not the owner:
+    such a reference was forged.
+    """
+    record = None if owner is None else controllers.get(owner.uid)
+    if record is None or owner is None:
+        return None
+    is_named = (record.kind, record.namespace, record.name) == (owner.kind, namespace, owner.name)
+    return record if is_named else None
+
+
+def is_rolling_out(workload: WorkloadRecord) -> bool:
+    """Whether its controller is exchanging pods for those of a newer template, or is about to see one.
+
+    One pod more or fewer than it wants is no rollout: it scales, or one was evicted and is being replaced, or
+    it has adopted a copy of ours.
+    """
+    if workload.observed_generation < workload.generation:
+        return True
+    match workload.kind:
+        case "Deployment":
+            some_are_old = workload.updated_replicas < workload.current_replicas
+            some_are_missing = workload.updated_replicas < workload.replicas
+            return some_are_old or (some_are_missing and not workload.has_rolled_out)
+        case "StatefulSet" if workload.update_type == "RollingUpdate" and workload.update_revision:
+            if workload.partition:
+                return workload.updated_replicas < workload.replicas - workload.partition
+            return workload.update_revision != workload.current_revision
+        case "DaemonSet" if workload.update_type == "RollingUpdate":
+            return workload.updated_replicas < workload.replicas
+        case _:
+            return False
+
+
+def tolerates_surge(workload: WorkloadRecord) -> bool:
+    """Whether its users reckon with one pod more than they asked for, by what they say about updates.
+
+    A ReplicaSet of its own always makes a new pod beside one that is still going, so it does.
+    """
+    if workload.kind == "ReplicaSet":
+        return True
+    return workload.kind == "Deployment" and workload.update_type == "RollingUpdate" and workload.surge >= 1
+
+
+class _RollingUpdate(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    max_surge: IntOrString | None = None
+    max_unavailable: IntOrString | None = None
+    partition: int = 0
+
+
+class _Strategy(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    type: str = "RollingUpdate"
+    rolling_update: _RollingUpdate = _RollingUpdate()
+
+
+class _Ordinals(msgspec.Struct, frozen=True, gc=False):
+    start: int = 0
+
+
+class _TemplateMeta(msgspec.Struct, frozen=True, gc=False):
+    labels: dict[str, str] = {}
+
+
+class _PodSpec(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    node_name: str = ""
+
+
+class _Template(msgspec.Struct, frozen=True, gc=False):
+    metadata: _TemplateMeta = _TemplateMeta()
+    spec: _PodSpec = _PodSpec()
+
+
+class _Spec(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    replicas: int = 1
+    selector: LabelSelector | None = None
+    template: _Template = _Template()
+    strategy: _Strategy = _Strategy()
+    update_strategy: _Strategy = _Strategy()
+    min_ready_seconds: int = 0
+    paused: bool = False
+    suspend: bool = False
+    pod_management_policy: str = "OrderedReady"
+    ordinals: _Ordinals = _Ordinals()
+    parallelism: int = 1
+    completions: int | None = None
+
+
+class _Condition(msgspec.Struct, frozen=True, gc=False):
+    type: str = ""
+    reason: str = ""
+
+
+class _Status(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    observed_generation: int | None = None
+    replicas: int = 0
+    ready_replicas: int = 0
+    available_replicas: int = 0
+    updated_replicas: int = 0
+    current_revision: str = ""
+    update_revision: str = ""
+    desired_number_scheduled: int = 0
+    current_number_scheduled: int = 0
+    number_ready: int = 0
+    number_available: int = 0
+    updated_number_scheduled: int = 0
+    active: int | list[object] = 0
+    """Of a CronJob: its Jobs."""
+    ready: int = 0
+    conditions: tuple[_Condition, ...] = ()
+
+
+class _Workload(PartialObject, frozen=True, gc=False):
+    api_version: str = ""
+    kind: str = ""
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+
+def decode_workload(item: Object, kind: str = "") -> WorkloadRecord:
+    """`kind` is for items of a list that don't name it themselves. Raises `UnreadableObject`."""
+    told = item.get("kind")
+    kind = told if isinstance(told, str) and told else kind
+    if kind not in _DECODERS:
+        raise UnreadableObject(kind or "object", "", f"is none of {', '.join(WORKLOAD_KINDS)}")
+    found = decode_object(kind, item, _Workload)
+    meta = found.metadata
+    try:
+        own = _DECODERS[kind](found)
+    except IntOrStringError as error:
+        raise UnreadableObject(kind, meta.key, str(error)) from None
+    return WorkloadRecord(
+        kind=kind,
+        api_version=found.api_version or WORKLOAD_KINDS[kind],
+        key=meta.key,
+        namespace=meta.namespace,
+        uid=meta.uid,
+        owners=meta.owner_references,
+        labels=meta.labels,
+        marks=meta.marks,
+        selector=found.spec.selector,
+        own_migration_labels=_own_migration_labels(found.spec),
+        deleted_s=meta.deleted_s,
+        generation=meta.generation,
+        observed_generation=_observed(found.status, meta),
+        template_node=found.spec.template.spec.node_name,
+        **own,
+    )
+
+
+def _own_migration_labels(spec: _Spec) -> tuple[str, ...]:
+    names = set(spec.template.metadata.labels)
+    if spec.selector is not None:
+        names |= {name for name, _ in spec.selector.match_labels}
+        names |= {each.key for each in spec.selector.match_expressions}
+    return tuple(label for label in MIGRATION_LABELS if label in names)
+
+
+def _observed(status: _Status, meta: ObjectMeta) -> int:
+    """Jobs and CronJobs don't tell: what they say is taken to be about what they are now."""
+    return meta.generation if status.observed_generation is None else status.observed_generation
+
+
+def _deployment(found: _Workload) -> dict[str, Any]:
+    spec, update = found.spec, found.spec.strategy
+    max_surge, max_unavailable = _given(update, surge="25%", unavailable="25%")
+    surge, unavailable = (
+        scaled_rounding_up(max_surge, spec.replicas),
+        scaled_rounding_down(max_unavailable, spec.replicas),
+    )
+    return _replicated(found) | {
+        "update_type": update.type,
+        "max_surge": max_surge,
+        "max_unavailable": max_unavailable,
+        "surge": surge,
+        # Both at nought would leave no way to update anything.
+        "unavailable": 1 if update.type == "RollingUpdate" and surge == unavailable == 0 else unavailable,
+        "paused": spec.paused,
+        "updated_replicas": found.status.updated_replicas,
+        "has_rolled_out": _Condition("Progressing", "NewReplicaSetAvailable") in found.status.conditions,
+    }
+
+
+def _stateful_set(found: _Workload) -> dict[str, Any]:
+    spec, update, status = found.spec, found.spec.update_strategy, found.status
+    _, max_unavailable = _given(update, surge=0, unavailable=1)
+    return _replicated(found) | {
+        "update_type": update.type,
+        "max_unavailable": max_unavailable,
+        "unavailable": max(1, scaled_rounding_down(max_unavailable, spec.replicas)),
+        "partition": update.rolling_update.partition,
+        "pod_management": spec.pod_management_policy,
+        "first_ordinal": spec.ordinals.start,
+        "updated_replicas": status.updated_replicas,
+        "current_revision": status.current_revision,
+        "update_revision": status.update_revision,
+    }
+
+
+def _replicated(found: _Workload) -> dict[str, Any]:
+    spec, status = found.spec, found.status
+    return {
+        "replicas": spec.replicas,
+        "min_ready_s": spec.min_ready_seconds,
+        "current_replicas": status.replicas,
+        "ready_replicas": status.ready_replicas,
+        "available_replicas": status.available_replicas,
+    }
+
+
+def _daemon_set(found: _Workload) -> dict[str, Any]:
+    spec, update, status = found.spec, found.spec.update_strategy, found.status
+    wanted = status.desired_number_scheduled
+    max_surge, max_unavailable = _given(update, surge=0, unavailable=1)
+    surge, unavailable = scaled_rounding_up(max_surge, wanted), scaled_rounding_up(max_unavailable, wanted)
+    return {
+        "replicas": wanted,
+        "min_ready_s": spec.min_ready_seconds,
+        "current_replicas": status.current_number_scheduled,
+        "ready_replicas": status.number_ready,
+        "available_replicas": status.number_available,
+        "updated_replicas": status.updated_number_scheduled,
+        "update_type": update.type,
+        "max_surge": max_surge,
+        "max_unavailable": max_unavailable,
+        "surge": surge,
+        "unavailable": 1 if surge == unavailable == 0 else unavailable,
+    }
+
+
+def _job(found: _Workload) -> dict[str, Any]:
+    spec, status = found.spec, found.status
+    return {
+        "replicas": spec.parallelism,
+        "current_replicas": status.active if isinstance(status.active, int) else 0,
+        "ready_replicas": status.ready,
+        "parallelism": spec.parallelism,
+        "completions": spec.completions,
+        "paused": spec.suspend,
+    }
+
+
+def _cron_job(found: _Workload) -> dict[str, Any]:
+    return {"paused": found.spec.suspend}
+
+
+def _given(
+    update: _Strategy, *, surge: IntOrString, unavailable: IntOrString
+) -> tuple[IntOrString, IntOrString]:
+    """Or what Kubernetes takes instead; only a rolling update has room for more or fewer pods."""
+    if update.type != "RollingUpdate":
+        return 0, 0
+    told = update.rolling_update
+    return (
+        surge if told.max_surge is None else told.max_surge,
+        unavailable if told.max_unavailable is None else told.max_unavailable,
+    )
+
+
+_DECODERS: Mapping[str, Callable[[_Workload], dict[str, Any]]] = {
+    "Deployment": _deployment,
+    "ReplicaSet": _replicated,
+    "StatefulSet": _stateful_set,
+    "DaemonSet": _daemon_set,
+    "Job": _job,
+    "CronJob": _cron_job,
+}

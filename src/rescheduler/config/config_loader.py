@@ -1,0 +1,227 @@
+"""From a file, or no file, to the configuration that the program runs with.
+
+A block of the file → its class, or every fault in it: the only place that uses pydantic.
+
+pydantic walks the blocks, lists and maps and collects what the rules refuse; the words are ours.
+"""
+
+import logging
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path as FilePath
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from rescheduler.config.config_document import (
+    MAX_CONFIG_BYTES,
+    ConfigDocument,
+    UnreadableConfig,
+    read_document,
+)
+from rescheduler.config.config_validation import (
+    MISSING,
+    ConfigFault,
+    ConfigurationError,
+    FaultText,
+    FieldPath,
+    contradictions,
+    did_you_mean,
+    duplicate_entries,
+    leader_election_contradictions,
+    quoted_value,
+)
+from rescheduler.config.policy import ClientConnection, Configuration, LeaderElection, Policy
+from rescheduler.config.scheduler_file import PluginSettings, find_plugin_settings
+from rescheduler.config.settings_schema import schema_at, settings
+
+__all__ = ["LoadedConfiguration", "load_content", "load_file", "read_block"]
+
+T = TypeVar("T")
+
+_PYDANTIC_KEY = "[key]"
+"""How pydantic marks that a map's key is wrong, not its value."""
+
+
+@cache
+def _adapter(block: type) -> TypeAdapter[Any]:
+    return TypeAdapter(block)
+
+
+def read_block(
+    block: type[T], data: Mapping[str, Any], strategies: Collection[str], path: FieldPath
+) -> tuple[T, list[ConfigFault]]:
+    """The block without what is wrong in it (defaults stand in), and all that is wrong in it."""
+    adapter: TypeAdapter[T] = _adapter(block)  # type: ignore[arg-type] # classes are hashable
+    given = _without_nulls(data)
+    faults: list[ConfigFault] = []
+    while True:
+        try:
+            return adapter.validate_python(given, context=strategies), faults
+        except ValidationError as error:
+            details = error.errors(include_url=False)
+        # The first round has found them all; a later one only finds what pruning has left incomplete.
+        faults = faults or [fault for detail in details for fault in _faults(block, detail, path)]
+        given = _pruned(given, [_removable(detail) for detail in details])
+
+
+def _removable(detail: ErrorDetails) -> FieldPath:
+    place = detail["loc"]
+    # A block that lacks something goes as a whole, and so does an entry whose key is wrong.
+    return place[:-1] if detail["type"] == "missing" or _is_about_a_key(detail) else place
+
+
+def _is_about_a_key(detail: ErrorDetails) -> bool:
+    return detail["type"] == "refused" and detail["loc"][-1] == _PYDANTIC_KEY
+
+
+def _pruned(data: Any, places: Collection[FieldPath]) -> Any:
+    """Without the values at these places; what is around them stays."""
+    heads = {place[0] for place in places if len(place) == 1}
+    rest = {
+        head: [place[1:] for place in places if place[0] == head] for head in {place[0] for place in places}
+    }
+    if isinstance(data, Mapping):
+        return {k: _pruned(v, rest[k]) if k in rest else v for k, v in data.items() if k not in heads}
+    return [_pruned(v, rest[i]) if i in rest else v for i, v in enumerate(data) if i not in heads]
+
+
+def _without_nulls(data: Any) -> Any:
+    """A setting that is null is not set, as in Go."""
+    if isinstance(data, Mapping):
+        return {key: _without_nulls(value) for key, value in data.items() if value is not None}
+    if isinstance(data, list):
+        return [_without_nulls(entry) for entry in data]
+    return data
+
+
+def _faults(block: type, detail: ErrorDetails, prefix: FieldPath) -> Iterator[ConfigFault]:
+    place = detail["loc"]
+    match detail["type"]:
+        case "refused" if _is_about_a_key(detail):
+            yield ConfigFault((*prefix, *place[:-1]), detail["input"], detail["ctx"]["allowed"])
+        case "refused":
+            yield ConfigFault((*prefix, *place), detail["input"], detail["ctx"]["allowed"])
+        case "unexpected_keyword_argument":
+            yield ConfigFault((*prefix, *place), detail["input"], _unknown(block, place))
+        case "value_error":  # a block whose settings contradict each other
+            yield ConfigFault((*prefix, *place), detail["input"], str(detail["ctx"]["error"]))
+        case "missing":
+            yield ConfigFault((*prefix, *place), MISSING, schema_at(block, place).allowed)
+        case _:  # not a list, a map or a block where one belongs
+            yield ConfigFault((*prefix, *place), detail["input"], schema_at(block, place).allowed)
+
+
+_RETIRED_SETTINGS = {
+    "enableSchedulingOptimization": "the original plugin's part in scheduling new pods; delete this line",
+    "enablePreventiveRescheduling": "the original plugin's part in scheduling new pods; delete this line",
+    "enableReschedulingController": "the original plugin's switch for its controller; see dryRun",
+    "cpuScoreWeight": "the original plugin's scoring of new pods; delete this line",
+    "memoryScoreWeight": "the original plugin's scoring of new pods; delete this line",
+    "loadBalanceBonus": "the original plugin's scoring of new pods; delete this line",
+}
+"""Settings of later versions of the original plugin, which had scheduled new pods as well."""
+
+
+def _unknown(block: type, place: FieldPath) -> str:
+    *around, name = place
+    known = schema_at(block, tuple(around)).block
+    names = [setting.name for setting in settings(known)] if known else []
+    if not around and name in _RETIRED_SETTINGS:
+        return f"there is no such setting here ({_RETIRED_SETTINGS[str(name)]})"
+    return f"there is no such setting{did_you_mean(str(name), names)}"
+
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedConfiguration:
+    configuration: Configuration
+    notes: tuple[str, ...] = ()
+    """What of the file has no effect, and why."""
+
+
+def load_file(file: FilePath | None, strategies: Collection[str]) -> LoadedConfiguration:
+    """No file: the defaults. Notes are logged. Raises `ConfigurationError` with every fault."""
+    if file is None:
+        return LoadedConfiguration(Configuration())
+    loaded = load_content(_read_file(file), strategies, source=str(file))
+    for note in loaded.notes:
+        log.info("%s: %s", file, note)
+    return loaded
+
+
+def load_content(content: bytes, strategies: Collection[str], *, source: str) -> LoadedConfiguration:
+    """`source` names the content in messages. Raises `ConfigurationError` with every fault."""
+    try:
+        document = read_document(content)
+    except UnreadableConfig as unreadable:
+        raise ConfigurationError(source, unreadable.faults) from None
+    found = find_plugin_settings(document.data)
+    configuration, faults = _configuration(found, strategies)
+    if faults:
+        raise ConfigurationError(source, _sorted_by_line(faults, document))
+    return LoadedConfiguration(configuration, tuple(found.notes) + tuple(_notes(found, configuration.policy)))
+
+
+def _configuration(
+    found: PluginSettings, strategies: Collection[str]
+) -> tuple[Configuration, list[ConfigFault]]:
+    policy, policy_faults = read_block(Policy, found.args, strategies, found.args_path)
+    doubtful = _faulty_settings(policy_faults, len(found.args_path))
+    policy_faults += _with_path_prefix(found.args_path, duplicate_entries(found.args))
+    policy_faults += _with_path_prefix(found.args_path, contradictions(policy, doubtful))
+
+    connection, connection_faults = read_block(
+        ClientConnection, found.client_connection, (), ("clientConnection",)
+    )
+    election, election_faults = read_block(LeaderElection, found.leader_election, (), ("leaderElection",))
+    doubtful = _faulty_settings(election_faults, 1)
+    election_faults += _with_path_prefix(
+        ("leaderElection",), leader_election_contradictions(election, doubtful)
+    )
+
+    configuration = Configuration(policy=policy, client_connection=connection, leader_election=election)
+    return configuration, [*found.faults, *connection_faults, *election_faults, *policy_faults]
+
+
+def _faulty_settings(faults: list[ConfigFault], depth: int) -> set[str]:
+    """Settings whose value is not known. A list that lacks a faulty entry still says something."""
+    return {
+        str(f.path[depth])
+        for f in faults
+        if len(f.path) <= depth + 1 or not isinstance(f.path[depth + 1], int)
+    }
+
+
+def _with_path_prefix(path: FieldPath, faults: Iterator[ConfigFault]) -> list[ConfigFault]:
+    return [replace(fault, path=(*path, *fault.path)) for fault in faults]
+
+
+def _sorted_by_line(faults: list[ConfigFault], document: ConfigDocument) -> list[ConfigFault]:
+    """As they stand in the file."""
+    placed = [replace(fault, line=document.line(fault.path)) for fault in faults]
+    return sorted(placed, key=lambda fault: (fault.line or 0, str(fault)))
+
+
+def _notes(found: PluginSettings, policy: Policy) -> Iterator[str]:
+    if found.scheduler_name is not None and found.scheduler_name not in policy.known_schedulers:
+        scheduler = quoted_value(found.scheduler_name)
+        yield f"pods of the scheduler {scheduler} are left alone: knownSchedulers does not name it"
+    for strategy in policy.strategy_node_selectors:
+        if strategy not in policy.enabled_strategies:
+            yield f"strategyNodeSelectors: {strategy} is not among the enabledStrategies"
+
+
+def _read_file(file: FilePath) -> bytes:
+    try:
+        with file.open("rb") as opened:
+            return opened.read(MAX_CONFIG_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigurationError(
+            str(file), [ConfigFault((), FaultText(reason), "a file that can be read is needed")]
+        ) from None

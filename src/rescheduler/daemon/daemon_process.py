@@ -1,0 +1,343 @@
+"""`rescheduler run`: all is known before anything is decided, and nothing is left half done at the end.
+
+start   the pause switch ─▶ caches ─▶ halts ─▶ the Lease ─▶ migrations ─▶ checks
+end     checks ─▶ migrations: their present steps ─▶ the Lease is given back ─▶ caches
+
+A dry run writes nothing at all, not even a Lease: it checks for itself alone.
+
+Work that goes on beside the rest, and work that the end breaks off.
+
+The configuration file, looked at again and again: what changed and is valid is used, the rest kept out.
+
+By content, not by time: a mounted ConfigMap changes by a link to another directory, and editors write files
+in ways of their own.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from rescheduler.api.podmigration import Migration
+from rescheduler.api.structured_log import log_event
+from rescheduler.cluster.sources.usage_sources import UsageReader
+from rescheduler.cluster.sources.watched_cluster import MissingPodMigrationCRD
+from rescheduler.config.config_loader import LoadedConfiguration, load_file
+from rescheduler.config.config_validation import ConfigurationError, known_strategies
+from rescheduler.config.policy import Configuration, Policy
+from rescheduler.daemon.components import Rescheduler
+from rescheduler.daemon.halt_monitor import HaltMonitor
+from rescheduler.daemon.halts import ApiResponseWindow
+from rescheduler.daemon.listeners import DaemonEvents, DaemonListener, DaemonLog, ListenerFanout
+from rescheduler.daemon.maintenance_conditions import MaintenanceConditionWriter
+from rescheduler.daemon.own_objects import WatchedState, new_identity
+from rescheduler.daemon.periodic_checks import PeriodicChecks
+from rescheduler.daemon.status_writer import StatusWriter
+from rescheduler.kube.api_resources import ApiCall, Object
+from rescheduler.kube.client import Client, RequestObserver
+from rescheduler.kube.event_recorder import EventRecorder
+from rescheduler.kube.informer import Informer
+from rescheduler.migrations.controller.observation_builder import migrations_to_finish
+from rescheduler.recovery.controller.recovery_controller import RecoveryHooks
+from rescheduler.steering.webhook.webhook_presence import WebhookPresence
+
+__all__ = [
+    "FILE_POLL_INTERVAL_S",
+    "Daemon",
+    "DaemonOptions",
+    "Interrupted",
+    "WatchedConfigurationFile",
+    "in_background",
+    "interrupted_by",
+]
+
+Work = Coroutine[Any, Any, None]
+
+
+class Interrupted(Exception):  # noqa: N818 - says what happened
+    """The end was asked for before it was done."""
+
+
+@contextlib.asynccontextmanager
+async def interrupted_by(ended: asyncio.Event) -> AsyncIterator[None]:
+    """The body need not be waited for when the end is asked for: then this raises `BrokenOff`."""
+    loop, patience = asyncio.get_running_loop(), asyncio.timeout(None)
+
+    async def lose_patience() -> None:
+        await ended.wait()
+        patience.reschedule(loop.time())
+
+    try:
+        async with patience:
+            watching = asyncio.create_task(lose_patience())
+            try:
+                yield
+            finally:
+                watching.cancel()
+    except TimeoutError:
+        if not patience.expired():
+            raise
+        raise Interrupted from None
+
+
+@contextlib.asynccontextmanager
+async def in_background(ended: asyncio.Event) -> AsyncIterator[Callable[[Work, str], None]]:
+    """Gives what starts work that goes on while the body runs.
+
+    None of it ever ends by itself. If it does, that is a fault of the program: everything is ended in good
+    order, and the fault is raised.
+    """
+    tasks: list[asyncio.Task[None]] = []
+
+    def start(work: Work, name: str) -> None:
+        tasks.append(asyncio.create_task(work, name=name))
+        tasks[-1].add_done_callback(lambda _: ended.set())
+
+    try:
+        yield start
+        for task in tasks:
+            if task.done():
+                task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+FILE_POLL_INTERVAL_S: Final = 2.0
+
+
+@dataclass(slots=True)
+class WatchedConfigurationFile:
+    path: Path
+    strategies: frozenset[str]
+    """Names that it may mention."""
+    _seen: bytes = b""
+
+    def __post_init__(self) -> None:
+        self._seen = self._digest()
+
+    async def follow(
+        self, use: Callable[[LoadedConfiguration], None], refuse: Callable[[ConfigurationError], None]
+    ) -> None:
+        """For ever: `use` hears of every change that is valid, `refuse` of every other one."""
+        while True:
+            await asyncio.sleep(FILE_POLL_INTERVAL_S)
+            digest = await asyncio.to_thread(self._digest)
+            if digest == self._seen:
+                continue
+            self._seen = digest
+            try:
+                loaded = await asyncio.to_thread(load_file, self.path, self.strategies)
+            except ConfigurationError as error:
+                refuse(error)
+            else:
+                use(loaded)
+
+    def _digest(self) -> bytes:
+        """Empty if it is not there: that is a change too, and no valid one."""
+        try:
+            return hashlib.sha256(self.path.read_bytes()).digest()
+        except OSError:
+            return b""
+
+
+log: Final = logging.getLogger(__name__)
+
+_POLL_INTERVAL_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonOptions:
+    lease_at: str
+    """As `lease_key` says it; our other objects are in the same namespace."""
+    file: Path | None = None
+    """The configuration file, to be followed."""
+    listeners: Sequence[DaemonListener] = ()
+    me: str = ""
+    """Must differ from the name of every other process."""
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    usage: UsageReader | None = None
+    """In place of where the policy says that it comes from."""
+    overridden: Callable[[Policy], Policy] = lambda policy: policy
+    """What the command line says in spite of the file."""
+
+
+class Daemon:
+    def __init__(
+        self,
+        connect: Callable[[RequestObserver], Client],
+        configuration: Configuration,
+        options: DaemonOptions,
+    ) -> None:
+        """`connect` makes the client, given who is to be told of every request."""
+        self._options = options
+        self._api_responses = ApiResponseWindow()
+        client = connect(self._requested)
+        me = options.me or new_identity()
+        namespace = options.lease_at.partition("/")[0]
+        self._webhook = WebhookPresence(client, namespace, is_extended=self._is_extended)
+        self.rescheduler = Rescheduler(
+            client,
+            configuration,
+            lease_at=options.lease_at,
+            webhook=self._webhook,
+            now=options.now,
+            me=me,
+        )
+        self._state = WatchedState(client, namespace)
+        self._events = EventRecorder(client, options.now)
+        self._status_writer = StatusWriter(client, namespace, me, options.now)
+        announcer = DaemonEvents(self._events, self._state)
+        self._maintenance = MaintenanceConditionWriter(
+            client, self.rescheduler.followed, self._events, options.now
+        )
+        self.listener = ListenerFanout(
+            (DaemonLog(), self._status_writer, announcer, self._maintenance, *options.listeners)
+        )
+        self.watchman = HaltMonitor(
+            self.rescheduler, self._state, self._api_responses, now=options.now, listener=self.listener
+        )  # fmt: skip
+        self.rescheduler.may_begin = self.watchman.may_begin
+        self.rescheduler.is_winding_down = lambda: self._is_dry_run
+        self._checks = PeriodicChecks(self.rescheduler, self.watchman, self.listener, options.usage)
+        self.listener.listeners.append(self._checks)
+
+    @property
+    def not_ready(self) -> list[str]:
+        """What is not known yet, or no more, in words; empty if all is."""
+        silent = [each for each in self.rescheduler.followed.informers if not each.is_fresh]
+        return [f"{each.resource.plural}: {_why_not_fresh(each)}" for each in silent]
+
+    @property
+    def lags(self) -> dict[str, float]:
+        """Since when nothing was heard, in seconds, by kind."""
+        known = [each for each in self.rescheduler.followed.informers if each.is_synced]
+        return {each.resource.kind: each.staleness() for each in known}
+
+    @property
+    def queue_depth(self) -> int:
+        controller = self.rescheduler.controller
+        return 0 if controller is None else controller.queue_depth
+
+    async def run_until(self, ended: asyncio.Event) -> None:
+        """Raises `MissingDefinition`, and `KubeError` for what it can't do without."""
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                async with interrupted_by(ended):
+                    await stack.enter_async_context(self._state.running())
+                    await stack.enter_async_context(self.rescheduler.looking(only=self._is_dry_run))
+                    await stack.enter_async_context(self._webhook.running())
+            except Interrupted:
+                return
+            stack.callback(self.rescheduler.followed.migrations.informer.subscribe(self._on_migration))
+            self._use_policy(self.rescheduler.configuration.policy)
+            background = await stack.enter_async_context(in_background(ended))
+            background(self.watchman.run(), "halts")
+            if self._options.file is not None:
+                background(self._follow_file(self._options.file), "configuration file")
+            log_event(log, logging.INFO, "Started", "the cluster is known", namespace=self._state.namespace)
+            while not ended.is_set():
+                await self._act_until(ended)
+            log_event(log, logging.INFO, "Ended", "nothing of ours is at work any more")
+
+    async def _act_until(self, ended: asyncio.Event) -> None:
+        """Until the end, or until the configuration makes a dry run of it, or of a dry run more than that."""
+        is_dry_run = self._is_dry_run
+        acting = self._checks.running if is_dry_run else lambda: self.rescheduler.executing(self._leading)
+        async with acting():
+            while (self._is_dry_run == is_dry_run or self._is_busy) and not self.rescheduler.is_broken:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_POLL_INTERVAL_S):
+                        await ended.wait()
+                        self.watchman.is_ending = True
+                        return
+
+    @property
+    def _is_dry_run(self) -> bool:
+        return self.rescheduler.configuration.policy.dry_run
+
+    @property
+    def _is_busy(self) -> bool:
+        """Whether something is under way that only we go on with: it is not left half done, and nothing
+        that is held by us is left without anybody who lets it go."""
+        followed = self.rescheduler.followed
+        return self.rescheduler.controller is not None and bool(
+            followed.being_asked_for or migrations_to_finish(followed)
+        )
+
+    @contextlib.asynccontextmanager
+    async def _leading(self) -> AsyncIterator[None]:
+        """What runs while the Lease is ours, beside executing."""
+        self.listener.leads(True)
+        try:
+            recovering = self.rescheduler.recovering(RecoveryHooks(self._may_act, self.listener))
+            async with (
+                self._events.running(),
+                self._status_writer.running(),
+                self._maintenance.running(),
+                recovering.running(),
+                self._checks.running(),
+            ):
+                yield
+        finally:
+            self.listener.leads(False)
+
+    def _is_extended(self) -> bool:
+        return self.rescheduler.configuration.policy.scheduler_extender
+
+    def _may_act(self) -> bool:
+        return not self.watchman.look() and not self.watchman.is_ending and not self._is_dry_run
+
+    # -- what is heard
+
+    def _requested(self, call: ApiCall, code: int, seconds: float) -> None:
+        self._api_responses.note(call, code, asyncio.get_running_loop().time())
+        self.listener.requested(call, code, seconds)
+
+    def _on_migration(self, old: Object | None, new: Object | None) -> None:
+        self.listener.migration_changed(self._migration(old), self._migration(new))
+
+    def _migration(self, item: Object | None) -> Migration | None:
+        return None if item is None else self.rescheduler.followed.records.migration(item)
+
+    # -- the configuration
+
+    async def _follow_file(self, file: Path) -> None:
+        await WatchedConfigurationFile(file, frozenset(known_strategies())).follow(self._use, self._refuse)
+
+    def _use(self, loaded: LoadedConfiguration) -> None:
+        before, now = self.rescheduler.configuration, loaded.configuration
+        for note in loaded.notes:
+            log_event(log, logging.INFO, "ConfigurationNote", note)
+        if (before.leader_election, before.client_connection) != (now.leader_election, now.client_connection):
+            words = "changes of leaderElection and clientConnection take effect with the next start"
+            log_event(log, logging.WARNING, "ConfigurationNote", words)
+        self._use_policy(self._options.overridden(now.policy))
+
+    def _use_policy(self, policy: Policy) -> None:
+        """Without a place where moves are recorded it stays a dry run, whatever is wanted."""
+        if self.rescheduler.followed.is_without_migrations:
+            words = (
+                f"{MissingPodMigrationCRD()} Until that is done, and this is started anew, it is a dry run."
+            )
+            level = logging.INFO if policy.dry_run else logging.ERROR
+            log_event(log, level, "DefinitionMissing", words)
+            policy = replace(policy, dry_run=True)
+        self.rescheduler.use(policy)
+        self.listener.configured(policy)
+
+    def _refuse(self, error: ConfigurationError) -> None:
+        self.listener.configuration_refused(str(error))
+
+
+def _why_not_fresh(informer: Informer[Any]) -> str:
+    if not informer.is_synced:
+        return f"not known yet{f': {informer.failure}' if informer.failure else ''}"
+    why = f": {informer.failure}" if informer.failure else ""
+    return f"no watch is open; the API server last sent something {informer.staleness():.0f} s ago{why}"

@@ -1,0 +1,289 @@
+"""When nothing new may be begun, and why: judged from facts, without a clock or a network.
+
+Each halt says how it ends. What is under way comes to its end in spite of it: it would be worse to leave pods
+half moved.
+
+Failures of migrations stop the whole cluster only if they are no matter of one namespace: those of the
+namespace that has most of them count at most as many as those of all others together. Otherwise only that
+namespace is held back, and all others go on: no tenant can stop the moves of others by making its own fail.
+
+How the API server has answered of late: what tells a server that fails from a bad moment.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from rescheduler.api.daemon_status import Halt, HaltReason, Pause
+from rescheduler.api.podmigration import COPY_FAILING, FAILED_PODS, ConditionType, Migration, MigrationPhase
+from rescheduler.config.policy import HaltWhen
+from rescheduler.kube.api_resources import ApiCall
+from rescheduler.migrations.make_before_break import FAILS_LIKE_SOURCE
+
+__all__ = [
+    "FAILURE_WINDOW",
+    "ApiResponseWindow",
+    "ApiResponses",
+    "HaltFacts",
+    "StaleCache",
+    "current_halts",
+    "with_original_start",
+]
+
+FAILURE_WINDOW: Final = timedelta(minutes=15)
+"""Failures count for so long. As nothing is begun during a halt, it ends by itself when they are older; if
+what is begun then fails again, the next halt follows after a few moves."""
+_MIN_FAILURES: Final = 3
+"""One or two may happen to anybody."""
+_MIN_API_ERRORS: Final = 5
+_MAX_ERROR_SHARE: Final = 0.5
+_NO_PAUSE: Final = Pause()
+_Holds = Callable[[Sequence[Migration], float], bool]
+_IGNORED_FAILURES: Final = frozenset(
+    {"Cancelled", "CopyRefused", "MarkRefused", "ScaledDown", "SourceGone", "WorkloadGone"}
+)
+"""Failures that say nothing about how well pods can be moved: somebody else wanted it so. A refusal at
+admission (quota, LimitRange, PodSecurity, webhooks) is a rule that a pod's owner or the operator has set."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiResponses:
+    """How the API server has answered of late."""
+
+    requests: int = 0
+    failed: int = 0
+    """Without an answer, or with 5xx."""
+    last: str = ""
+    """The last one that failed, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class StaleCache:
+    kind: str
+    seconds: float
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HaltFacts:
+    now: datetime
+    pause: Pause = _NO_PAUSE
+    migrations: Sequence[Migration] = ()
+    """Finished ones."""
+    nodes: int = 0
+    not_ready: Sequence[str] = ()
+    answers: ApiResponses = ApiResponses()
+    stale: Sequence[StaleCache] = ()
+
+
+def current_halts(facts: HaltFacts, limits: HaltWhen) -> tuple[Halt, ...]:
+    """All that hold now, as if they had begun now."""
+    return (
+        *_paused(facts),
+        *_failures(facts, limits.failure_ratio),
+        *_not_ready(facts, limits.not_ready_share),
+        *_api_failing(facts),
+        *_stale(facts),
+    )
+
+
+def with_original_start(before: Iterable[Halt], now: Iterable[Halt]) -> tuple[Halt, ...]:
+    """Those of now; one that held before goes on since then."""
+    since = {(halt.reason, halt.namespace): halt.since for halt in before}
+    return tuple(
+        msgspec.structs.replace(halt, since=since.get((halt.reason, halt.namespace), halt.since))
+        for halt in now
+    )
+
+
+def _paused(facts: HaltFacts) -> Iterator[Halt]:
+    pause = facts.pause
+    if pause.paused:
+        by = f" by {pause.by}" if pause.by else ""
+        why = f": {pause.why}" if pause.why else ""
+        since = pause.at or facts.now
+        yield Halt(HaltReason.PAUSED, since, f"paused{by}{why}", "rescheduler resume ends it")
+
+
+def _failures(facts: HaltFacts, ratio: float) -> Iterator[Halt]:
+    after = facts.now - FAILURE_WINDOW
+    if facts.pause.at is not None and not facts.pause.paused:
+        after = max(after, facts.pause.at)  # whoever resumes has looked at what was before
+    finished = _once_per_workload(each for each in facts.migrations if _counts(each, after))
+    if _are_widespread(finished, ratio):
+        yield _failure_halt(facts.now, finished, ratio, _are_widespread)
+        return
+    for namespace in sorted({each.namespace for each in finished}):
+        own = [each for each in finished if each.namespace == namespace]
+        if _are_too_many(own, ratio):
+            halt = _failure_halt(facts.now, own, ratio, _are_too_many)
+            words = f"only namespace {namespace} is held back: {halt.words}"
+            yield msgspec.structs.replace(
+                halt, reason=HaltReason.NAMESPACE_FAILING, words=words, namespace=namespace
+            )
+
+
+def _are_too_many(finished: Sequence[Migration], ratio: float) -> bool:
+    failed = sum(map(_has_failed, finished))
+    return failed >= _MIN_FAILURES and failed / len(finished) > ratio
+
+
+def _are_widespread(finished: Sequence[Migration], ratio: float) -> bool:
+    """Whether too many failed in several namespaces: failures of the namespace that has most of them count at
+    most as many as those of all others."""
+    failures = Counter(each.namespace for each in finished if _has_failed(each))
+    most = max(failures.values(), default=0)
+    ignored = max(0, most - (failures.total() - most))
+    failed, counted = failures.total() - ignored, len(finished) - ignored
+    return failed >= _MIN_FAILURES and failed / counted > ratio
+
+
+def _has_failed(migration: Migration) -> bool:
+    return migration.status.phase is MigrationPhase.FAILED
+
+
+def _failure_halt(now: datetime, finished: Sequence[Migration], ratio: float, holds: _Holds) -> Halt:
+    failed = sorted((each for each in finished if _has_failed(each)), key=lambda each: each.key)
+    words = (
+        f"{len(failed)} of the {len(finished)} migrations that finished within "
+        f"{_minutes(FAILURE_WINDOW)} failed, "
+        f"more than haltWhen.failureRatio {ratio:g} allows; such as {failed[-1].key}: "
+        f"{failed[-1].status.message or failed[-1].status.failure}"
+    )
+    ends = _ends_at(finished, ratio, holds).astimezone(now.tzinfo)
+    return Halt(
+        HaltReason.FAILURE_RATIO,
+        now,
+        words,
+        f"by itself at {ends:%H:%M:%S} UTC, when they are older; or at once by rescheduler resume",
+    )
+
+
+def _counts(migration: Migration, after: datetime) -> bool:
+    """Whether it says something about how well pods can be moved: it was begun, and nobody called it off.
+
+    A pod that fails wherever it runs fails on its way, too: that is no reason not to move others.
+    """
+    status = migration.status
+    return (
+        status.finished_at is not None
+        and status.finished_at > after
+        and status.started_at is not None
+        and status.failure not in _IGNORED_FAILURES
+        and migration.spec.strategy != FAILED_PODS
+        and not _failed_like_its_source(migration)
+    )
+
+
+def _failed_like_its_source(migration: Migration) -> bool:
+    ready = migration.status.condition(ConditionType.COPY_READY)
+    is_undone = migration.status.phase is MigrationPhase.FAILED
+    return is_undone and ready is not None and ready.reason == FAILS_LIKE_SOURCE
+
+
+def _once_per_workload(finished: Iterable[Migration]) -> list[Migration]:
+    """Copies that can't run say the same of their workload however many there are: its last one counts.
+
+    A cluster in which nothing can be started, because a registry is away, is known by several workloads.
+    """
+    counted: list[Migration] = []
+    last_of: dict[str, Migration] = {}
+    for each in sorted(finished, key=lambda each: (each.status.finished_at or each.created, each.key)):
+        if each.status.phase is MigrationPhase.FAILED and each.status.failure == COPY_FAILING:
+            last_of[_workload(each)] = each
+        else:
+            counted.append(each)
+    return [*counted, *last_of.values()]
+
+
+def _workload(migration: Migration) -> str:
+    """By uid; a pod that nobody controls is its own."""
+    controller = migration.status.workload or migration.status.owner
+    return migration.spec.pod.uid if controller is None else controller.uid
+
+
+def _ends_at(finished: Sequence[Migration], ratio: float, holds: _Holds) -> datetime:
+    """When so many are forgotten that the rest would not be a halt any more."""
+    by_age = sorted(each.status.finished_at for each in finished if each.status.finished_at is not None)
+    for moment in by_age:
+        rest = [each for each in finished if each.status.finished_at and each.status.finished_at > moment]
+        if not holds(rest, ratio):
+            return moment + FAILURE_WINDOW
+    return by_age[-1] + FAILURE_WINDOW
+
+
+def _not_ready(facts: HaltFacts, share: float) -> Iterator[Halt]:
+    count = len(facts.not_ready)
+    if not facts.nodes or count / facts.nodes <= share:
+        return
+    names = ", ".join(sorted(facts.not_ready)[:3]) + (f" and {count - 3} more" if count > 3 else "")
+    words = (
+        f"{count} of {facts.nodes} nodes are not Ready ({names}), "
+        f"more than haltWhen.notReadyShare {share:g} allows"
+    )
+    ends = f"by itself when at most {int(share * facts.nodes)} of them are not Ready"
+    yield Halt(HaltReason.NODES_NOT_READY, facts.now, words, ends)
+
+
+def _api_failing(facts: HaltFacts) -> Iterator[Halt]:
+    answers = facts.answers
+    if answers.failed < _MIN_API_ERRORS or answers.failed / answers.requests <= _MAX_ERROR_SHARE:
+        return
+    words = (
+        f"{answers.failed} of the last {answers.requests} requests to the API server failed: {answers.last}"
+    )
+    yield Halt(
+        HaltReason.API_FAILING, facts.now, words, "by itself when most requests are answered again"
+    )  # fmt: skip
+
+
+def _stale(facts: HaltFacts) -> Iterator[Halt]:
+    if not facts.stale:
+        return
+    oldest = max(facts.stale, key=lambda each: (each.seconds, each.kind))
+    kinds = ", ".join(sorted(each.kind for each in facts.stale))
+    why = f": {oldest.why}" if oldest.why else ""
+    if oldest.seconds < float("inf"):
+        words = (
+            f"no watch of {kinds} is open; the API server last sent something {oldest.seconds:.0f} s ago{why}"
+        )
+    else:
+        words = f"{kinds} have not been listed yet{why}"
+    yield Halt(
+        HaltReason.CACHES_STALE, facts.now, words, "by itself when the API server accepts the watches again"
+    )
+
+
+def _minutes(span: timedelta) -> str:
+    return f"{span.total_seconds() / 60:.0f} minutes"
+
+
+RESPONSE_WINDOW_S: Final = 60.0
+_MAX_RESPONSES: Final = 20
+"""So few that a server which is back is soon believed."""
+_SERVER_ERROR: Final = 500
+
+
+class ApiResponseWindow:
+    """Times are the caller's, of one clock."""
+
+    def __init__(self) -> None:
+        self._answers: deque[tuple[float, bool]] = deque(maxlen=_MAX_RESPONSES)
+        self._last = ""
+
+    def note(self, call: ApiCall, code: int, now_s: float) -> None:
+        """`code` is 0 if no answer came."""
+        failed = code == 0 or code >= _SERVER_ERROR
+        if failed:
+            self._last = f"{call} was answered {code}" if code else f"{call} was not answered"
+        self._answers.append((now_s, failed))
+
+    def lately(self, now_s: float) -> ApiResponses:
+        while self._answers and now_s - self._answers[0][0] > RESPONSE_WINDOW_S:
+            self._answers.popleft()
+        failed = sum(each for _, each in self._answers)
+        return ApiResponses(len(self._answers), failed, self._last if failed else "")

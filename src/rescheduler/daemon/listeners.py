@@ -1,0 +1,240 @@
+"""What happens in the daemon, told to whoever wants to know: the log, the status, metrics, Events.
+
+    daemon ──▶ Told ──▶ Several(Told, Told, …)
+
+Everything is told on the event loop, after it happened; whoever listens must be quick and must not raise.
+
+What happens, as lines of the log.
+
+What operators should find with `kubectl get events`: Events on the ConfigMap `rescheduler-state`.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from rescheduler.api.daemon_status import Halt, HaltReason, NodeInMaintenance
+from rescheduler.api.podmigration import Migration
+from rescheduler.api.structured_log import log_event
+from rescheduler.cluster.snapshot import Snapshot
+from rescheduler.config.policy import Policy
+from rescheduler.daemon.own_objects import STATE_CONFIG_MAP, WatchedState
+from rescheduler.kube.api_resources import ApiCall
+from rescheduler.kube.event_recorder import EventRecorder, InvolvedObject
+from rescheduler.planner.plan import Plan
+from rescheduler.recovery.controller.recovery_report import FailureListener
+
+__all__ = ["CheckReport", "DaemonEvents", "DaemonListener", "DaemonLog", "ListenerFanout"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckReport:
+    """One check, and what it decided."""
+
+    number: int
+    """From 1, since the start of the process."""
+    at: datetime
+    took_s: float
+    """From looking to having a plan, of which …"""
+    planning_s: float
+    """… the planner took so long, in a thread of its own."""
+    snapshot: Snapshot
+    plan: Plan
+    usage_source: str
+    is_carried_out: bool
+    """False in a dry run, and during a halt."""
+
+
+class DaemonListener(FailureListener):
+    """Hears everything, and does nothing about it: whoever wants to know overrides what it is about."""
+
+    def leads(self, leads: bool) -> None:
+        """Whether this process acts, from now on."""
+
+    def checked(self, check: CheckReport) -> None: ...
+
+    def checks_skipped(self, count: int, why: str) -> None:
+        """They would have been due while another one lasted, or nothing could be known."""
+
+    def halted(self, halts: tuple[Halt, ...]) -> None:
+        """All that hold now, also for one namespace only; empty when all moves may begin. Told when they
+        change."""
+
+    def migration_changed(self, before: Migration | None, now: Migration | None) -> None:
+        """Any change of any migration: no `before` for a new one, no `now` for one that is gone.
+
+        Told by every process, whether it leads or not, and at the start for all that are there.
+        """
+
+    def configured(self, policy: Policy) -> None:
+        """From now on this holds. Told at the start, too."""
+
+    def configuration_refused(self, why: str) -> None:
+        """A change of the file is kept out; what held before still does."""
+
+    def requested(self, call: ApiCall, code: int, seconds: float) -> None:
+        """One request to the API server; `code` is 0 if no answer came."""
+
+    def maintenance(self, nodes: Sequence[NodeInMaintenance]) -> None:
+        """All that are in maintenance now."""
+
+
+def _forwarding(name: str) -> Callable[..., None]:
+    def forward(self: "ListenerFanout", *arguments: Any) -> None:
+        for each in self.listeners:
+            getattr(each, name)(*arguments)
+
+    return forward
+
+
+class ListenerFanout(DaemonListener):
+    """Passes everything on, in this order."""
+
+    def __init__(self, listeners: Iterable[DaemonListener]) -> None:
+        self.listeners = list(listeners)
+
+
+for _name in [name for name in dir(DaemonListener) if not name.startswith("_")]:
+    setattr(ListenerFanout, _name, _forwarding(_name))
+
+log: Final = logging.getLogger("rescheduler.daemon")
+
+
+class DaemonLog(DaemonListener):
+    def __init__(self) -> None:
+        self._halts: frozenset[tuple[HaltReason, str]] = frozenset()
+        self._is_dry_run = False
+        self._planned: tuple[object, ...] = ()
+
+    def leads(self, leads: bool) -> None:
+        if leads:
+            log_event(log, logging.INFO, "Leading", "this process acts from now on")
+        else:
+            log_event(log, logging.INFO, "StandingBy", "this process no longer acts")
+
+    def checked(self, check: CheckReport) -> None:
+        """What is planned again and again because it is not made is told once."""
+        plan = check.plan
+        what = (*((move.uid, move.target) for move in plan.moves), *plan.changes)
+        is_news = bool(what) and (check.is_carried_out or what != self._planned)
+        self._planned = what
+        level = logging.INFO if is_news else logging.DEBUG
+        count = len(plan.moves)
+        words = f"{count} {'move' if count == 1 else 'moves'} planned"
+        if what and not check.is_carried_out:
+            words += ", not made: " + ("dry run" if self._is_dry_run else "halted")
+        log_event(
+            log,
+            level,
+            "CheckDone",
+            words,
+            check=check.number,
+            moves=count,
+            refused=sum(plan.refused_counts.values()),
+            seconds=round(check.took_s, 3),
+            planning=round(check.planning_s, 3),
+            usage=check.usage_source,
+        )
+        for move in plan.moves:
+            log_event(
+                log,
+                level,
+                "MovePlanned",
+                move.reason,
+                pod=move.pod,
+                source=move.source,
+                target=move.target or "",
+                strategy=move.strategy,
+                handover=str(move.handover),
+                wave=move.wave,
+            )
+        for change in plan.changes:
+            log_event(
+                log,
+                level,
+                "NodeChangePlanned",
+                change.reason,
+                node=change.node,
+                change=str(change.change),
+                strategy=change.strategy,
+            )
+
+    def checks_skipped(self, count: int, why: str) -> None:
+        log_event(log, logging.WARNING, "CheckSkipped", why, checks=count)
+
+    def halted(self, halts: tuple[Halt, ...]) -> None:
+        for halt in halts:
+            if (halt.reason, halt.namespace) not in self._halts:
+                of = f" of namespace {halt.namespace}" if halt.namespace else ""
+                words = f"{halt.words}. No move{of} is begun. How it ends: {halt.ends}."
+                log_event(log, logging.WARNING, "Halted", words, **_halt_fields(halt.reason, halt.namespace))
+        now = frozenset((halt.reason, halt.namespace) for halt in halts)
+        for reason, namespace in sorted(self._halts - now):
+            log_event(
+                log,
+                logging.INFO,
+                "HaltEnded",
+                "no longer a reason to halt",
+                **_halt_fields(reason, namespace),
+            )
+        self._halts = now
+
+    def configured(self, policy: Policy) -> None:
+        self._is_dry_run = policy.dry_run
+        log_event(
+            log,
+            logging.INFO,
+            "Configured",
+            "this configuration holds from the next check on",
+            strategies=",".join(policy.enabled_strategies),
+            dry_run=policy.dry_run,
+            interval=policy.rescheduling_interval.total_seconds(),
+        )
+
+    def configuration_refused(self, why: str) -> None:
+        log_event(log, logging.ERROR, "ConfigurationRefused", f"{why}\nWhat held before still does.")
+
+
+def _halt_fields(reason: HaltReason, namespace: str) -> dict[str, str]:
+    return {"reason": str(reason), **({"namespace": namespace} if namespace else {})}
+
+
+class DaemonEvents(DaemonListener):
+    """Only whoever leads announces: `is_on` says so."""
+
+    def __init__(self, events: EventRecorder, state: WatchedState) -> None:
+        self.is_on = False
+        self._events = events
+        self._state = state
+        self._halts: tuple[Halt, ...] = ()
+        self._announced: set[tuple[HaltReason, str]] = set()
+
+    def leads(self, leads: bool) -> None:
+        self.is_on = leads
+        if leads:
+            self._events.tell(self._subject, "Leading", "this replica acts from now on")
+            self.halted(self._halts)
+
+    def halted(self, halts: tuple[Halt, ...]) -> None:
+        self._halts = halts
+        if not self.is_on:
+            return
+        now = {(halt.reason, halt.namespace) for halt in halts}
+        for halt in halts:
+            if (halt.reason, halt.namespace) not in self._announced:
+                message = f"{halt.reason}: {halt.words}. Ends: {halt.ends}"
+                self._events.tell(self._subject, "Halted", message, warning=True)
+        for reason, namespace in sorted(self._announced - now):
+            of = f" of namespace {namespace}" if namespace else ""
+            self._events.tell(self._subject, "HaltEnded", f"{reason}{of} is over")
+        self._announced = now
+
+    def configuration_refused(self, why: str) -> None:
+        if self.is_on:
+            self._events.tell(self._subject, "ConfigurationRefused", why, warning=True)
+
+    @property
+    def _subject(self) -> InvolvedObject:
+        return InvolvedObject("v1", "ConfigMap", self._state.namespace, STATE_CONFIG_MAP, self._state.uid)

@@ -1,0 +1,251 @@
+"""Everything that happens in the daemon, as metrics for Prometheus.
+
+Label values come from lists that the program knows (strategies, handovers, reasons, verbs), so the number of
+series does not grow with the cluster: of nodes there are the extremes and the mean, not one series each.
+"""
+
+import platform
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from rescheduler.api.daemon_status import (
+    FailingPod,
+    Halt,
+    HaltReason,
+    NodeInMaintenance,
+    SuspectNode,
+    program_version,
+)
+from rescheduler.api.podmigration import MANUAL, Migration, MigrationPhase
+from rescheduler.config.config_validation import FAILED_PODS, known_strategies
+from rescheduler.config.policy import Policy
+from rescheduler.daemon.listeners import CheckReport, DaemonListener
+from rescheduler.kube.api_resources import ApiCall
+from rescheduler.migrations.successors import ready_seconds_lost
+
+__all__ = ["Metrics"]
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series per counter, of no use
+
+_SHORT_BUCKETS_S: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_LONG_BUCKETS_S: Final = (5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0)
+_RESOURCES: Final = ("cpu", "memory", "pods")
+
+
+class Metrics(DaemonListener):
+    """One registry of its own per daemon; `lags` and `depth` are asked when somebody reads."""
+
+    def __init__(
+        self,
+        *,
+        lags: Callable[[], Mapping[str, float]] = dict,
+        depth: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """`lags` in seconds by kind; `depth` is the number of migrations that wait to be looked at."""
+        registry = self.registry = CollectorRegistry()
+
+        def counter(name: str, words: str, *labels: str) -> Counter:
+            return Counter(f"rescheduler_{name}", words, labels, registry=registry)
+
+        def gauge(name: str, words: str, *labels: str) -> Gauge:
+            return Gauge(f"rescheduler_{name}", words, labels, registry=registry)
+
+        def histogram(
+            name: str, words: str, *labels: str, buckets: Iterable[float] = _SHORT_BUCKETS_S
+        ) -> Histogram:
+            return Histogram(f"rescheduler_{name}", words, labels, registry=registry, buckets=tuple(buckets))
+
+        self._checks = counter("checks", "Checks that were made.", "carried_out")
+        self._skipped = counter("checks_skipped", "Checks that were due and not made.")
+        self._check_time = histogram("check_duration_seconds", "From looking to having a plan.")
+        self._plan_time = histogram("plan_duration_seconds", "What the planner took of that.")
+        self._last_check = gauge("last_check_timestamp_seconds", "When the last check was.")
+        self._proposed = counter("moves_proposed", "Moves that plans proposed.", "strategy", "handover")
+        self._refused = gauge("refused_pods", "Pods that the last check refused to move.", "reason")
+        self._started = counter("migrations_started", "Migrations that began.", "strategy", "handover")
+        self._finished = counter(
+            "migrations_finished", "Migrations that ended.", "strategy", "handover", "outcome"
+        )
+        self._failures = counter("migration_failures", "Why migrations failed.", "failure")
+        self._duration = histogram(
+            "migration_duration_seconds", "From begin to end.", "handover", "outcome", buckets=_LONG_BUCKETS_S
+        )
+        self._under_way = gauge("migrations_in_progress", "Migrations that are under way.")
+        self._lost = counter(
+            "ready_seconds_lost", "For how long moved pods had no ready successor.", "handover"
+        )
+        self._requests = counter("api_requests", "Requests to the API server.", "verb", "code")
+        self._request_time = histogram("api_request_duration_seconds", "How long it took to answer.", "verb")
+        self._load = gauge(
+            "node_load_ratio", "Load of nodes, as share of allocatable.", "resource", "statistic"
+        )
+        self._imbalance = gauge("node_load_imbalance_ratio", "Highest less lowest load.", "resource")
+        self._failing = gauge("failing_pods", "Pods that keep failing where they are.", "state")
+        self._suspects = gauge("suspect_nodes", "Nodes on which pods of many workloads fail.")
+        self._maintenance = gauge("maintenance_nodes", "Nodes in maintenance.", "state")
+        self._leader = gauge("leader", "Whether this process acts.")
+        self._halted = gauge("halted", "Whether no move is begun, and why.", "reason")
+        self._held = gauge("namespace_halted", "Whether no pod of the namespace is moved.", "namespace")
+        self._dry_run = gauge("dry_run", "Whether plans are made and not carried out.")
+        self._reloaded = gauge("configuration_reload_success", "Whether the last change of the file is used.")
+        gauge("build_info", "What this is; always 1.", "version", "python").labels(
+            program_version(), platform.python_version()
+        ).set(1)
+        registry.register(_ScrapedOnRead(lags, depth))
+        self._running: set[str] = set()
+        self.halted(())
+        self.leads(False)
+        self._reloaded.set(1)
+
+    def text(self) -> bytes:
+        """As Prometheus reads it."""
+        return generate_latest(self.registry)
+
+    # -- checks
+
+    def checked(self, check: CheckReport) -> None:
+        self._checks.labels(_bool_label(check.is_carried_out)).inc()
+        self._check_time.observe(check.took_s)
+        self._plan_time.observe(check.planning_s)
+        self._last_check.set(check.at.timestamp())
+        for move in check.plan.moves:
+            self._proposed.labels(_strategy_label(move.strategy), move.handover).inc()
+        self._refused.clear()
+        for reason, count in check.plan.refused_counts.items():
+            self._refused.labels(reason).set(count)
+        self._note_loads(check)
+
+    def checks_skipped(self, count: int, why: str) -> None:  # noqa: ARG002 - the log has the words
+        self._skipped.inc(count)
+
+    def _note_loads(self, check: CheckReport) -> None:
+        for resource in _RESOURCES:
+            loads = [
+                load / 100 for node in check.plan.nodes if (load := node.before.get(resource)) is not None
+            ]
+            if not loads:
+                continue
+            statistics = {"min": min(loads), "mean": sum(loads) / len(loads), "max": max(loads)}
+            for name, value in statistics.items():
+                self._load.labels(resource, name).set(value)
+            self._imbalance.labels(resource).set(max(loads) - min(loads))
+
+    # -- migrations
+
+    def migration_changed(self, before: Migration | None, now: Migration | None) -> None:
+        was = None if before is None else before.status.phase
+        if now is None:
+            self._running.discard(before.uid if before is not None else "")
+        elif now.status.phase is MigrationPhase.IN_PROGRESS:
+            self._running.add(now.uid)
+        else:
+            self._running.discard(now.uid)
+        self._under_way.set(len(self._running))
+        # Those that are there when we start have been counted by whoever saw them happen.
+        if before is None or now is None or was is now.status.phase:
+            return
+        if now.status.phase is MigrationPhase.IN_PROGRESS and now.status.attempts <= 1:
+            self._started.labels(_strategy_label(now.spec.strategy), _handover_label(now)).inc()
+        if now.is_finished:
+            self._note_end(now)
+
+    def _note_end(self, now: Migration) -> None:
+        status, handover, outcome = now.status, _handover_label(now), str(now.status.phase)
+        self._finished.labels(_strategy_label(now.spec.strategy), handover, outcome).inc()
+        if status.phase is MigrationPhase.FAILED:
+            self._failures.labels(status.failure or "Unknown").inc()
+        if status.started_at is not None and status.finished_at is not None:
+            self._duration.labels(handover, outcome).observe(
+                (status.finished_at - status.started_at).total_seconds()
+            )
+        self._lost.labels(handover).inc(ready_seconds_lost(now))
+
+    # -- the state of the process
+
+    def leads(self, leads: bool) -> None:
+        self._leader.set(leads)
+
+    def halted(self, halts: tuple[Halt, ...]) -> None:
+        holding = {halt.reason for halt in halts}
+        for reason in HaltReason:
+            if reason is not HaltReason.NAMESPACE_FAILING:  # which is no halt of the whole: see below
+                self._halted.labels(reason).set(reason in holding)
+        self._held.clear()
+        for halt in halts:
+            if halt.namespace:
+                self._held.labels(halt.namespace).set(1)
+
+    def configured(self, policy: Policy) -> None:
+        self._reloaded.set(1)
+        self._dry_run.set(policy.dry_run)
+
+    def configuration_refused(self, why: str) -> None:  # noqa: ARG002 - the log has the words
+        self._reloaded.set(0)
+
+    def requested(self, call: ApiCall, code: int, seconds: float) -> None:
+        self._requests.labels(call.verb, str(code) if code else "none").inc()
+        if call.verb != "watch":
+            self._request_time.labels(call.verb).observe(seconds)
+
+    # -- the state of the cluster
+
+    def failing(self, pods: Iterable[FailingPod]) -> None:
+        given_up = [pod.tries >= pod.allowed for pod in pods]
+        self._failing.labels("given-up").set(sum(given_up))
+        self._failing.labels("tried").set(len(given_up) - sum(given_up))
+
+    def suspects(self, nodes: Iterable[SuspectNode]) -> None:
+        self._suspects.set(len(list(nodes)))
+
+    def maintenance(self, nodes: Iterable[NodeInMaintenance]) -> None:
+        known = list(nodes)
+        blocked = sum(bool(node.blocked) for node in known)
+        empty = sum(not node.left and not node.blocked for node in known)
+        for state, count in (("empty", empty), ("blocked", blocked)):
+            self._maintenance.labels(state).set(count)
+        self._maintenance.labels("emptying").set(len(known) - empty - blocked)
+
+
+class _ScrapedOnRead(Collector):
+    """What is not told but looked up, whenever somebody reads."""
+
+    def __init__(self, lags: Callable[[], Mapping[str, float]], depth: Callable[[], int]) -> None:
+        self._lags = lags
+        self._depth = depth
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        lag = GaugeMetricFamily(
+            "rescheduler_cache_lag_seconds",
+            "Since when nothing was heard of the objects of a kind.",
+            labels=["kind"],
+        )
+        for kind, seconds in self._lags().items():
+            lag.add_metric([kind], seconds)
+        yield lag
+        yield GaugeMetricFamily(
+            "rescheduler_queue_depth", "Migrations that wait to be looked at.", value=self._depth()
+        )
+
+
+def _strategy_label(name: str) -> str:
+    """Anybody may write a migration, with any word for a strategy: that must not make more series."""
+    return name if name in {*known_strategies(), MANUAL, FAILED_PODS} else "other"
+
+
+def _handover_label(migration: Migration) -> str:
+    return str(migration.status.handover or migration.spec.handover)
+
+
+def _bool_label(value: bool) -> str:
+    return "true" if value else "false"

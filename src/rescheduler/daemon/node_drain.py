@@ -1,0 +1,162 @@
+"""Empties nodes because a person wants it, whether or not the daemon would.
+
+The same as NodeMaintenance does, check by check, but for these nodes alone and without waiting for the next
+interval: label ─▶ plan ─▶ cordon and migrations ─▶ plan again, until nothing is left or nothing can be moved.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from dataclasses import replace
+from typing import Final
+
+from rescheduler.api.daemon_status import NodeInMaintenance
+from rescheduler.api.well_known_names import INCLUDES_SYSTEM_ANNOTATION, MAINTENANCE_LABEL
+from rescheduler.cluster.codecs.record_resources import NODES
+from rescheduler.cluster.pod_record import PodRecord
+from rescheduler.cluster.sources.watched_cluster import WatchedCluster
+from rescheduler.config.policy import Policy
+from rescheduler.daemon.checker import expected_snapshot, moves_under_way
+from rescheduler.kube.client import Client
+from rescheduler.kube.patches import merge_patch
+from rescheduler.migrations.controller.node_cordon import NodeCordoner
+from rescheduler.migrations.controller.plan_execution import MoveProgress, PlanExecution
+from rescheduler.planner.maintenance_status import is_stuck_terminating, maintenance_status, must_leave_node
+from rescheduler.planner.plan import Plan
+from rescheduler.planner.plan_builder import build_plan
+from rescheduler.steering.webhook.webhook_presence import SteeringPresence
+from rescheduler.strategies.node_maintenance import NodeMaintenance
+
+__all__ = ["NodeDrain", "end_maintenance", "start_maintenance"]
+
+_REPLAN_INTERVAL_S: Final = 5.0
+"""Budgets and rooms change; what is not followed for its own sake is looked at this often."""
+
+
+class NodeDrain:
+    def __init__(
+        self,
+        client: Client,
+        cluster: WatchedCluster,
+        policy: Policy,
+        nodes: Collection[str],
+        *,
+        webhook: SteeringPresence,
+        tell: Callable[[MoveProgress], None] = lambda _: None,
+    ) -> None:
+        """`policy` as it is to hold for this; the size of plans and windows are no matter."""
+        self._client = client
+        self._cluster = cluster
+        self._policy = replace(policy, max_reschedule_pods=10_000, windows=())
+        self._nodes = frozenset(nodes)
+        self._webhook = webhook
+        self._tell = tell
+        self._run: PlanExecution | None = None
+        self._is_stopped = False
+
+    async def states(self, *, wait: bool) -> AsyncIterator[tuple[NodeInMaintenance, ...]]:
+        """How far each node is, whenever something has been done about it; ends when all are empty.
+
+        Or when nothing more can be done now, unless one is to `wait` for that to change.
+        """
+        while True:
+            made = self._plan()
+            yield self._state(made)
+            # A node without pods is cordoned like any other: else the next pod would be placed there.
+            if self._is_stopped or not (made.changes or any(each.left for each in self._state(made))):
+                return
+            if made.moves or made.changes:
+                self._run = self._carrying_out(made)
+                await self._run.run()
+                yield self._state(self._plan())
+            elif wait or self._is_under_way():
+                await self._until_a_pod_is_gone()
+            else:
+                return
+
+    async def _until_a_pod_is_gone(self) -> None:
+        """From one of the nodes; or for a while, because other things change, too."""
+        gone = asyncio.Event()
+
+        def note(old: PodRecord | None, new: PodRecord | None) -> None:
+            if new is None and old is not None and old.node in self._nodes:
+                gone.set()
+
+        end = self._cluster.followed.pods.informer.subscribe(note)
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_REPLAN_INTERVAL_S):
+                    await gone.wait()
+        finally:
+            end()
+
+    def stop(self) -> None:
+        """Begins nothing more; what is under way comes to its end."""
+        self._is_stopped = True
+        if self._run is not None:
+            self._run.stop()
+
+    def now(self) -> tuple[NodeInMaintenance, ...]:
+        """How many are left where, at this moment."""
+        return maintenance_status(self._cluster.snapshot(), Plan(taken_at_s=0.0), only=self._nodes)
+
+    def _plan(self) -> Plan:
+        under_way = moves_under_way(self._cluster.followed)
+        expected = expected_snapshot(self._cluster.snapshot(), under_way)
+        steered, guarded = self._webhook.steers, self._webhook.guards
+        strategies = [NodeMaintenance(self._nodes)]
+        return build_plan(expected, self._policy, strategies, steered=steered, guarded=guarded)
+
+    def _state(self, made: Plan) -> tuple[NodeInMaintenance, ...]:
+        return maintenance_status(self._cluster.snapshot(), made, only=self._nodes)
+
+    def _carrying_out(self, made: Plan) -> PlanExecution:
+        said = {INCLUDES_SYSTEM_ANNOTATION: "true"} if self._policy.maintenance_includes_system else None
+        return PlanExecution(self._client, self._cluster.followed, made, self._tell, annotations=said)
+
+    def _is_under_way(self) -> bool:
+        """Whether somebody else moves pods of these nodes, or they are just going."""
+        pods = self._cluster.followed.pods
+        moving = any(
+            (pod := pods.get(each.pod)) is not None and pod.node in self._nodes
+            for each in moves_under_way(self._cluster.followed)
+        )
+        return moving or self._are_going()
+
+    def _are_going(self) -> bool:
+        """Some have been deleted, and nothing says that they would not end."""
+        snapshot = self._cluster.snapshot()
+        return any(
+            pod.is_terminating
+            and pod.node in self._nodes
+            and must_leave_node(pod)
+            and not is_stuck_terminating(pod, snapshot.taken_at_s)
+            for pod in snapshot.pods.records
+        )
+
+
+async def start_maintenance(client: Client, nodes: Iterable[str]) -> None:
+    """Labels them. Raises `KubeError`, `NotFound` for a node that is not there."""
+    for node in nodes:
+        await client.patch(NODES, node, merge_patch({"metadata": {"labels": {MAINTENANCE_LABEL: "true"}}}))
+
+
+async def end_maintenance(client: Client, names: Iterable[str]) -> dict[str, str]:
+    """Takes the label off, and uncordons those that we cordoned; what was done about each, in words.
+
+    Raises `KubeError`, `NotFound` for a node that is not there.
+    """
+    done: dict[str, str] = {}
+    for name in names:
+        await client.patch(NODES, name, merge_patch({"metadata": {"labels": {MAINTENANCE_LABEL: None}}}))
+        node = await client.get(NODES, name)
+        if not node.unschedulable:
+            done[name] = "in service"
+        elif await NodeCordoner(client, {name: node}.get).uncordon(name, NodeMaintenance.name):
+            done[name] = "in service again"
+        else:
+            done[name] = (
+                "no longer in maintenance, but still cordoned: another client cordoned it. "
+                f"To make it schedulable, run `kubectl uncordon {name}`."
+            )
+    return done

@@ -1,0 +1,153 @@
+"""The ConfigMap `rescheduler-state`: the pause switch, which people write, and the leader's status.
+
+Each writes its own key, and only that: neither can undo what the other has written.
+
+Who we are, and where our own objects are.
+"""
+
+import contextlib
+import os
+import secrets
+import socket
+from collections.abc import AsyncIterator
+from typing import Final
+
+from rescheduler.api.daemon_status import (
+    DaemonStatus,
+    Pause,
+    UnreadableState,
+    decode_pause,
+    decode_status,
+    encode_state,
+)
+from rescheduler.api.well_known_names import install_labels
+from rescheduler.config.policy import Configuration
+from rescheduler.install.cluster_installation import find_installation
+from rescheduler.kube import errors
+from rescheduler.kube.access.cluster_config import is_in_cluster
+from rescheduler.kube.api_resources import CONFIG_MAPS, Object
+from rescheduler.kube.client import Client
+from rescheduler.kube.http_transport import HttpTransport
+from rescheduler.kube.informer import Informer, ListOptions
+from rescheduler.kube.patches import merge_patch
+
+__all__ = [
+    "STATE_CONFIG_MAP",
+    "UNINSTALLED_NAMESPACE",
+    "WatchedState",
+    "lease_key",
+    "new_identity",
+    "own_namespace",
+    "read_state",
+    "state_namespace",
+    "write_pause",
+    "write_status",
+]
+
+STATE_CONFIG_MAP: Final = "rescheduler-state"
+
+
+class WatchedState:
+    """The switch as it is now, for a daemon."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self.namespace = namespace
+        self.key = f"{namespace}/{STATE_CONFIG_MAP}"
+        selection = ListOptions(namespace=namespace, fields=f"metadata.name={STATE_CONFIG_MAP}")
+        self.informer: Informer[Object] = Informer(client, CONFIG_MAPS, selection)
+        self._client = client
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """The body begins when the switch is known. Raises `KubeError` if it can't be asked for."""
+        # An informer that may not look would ask for ever.
+        await self._client.list(
+            CONFIG_MAPS, namespace=self.namespace, fields=f"metadata.name={STATE_CONFIG_MAP}"
+        )
+        async with self.informer.running():
+            await self.informer.synced()
+            yield
+
+    @property
+    def pause(self) -> Pause:
+        """What can't be read is taken for a pause: somebody wanted to say something."""
+        item = self.informer.get(self.key)
+        try:
+            return decode_pause((item or {}).get("data") or {})
+        except UnreadableState as error:
+            return Pause(paused=True, why=f"ConfigMap {self.key}: {error}")
+
+    @property
+    def uid(self) -> str:
+        item = self.informer.get(self.key)
+        return str(item["metadata"]["uid"]) if item else ""
+
+
+async def read_state(client: Client, namespace: str) -> tuple[Pause, DaemonStatus | None]:
+    """Raises `KubeError` and `UnreadableState`."""
+    try:
+        item = await client.get(CONFIG_MAPS, f"{namespace}/{STATE_CONFIG_MAP}")
+    except errors.NotFound:
+        return Pause(), None
+    data = item.get("data") or {}
+    return decode_pause(data), decode_status(data)
+
+
+async def write_pause(client: Client, namespace: str, pause: Pause) -> None:
+    """Raises `KubeError`."""
+    await _write_state_key(client, namespace, {"pause": encode_state(pause)})
+
+
+async def write_status(client: Client, namespace: str, status: DaemonStatus) -> None:
+    """Raises `KubeError`."""
+    await _write_state_key(client, namespace, {"status": encode_state(status)})
+
+
+async def _write_state_key(client: Client, namespace: str, data: dict[str, str]) -> None:
+    labels = {**install_labels(namespace), "app.kubernetes.io/managed-by": "rescheduler"}
+    change = merge_patch({"metadata": {"labels": labels}, "data": data})
+    try:
+        await client.patch(CONFIG_MAPS, f"{namespace}/{STATE_CONFIG_MAP}", change)
+    except errors.NotFound:
+        metadata = {"namespace": namespace, "name": STATE_CONFIG_MAP, "labels": labels}
+        item = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+        try:
+            await client.create(CONFIG_MAPS, item)
+        except errors.AlreadyExists:
+            await client.patch(CONFIG_MAPS, f"{namespace}/{STATE_CONFIG_MAP}", change)
+
+
+UNINSTALLED_NAMESPACE: Final = "kube-system"
+"""Where the Lease and the state are while rescheduler is not installed in the cluster.
+
+As for kube-scheduler's Lease. Tenants can't write here: a Lease of ours in `default` could be anybody's.
+"""
+
+
+def new_identity() -> str:
+    """Another name for every process: who starts again on the same machine is somebody else."""
+    return f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(4)}"
+
+
+def own_namespace(client: Client) -> str:
+    """Inside a cluster, that of our pod; elsewhere there is none."""
+    transport = client.transport
+    is_inside = isinstance(transport, HttpTransport) and is_in_cluster(os.environ)
+    return transport.access.namespace if is_inside and isinstance(transport, HttpTransport) else ""
+
+
+async def lease_key(client: Client, configuration: Configuration, own_namespace: str = "") -> str:
+    """Where the Lease is: as configured, in our own namespace inside a cluster, else where we are installed.
+
+    Raises `AmbiguousInstallation` and `KubeError`.
+    """
+    terms = configuration.leader_election
+    namespace = terms.resource_namespace or own_namespace
+    if not namespace:
+        namespace = await find_installation(client, terms.resource_name) or UNINSTALLED_NAMESPACE
+    return f"{namespace}/{terms.resource_name}"
+
+
+async def state_namespace(client: Client, configuration: Configuration) -> str:
+    """The namespace of our Lease and state."""
+    return (await lease_key(client, configuration, own_namespace(client))).partition("/")[0]

@@ -1,0 +1,222 @@
+"""The HTTP server of every program of ours: on a port, within limits, and gone without a trace at its end.
+
+It accepts connections itself. asyncio's own loop, when the process has no file descriptor left, logs a line
+for each connection that waits, a hundred at a time, and multiplies itself with each of them.
+
+What the daemon answers to those who look after it: `/healthz`, `/readyz` with reasons, `/metrics`.
+"""
+
+import asyncio
+import contextlib
+import errno
+import functools
+import logging
+import resource
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Final
+
+from aiohttp import web
+
+from rescheduler.api.structured_log import log_event
+from rescheduler.http.request_limits import (
+    AcceptedConnection,
+    ConnectionLimits,
+    LimitedConnection,
+    OpenConnections,
+)
+
+__all__ = ["health_application", "serve_http"]
+
+log = logging.getLogger(__name__)
+
+_UNFINISHED_S: Final = 2.0
+"""How long requests that are under way may take after the end; their callers wait for one second."""
+_CLOSE_S: Final = 1.0
+_BACKLOG: Final = 512
+_ACCEPTS_PER_TURN: Final = 32
+"""Connections that are accepted before those that are there have their turn."""
+_PAUSE_S: Final = 0.1
+_FILES: Final = 8192
+_SHARE_OF_FILES: Final = 4
+"""Of the files that the process may open, connections of one server take one in so many."""
+
+
+@contextlib.asynccontextmanager
+async def serve_http(
+    app: web.Application,
+    host: str | None,
+    port: int,
+    tls: Callable[[], ssl.SSLContext] | None = None,
+    limits: ConnectionLimits | None = None,
+) -> AsyncIterator[int]:
+    """Serves while the body runs, on all addresses without a `host`; gives the port. Raises `OSError`.
+
+    `tls` is asked for each connection, so that certificates can be exchanged.
+    """
+    runner = web.AppRunner(
+        app, handle_signals=False, handler_cancellation=True, shutdown_timeout=_UNFINISHED_S
+    )
+    connections = OpenConnections(
+        limits
+        or ConnectionLimits(
+            connections=min(ConnectionLimits().connections, _max_open_files() // _SHARE_OF_FILES)
+        )
+    )
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(each) for each in _bound_sockets(host, port)]
+        await runner.setup()
+        assert runner.server is not None
+        acceptors = [_Acceptor(each, runner.server, connections, tls) for each in sockets]
+        try:
+            for acceptor in acceptors:
+                acceptor.start()
+            yield int(sockets[0].getsockname()[1])
+        finally:
+            for acceptor in acceptors:
+                acceptor.stop()
+            connections.abort_handshakes()
+            await runner.cleanup()
+            await _wait_until_closed(connections)
+            connections.abort_all()
+            await _wait_until_closed(connections)
+            connections.close()
+
+
+async def _wait_until_closed(connections: OpenConnections) -> None:
+    """Waits until all are, for clients that say goodbye, too, and for the event loop to notice."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(connections.closed.wait(), _CLOSE_S)
+
+
+class _Acceptor:
+    def __init__(
+        self,
+        listener: socket.socket,
+        server: web.Server,
+        connections: OpenConnections,
+        tls: Callable[[], ssl.SSLContext] | None,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._listener = listener
+        self._server = server
+        self._connections = connections
+        self._tls = tls
+        self._paused: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        self._listener.listen(_BACKLOG)
+        self._resume()
+
+    def stop(self) -> None:
+        self._loop.remove_reader(self._listener)
+        if self._paused is not None:
+            self._paused.cancel()
+
+    def _resume(self) -> None:
+        self._paused = None
+        self._loop.add_reader(self._listener, self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(_ACCEPTS_PER_TURN):
+            try:
+                made, address = self._listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._pause(error)
+                return
+            made.setblocking(False)
+            accepted = self._connections.add(made, str(address[0]))
+            accepted.handshake = self._loop.create_task(self._connect(accepted))
+            accepted.handshake.add_done_callback(functools.partial(self._connected, accepted))
+
+    def _pause(self, error: OSError) -> None:
+        """Most likely there are no file descriptors left: one of ours is closed, and tried again."""
+        words = f"can't accept a connection: {error.strerror}; closes the longest idle one"
+        log_event(log, logging.WARNING, "ConnectionNotAccepted", words, connections=len(self._connections))
+        self._connections.abort_one()
+        self._loop.remove_reader(self._listener)
+        self._paused = self._loop.call_later(_PAUSE_S, self._resume)
+
+    async def _connect(self, accepted: AcceptedConnection) -> None:
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: LimitedConnection(self._server, self._connections, accepted),
+                accepted.socket,
+                ssl=self._tls() if self._tls else None,
+                ssl_handshake_timeout=self._connections.limits.handshake_s if self._tls else None,
+                ssl_shutdown_timeout=_CLOSE_S if self._tls else None,
+            )
+        except ssl.SSLError as error:
+            words = f"a client failed to connect: {error.reason or error}"
+            log_event(log, logging.WARNING, "TLSHandshakeFailed", words, peer=accepted.peer)
+        except OSError:
+            pass  # The client is gone, or took too long.
+
+    def _connected(self, accepted: AcceptedConnection, _: asyncio.Task[None]) -> None:
+        if accepted.transport is None:
+            accepted.socket.close()
+            self._connections.remove(accepted)
+
+
+def _max_open_files() -> int:
+    """How many files the process may open, after it has been allowed as many as possible."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        return wanted
+    return _FILES if soft == resource.RLIM_INFINITY else soft
+
+
+def _bound_sockets(host: str | None, port: int) -> Iterable[socket.socket]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    # One name may have an address of each family; with port 0, all get the one that the first was given.
+    for family, address in {each[0]: each[4] for each in found}.items():
+        try:
+            made = socket.socket(family, socket.SOCK_STREAM)
+        except OSError:  # not on this machine
+            continue
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        try:
+            made.bind((address[0], port, *address[2:]))
+        except OSError as error:
+            made.close()
+            if host is None and error.errno == errno.EADDRNOTAVAIL:  # switched off on this machine
+                continue
+            raise OSError(error.errno, error.strerror, f"port {port}") from error
+        port = int(made.getsockname()[1])
+        made.setblocking(False)
+        yield made
+
+
+_METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+_UNAVAILABLE: Final = 503
+
+
+def health_application(
+    not_ready: Callable[[], Sequence[str]], metrics: Callable[[], bytes]
+) -> web.Application:
+    """`not_ready` says in words what is missing, and nothing if all is well."""
+
+    async def healthz(_: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def readyz(_: web.Request) -> web.Response:
+        missing = not_ready()
+        if missing:
+            return web.Response(text="".join(f"{each}\n" for each in missing), status=_UNAVAILABLE)
+        return web.Response(text="ok\n")
+
+    async def read_metrics(_: web.Request) -> web.Response:
+        return web.Response(body=metrics(), headers={"Content-Type": _METRICS_TYPE})
+
+    made = web.Application()
+    made.router.add_get("/healthz", healthz)
+    made.router.add_get("/readyz", readyz)
+    made.router.add_get("/metrics", read_metrics)
+    return made

@@ -1,0 +1,155 @@
+"""Finds where in a cluster rescheduler is installed.
+
+The daemon's ClusterRoleBinding says it: it is labelled with the install id, named after the namespace, and
+binds the daemon's account there. Only an administrator can write one. Objects in a namespace prove nothing on
+their own: a tenant who may edit one namespace can create a Lease, a ConfigMap and a Deployment of any name
+and label there. Of a namespace that is found this way, Deployment, ConfigMap and Lease must carry the id.
+
+Brings the definition of PodMigration into a cluster.
+"""
+
+import asyncio
+from typing import Final
+
+from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME, podmigration_crd
+from rescheduler.api.well_known_names import INSTALL_ID, cluster_scoped_name, install_id
+from rescheduler.install.object_metadata import DAEMON
+from rescheduler.kube import errors
+from rescheduler.kube.api_resources import (
+    CLUSTER_ROLE_BINDINGS,
+    CONFIG_MAPS,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    DEPLOYMENTS,
+    LEASES,
+    ApiResource,
+    Object,
+)
+from rescheduler.kube.client import Client
+from rescheduler.kube.patches import apply_patch
+
+__all__ = [
+    "AmbiguousInstallation",
+    "find_installation",
+    "find_installation_to_remove",
+    "install_definition",
+    "installed_namespaces",
+]
+
+_NAMESPACE_HINT: Final = (
+    "Name the namespace with --namespace, or with leaderElection.resourceNamespace in the file that you give "
+    "as --config."
+)
+
+
+class AmbiguousInstallation(Exception):  # noqa: N818 - as the other exceptions here
+    """It can't be told which installation is meant, or whether there is one. The message says what to do."""
+
+
+async def find_installation(client: Client, lease_name: str) -> str | None:
+    """Return the namespace of the only installation; None if there is none.
+
+    Raises `AmbiguousInstallation` and `KubeError`.
+    """
+    namespaces = await _candidates(client)
+    found = [each for each in namespaces if await _is_complete(client, each, lease_name)]
+    if not found and namespaces:
+        raise AmbiguousInstallation(
+            f"rescheduler is installed in namespace {namespaces[0]}, says ClusterRoleBinding "
+            f"{cluster_scoped_name(DAEMON, namespaces[0])}, but it has no Deployment and ConfigMap {DAEMON} "
+            f"with the label {INSTALL_ID}={namespaces[0]}, or the Lease has another. Install it again, or "
+            f"remove the rest with `rescheduler uninstall --namespace {namespaces[0]}`. {_NAMESPACE_HINT}"
+        )
+    return _only(found)
+
+
+async def find_installation_to_remove(client: Client) -> str | None:
+    """Return the namespace of the only installation, also if some of it is missing; None if there is none.
+
+    Raises `AmbiguousInstallation` and `KubeError`.
+    """
+    return _only(await _candidates(client))
+
+
+async def _candidates(client: Client) -> list[str]:
+    try:
+        return await installed_namespaces(client)
+    except errors.Forbidden as error:
+        raise AmbiguousInstallation(
+            f"can't find out where rescheduler is installed: {error} {_NAMESPACE_HINT}"
+        ) from error
+
+
+def _only(namespaces: list[str]) -> str | None:
+    if len(namespaces) > 1:
+        names = ", ".join(namespaces)
+        raise AmbiguousInstallation(
+            f"rescheduler is installed in several namespaces: {names}. {_NAMESPACE_HINT}"
+        )
+    return namespaces[0] if namespaces else None
+
+
+async def installed_namespaces(client: Client) -> list[str]:
+    """Return the namespaces that administrators have installed rescheduler in. Raises `KubeError`."""
+    try:
+        bindings = (await client.list(CLUSTER_ROLE_BINDINGS, labels=INSTALL_ID)).items
+    except errors.NotFound:  # a server without RBAC
+        return []
+    return sorted(filter(None, (_namespace_of(each) for each in bindings)))
+
+
+def _namespace_of(binding: Object) -> str | None:
+    namespace: str = binding["metadata"]["labels"][INSTALL_ID]
+    subjects = binding.get("subjects") or ()
+    is_named_so = binding["metadata"]["name"] == cluster_scoped_name(DAEMON, namespace)
+    is_bound = any(
+        (each.get("kind"), each.get("namespace"), each.get("name")) == ("ServiceAccount", namespace, DAEMON)
+        for each in subjects
+    )
+    return namespace if is_named_so and is_bound else None
+
+
+async def _is_complete(client: Client, namespace: str, lease_name: str) -> bool:
+    """Return whether the Deployment and the ConfigMap are there and ours, and the Lease is not another's."""
+    for resource in (DEPLOYMENTS, CONFIG_MAPS):
+        if await _id_of(client, resource, f"{namespace}/{DAEMON}") != install_id(namespace):
+            return False
+    # The daemon makes the Lease when it first runs, and labels it with each renewal.
+    return await _id_of(client, LEASES, f"{namespace}/{lease_name}") in {install_id(namespace), "", None}
+
+
+async def _id_of(client: Client, resource: ApiResource[Object], key: str) -> str | None:
+    """Return the install id of the object; empty if it has none, None if it isn't there."""
+    try:
+        item = await client.get(resource, key)
+    except errors.NotFound:
+        return None
+    return str((item["metadata"].get("labels") or {}).get(INSTALL_ID, ""))
+
+
+_ESTABLISH_TIMEOUT_S: Final = 30.0
+
+
+async def install_definition(client: Client) -> None:
+    """Applied, so that an older one is brought up to date; returns when the server knows the kind.
+
+    Raises `KubeError`, and TimeoutError if the server accepts it and does not establish it.
+    """
+    made = await client.patch(
+        CUSTOM_RESOURCE_DEFINITIONS, PODMIGRATION_CRD_NAME, apply_patch(podmigration_crd(), force=True)
+    )
+    if _is_established(made):
+        return
+    version = made["metadata"]["resourceVersion"]
+    watch = client.watch(
+        CUSTOM_RESOURCE_DEFINITIONS, fields=f"metadata.name={PODMIGRATION_CRD_NAME}", version=version
+    )
+    async with asyncio.timeout(_ESTABLISH_TIMEOUT_S), watch as events:
+        async for event in events:
+            if event.object is not None and _is_established(event.object):
+                return
+    raise TimeoutError
+
+
+def _is_established(item: Object) -> bool:
+    conditions = (item.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)

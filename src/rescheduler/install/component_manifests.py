@@ -1,0 +1,287 @@
+"""What the pods of all our Deployments have in common: no rights on their node, and spread over nodes.
+
+The daemon: what watches, decides and moves.
+
+The webhook, which is the scheduler's extender too: what tells replacements where to go.
+
+Its registrations and the Secret for its certificates are installed, too: the program writes certificates and
+`caBundle` into them, and may create or delete neither. They come without, so that applying them again leaves
+what is there.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import yaml
+
+from rescheduler.config.scheduler_file import API_VERSION, KIND, PLUGIN
+from rescheduler.install.install_options import Options
+from rescheduler.install.object_metadata import (
+    DAEMON,
+    EXTENDER_PORT,
+    HEALTH_PORT,
+    WEBHOOK,
+    WEBHOOK_PORT,
+    labels,
+    metadata,
+)
+from rescheduler.install.rbac import daemon_roles, webhook_roles
+from rescheduler.kube.api_resources import Object
+from rescheduler.steering.webhook.webhook_configurations import (
+    WEBHOOK_SECRET,
+    ServiceAddress,
+    webhook_configurations,
+)
+
+__all__ = [
+    "CONFIGURATION_FILE",
+    "EXTENDER_ONLY",
+    "ProgramSpec",
+    "certificate_secret",
+    "configuration_text",
+    "daemon_objects",
+    "deployment",
+    "disruption_budget",
+    "webhook_objects",
+]
+
+_SCRATCH: Final = {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}}
+"""Python takes TLS keys from files only; they are written here, in memory, and removed at once."""
+
+_UNPRIVILEGED_UID: Final = 65532
+_HOSTNAME: Final = "kubernetes.io/hostname"
+_ZONE: Final = "topology.kubernetes.io/zone"
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramSpec:
+    """One of our commands, as it runs in a pod."""
+
+    name: str
+    component: str
+    command: tuple[str, ...]
+    port: int
+    port_name: str
+    scheme: str
+    """By which its health is asked."""
+    more_ports: tuple[tuple[str, int], ...] = field(default=(), kw_only=True)
+    """By name."""
+    replicas: int
+    resources: dict[str, Any]
+    configured: bool = False
+    """Whether it reads the configuration file."""
+    grace_s: int = 30
+
+
+def deployment(program: ProgramSpec, options: Options, namespace: str) -> Object:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata(program.name, namespace, program.component),
+        "spec": {
+            "replicas": program.replicas,
+            "selector": {"matchLabels": labels(program.component)},
+            "template": {"metadata": {"labels": labels(program.component)}, "spec": _pod(program, options)},
+        },
+    }
+
+
+def disruption_budget(program: ProgramSpec, namespace: str) -> Object:
+    """One at a time: maintenance goes on, and never takes all of them."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": metadata(program.name, namespace, program.component),
+        "spec": {
+            "maxUnavailable": 1,
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            "selector": {"matchLabels": labels(program.component)},
+        },
+    }
+
+
+def _pod(program: ProgramSpec, options: Options) -> Object:
+    volumes = [_SCRATCH]
+    if program.configured:
+        volumes.append({"name": "configuration", "configMap": {"name": program.name}})
+    return {
+        "serviceAccountName": program.name,
+        "imagePullSecrets": options.image_pull_secrets,
+        "priorityClassName": options.priority_class_name,
+        "nodeSelector": options.node_selector,
+        "tolerations": options.tolerations,
+        **_spread(program.component),
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": _UNPRIVILEGED_UID,
+            "runAsGroup": _UNPRIVILEGED_UID,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "terminationGracePeriodSeconds": program.grace_s,
+        "containers": [_container(program, options)],
+        "volumes": volumes,
+    }
+
+
+def _container(program: ProgramSpec, options: Options) -> Object:
+    mounts = [{"name": "tmp", "mountPath": "/tmp"}]  # noqa: S108 - of the container
+    if program.configured:
+        mounts.append({"name": "configuration", "mountPath": "/etc/rescheduler"})
+    return {
+        "name": program.component,
+        "image": f"{options.image.repository}:{options.image.tag}",
+        "imagePullPolicy": options.image.pull_policy,
+        "args": [*program.command, f"--log-level={options.log_level}"],
+        "env": [
+            {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
+        ],
+        "ports": [
+            {"name": name, "containerPort": port}
+            for name, port in ((program.port_name, program.port), *program.more_ports)
+        ],
+        "livenessProbe": _probe(program, "/healthz", period_s=10, failures=6),
+        "readinessProbe": _probe(program, "/readyz", period_s=5, failures=2),
+        "resources": program.resources,
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": mounts,
+    }
+
+
+def _probe(program: ProgramSpec, path: str, *, period_s: int, failures: int) -> Object:
+    return {
+        "httpGet": {"path": path, "port": program.port_name, "scheme": program.scheme},
+        "periodSeconds": period_s,
+        "failureThreshold": failures,
+    }
+
+
+def _spread(component: str) -> Object:
+    """Return what keeps replicas on different nodes, and in different zones where nodes have any.
+
+    Both are preferences: on a single node, or where only one has room, all replicas run there, and a rollout
+    never waits for a node. Together they outweigh the resource scores of the default scheduler: where another
+    node has room, it is chosen. Zones are not a topology spread constraint, because a node without the key of
+    one constraint gets no score for any of them: without zone labels, nodes would not count either.
+    """
+    # Pods of the revision before don't count: they are about to be deleted.
+    selector = {"labelSelector": {"matchLabels": labels(component)}, "matchLabelKeys": ["pod-template-hash"]}
+    weights = ((_HOSTNAME, 100), (_ZONE, 50))
+    terms = [
+        {"weight": weight, "podAffinityTerm": {"topologyKey": key, **selector}} for key, weight in weights
+    ]
+    constraint = {"maxSkew": 1, "topologyKey": _HOSTNAME, "whenUnsatisfiable": "ScheduleAnyway", **selector}
+    return {
+        "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}},
+        "topologySpreadConstraints": [constraint],
+    }
+
+
+CONFIGURATION_FILE = "rescheduler.yaml"
+_DAEMON_COMPONENT = "daemon"
+
+
+def daemon_objects(options: Options, namespace: str, configuration: str) -> list[Object]:
+    """`configuration` is the content of the file."""
+    program = ProgramSpec(
+        name=DAEMON,
+        component=_DAEMON_COMPONENT,
+        command=("run", f"--config=/etc/rescheduler/{CONFIGURATION_FILE}", f"--port={HEALTH_PORT}"),
+        port=HEALTH_PORT,
+        port_name="metrics",
+        scheme="HTTP",
+        replicas=options.daemon.replicas,
+        resources=options.daemon.resources,
+        configured=True,
+    )
+    return [
+        *daemon_roles(namespace),
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": metadata(DAEMON, namespace, _DAEMON_COMPONENT),
+            "data": {CONFIGURATION_FILE: configuration},
+        },
+        deployment(program, options, namespace),
+        disruption_budget(program, namespace),
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": metadata(DAEMON, namespace, _DAEMON_COMPONENT),
+            "spec": {
+                "selector": labels(_DAEMON_COMPONENT),
+                "ports": [{"name": "metrics", "port": HEALTH_PORT, "targetPort": "metrics"}],
+            },
+        },
+    ]
+
+
+def configuration_text(options: Options) -> str:
+    """The file that says what `args` say, and nothing else."""
+    plugin = {"name": PLUGIN, "args": options.args}
+    profile = {"schedulerName": "default-scheduler", "pluginConfig": [plugin]}
+    file = {"apiVersion": API_VERSION, "kind": KIND, "profiles": [profile]}
+    return yaml.safe_dump(file, sort_keys=False, allow_unicode=True)
+
+
+EXTENDER_ONLY = "--extender-only"
+_WEBHOOK_COMPONENT = "webhook"
+_EXTENDER_PORT_NAME = "extender"
+
+
+def webhook_objects(options: Options, namespace: str) -> list[Object]:
+    program = ProgramSpec(
+        name=WEBHOOK,
+        component=_WEBHOOK_COMPONENT,
+        command=(
+            "webhook",
+            f"--service={WEBHOOK}",
+            f"--port={WEBHOOK_PORT}",
+            f"--extender-port={EXTENDER_PORT}",
+            *((EXTENDER_ONLY,) if options.webhook.extender_only else ()),
+        ),
+        port=WEBHOOK_PORT,
+        port_name="https",
+        scheme="HTTPS",
+        more_ports=((_EXTENDER_PORT_NAME, EXTENDER_PORT),),
+        replicas=options.webhook.replicas,
+        resources=options.webhook.resources,
+    )
+    return [
+        *webhook_roles(namespace),
+        certificate_secret(namespace),
+        deployment(program, options, namespace),
+        disruption_budget(program, namespace),
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": metadata(WEBHOOK, namespace, _WEBHOOK_COMPONENT),
+            "spec": {
+                "selector": labels(_WEBHOOK_COMPONENT),
+                "ports": [
+                    {"name": "https", "port": 443, "targetPort": "https"},
+                    {"name": _EXTENDER_PORT_NAME, "port": EXTENDER_PORT, "targetPort": _EXTENDER_PORT_NAME},
+                ],
+            },
+        },
+        *(() if options.webhook.extender_only is True else _registrations(namespace)),
+    ]
+
+
+def certificate_secret(namespace: str) -> Object:
+    """Without data, and without a type: neither is touched when it is applied again."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": metadata(WEBHOOK_SECRET, namespace, _WEBHOOK_COMPONENT),
+    }
+
+
+def _registrations(namespace: str) -> list[Object]:
+    found = webhook_configurations(ServiceAddress(namespace, WEBHOOK))
+    return [
+        {**each, "metadata": metadata(each["metadata"]["name"], "", _WEBHOOK_COMPONENT)} for each in found
+    ]

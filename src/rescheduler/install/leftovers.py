@@ -1,0 +1,301 @@
+"""What the product leaves in a cluster, recognised object by object. Pure.
+
+Three sorts: what was installed (see `inventory`), what it wrote onto objects of others, and its history.
+History is finished migrations and the marks of pods that were moved: it does nothing, and stays unless it is
+asked to go.
+
+What an installation consists of, by kind and name, in the order in which it is removed. Pure.
+
+It follows from the same data as the manifests. An object is removed only if it has a kind and a name from
+this list and carries the install id; what has one of the two and not the other is left alone.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, Final
+
+from rescheduler.api.podmigration import MigrationPhase
+from rescheduler.api.podmigration_crd import POD_MIGRATION_PLURAL
+from rescheduler.api.well_known_names import (
+    API_VERSION,
+    AVOIDED_NODES_ANNOTATION,
+    CORDONED_BY_ANNOTATION,
+    EMPTY_CONDITION,
+    FAILED_ATTEMPTS_ANNOTATION,
+    FINALIZER,
+    GROUP,
+    INSTALL_ID,
+    POD_MIGRATION_KIND,
+    STEERED_BY_ANNOTATION,
+    VERSION,
+    install_id,
+)
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
+from rescheduler.cluster.node_record import cordoned_by_others
+from rescheduler.install.manifests import install_manifests
+from rescheduler.install.object_metadata import DAEMON, metadata, with_install_id
+from rescheduler.kube import api_resources
+from rescheduler.kube.api_resources import (
+    CLUSTER_ROLE_BINDINGS,
+    DEPLOYMENTS,
+    ApiResource,
+    Object,
+    identity_of_object,
+    key_of,
+    resource_of_object,
+)
+from rescheduler.kube.client import FIELD_MANAGER
+from rescheduler.kube.patches import Patch, merge_patch, strategic_patch
+from rescheduler.migrations.labels_and_names import (
+    ANNOTATIONS,
+    BUDGET_SUFFIX,
+    LABELS,
+    MIGRATION_ID_LABEL,
+    STATUS_LABEL,
+    MigrationLabelStatus,
+)
+
+__all__ = [
+    "LEFTOVER_SEARCHES",
+    "InstalledObject",
+    "Leftover",
+    "LeftoverKind",
+    "LeftoverSearch",
+    "definition_leftovers",
+    "has_install_id",
+    "installed_leftovers",
+    "inventory",
+]
+
+
+class LeftoverKind(Enum):
+    RUNNING = auto()
+    """A migration that is not finished: it is brought to its end, never just removed."""
+    MARK = auto()
+    INSTALLED = auto()
+    HISTORY = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    sort: LeftoverKind
+    resource: ApiResource[Any]
+    key: str
+    uid: str
+    what: str
+    """In words."""
+    patch: Patch | None = None
+    """What takes it away; None if the whole object is ours, and goes."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.resource.kind} {self.key}"
+
+
+@dataclass(frozen=True, slots=True)
+class LeftoverSearch:
+    resource: ApiResource[Any]
+    look: Callable[[ApiResource[Any], Object], Leftover | None]
+    labels: str = ""
+
+
+def _leftover(
+    sort: LeftoverKind,
+    resource: ApiResource[Any],
+    item: Object,
+    what: str,
+    changes: Mapping[str, Any] | None = None,
+) -> Leftover:
+    found = identity_of_object(item)
+    patch = None
+    if changes is not None:
+        about = {**changes.get("metadata", {}), "resourceVersion": found.version}
+        patch = merge_patch({**changes, "metadata": about})
+    return Leftover(sort, resource, found.key, found.uid, what, patch)
+
+
+def _present_keys(item: Object, part: str, names: Iterable[str]) -> list[str]:
+    return [name for name in names if name in (item["metadata"].get(part) or {})]
+
+
+def _migration(resource: ApiResource[Any], item: Object) -> Leftover:
+    phase = (item.get("status") or {}).get("phase", MigrationPhase.PENDING)
+    is_held = FINALIZER in (item["metadata"].get("finalizers") or ())
+    if not MigrationPhase(phase).is_final or is_held:
+        return _leftover(
+            LeftoverKind.RUNNING, resource, item, f"{phase}: it is cancelled, or brought to its end"
+        )
+    return _leftover(LeftoverKind.HISTORY, resource, item, phase)
+
+
+def _pod(resource: ApiResource[Any], item: Object) -> Leftover | None:
+    labels, annotations = (
+        _present_keys(item, "labels", LABELS),
+        _present_keys(item, "annotations", (*ANNOTATIONS, AVOIDED_NODES_ANNOTATION, STEERED_BY_ANNOTATION)),
+    )
+    if not labels and not annotations:
+        return None
+    status = (item["metadata"].get("labels") or {}).get(STATUS_LABEL, MigrationLabelStatus.COMPLETED)
+    sort = LeftoverKind.HISTORY if status == MigrationLabelStatus.COMPLETED else LeftoverKind.MARK
+    changes = {"metadata": {"labels": dict.fromkeys(labels), "annotations": dict.fromkeys(annotations)}}
+    return _leftover(sort, resource, item, _description(labels, annotations), changes)
+
+
+def _node(resource: ApiResource[Any], item: Object) -> Leftover | None:
+    """Only what we cordoned is uncordoned: the mark stays on a node that others have cordoned since."""
+    annotations = _present_keys(item, "annotations", (CORDONED_BY_ANNOTATION,))
+    if not annotations:
+        return None
+    changes: Object = {"metadata": {"annotations": dict.fromkeys(annotations)}}
+    is_cordoned = bool((item.get("spec") or {}).get("unschedulable"))
+    is_ours = is_cordoned and not cordoned_by_others(item, FIELD_MANAGER)
+    if is_ours:
+        changes["spec"] = {"unschedulable": None}
+    return _leftover(
+        LeftoverKind.MARK,
+        resource,
+        item,
+        _description([], annotations, "cordoned by us" if is_ours else ""),
+        changes,
+    )
+
+
+def _condition(resource: ApiResource[Any], item: Object) -> Leftover | None:
+    conditions = (item.get("status") or {}).get("conditions") or ()
+    if not any(each["type"] == EMPTY_CONDITION for each in conditions):
+        return None
+    found = identity_of_object(item)
+    gone = {"$patch": "delete", "type": EMPTY_CONDITION}
+    patch = strategic_patch({"status": {"conditions": [gone]}})
+    return Leftover(
+        LeftoverKind.MARK, resource.status, found.key, found.uid, f"condition {EMPTY_CONDITION}", patch
+    )
+
+
+def _workload(resource: ApiResource[Any], item: Object) -> Leftover | None:
+    annotations = _present_keys(item, "annotations", (FAILED_ATTEMPTS_ANNOTATION,))
+    if not annotations:
+        return None
+    changes = {"metadata": {"annotations": dict.fromkeys(annotations)}}
+    return _leftover(LeftoverKind.MARK, resource, item, _description([], annotations), changes)
+
+
+def _budget(resource: ApiResource[Any], item: Object) -> Leftover | None:
+    """Only one that a PodMigration owns: the label alone, which finds it, proves nothing."""
+    owners = item["metadata"].get("ownerReferences") or ()
+    is_owned = any(
+        each["kind"] == POD_MIGRATION_KIND and each["apiVersion"] == API_VERSION for each in owners
+    )
+    if not is_owned or not item["metadata"]["name"].endswith(BUDGET_SUFFIX):
+        return None
+    return _leftover(LeftoverKind.MARK, resource, item, "the temporary budget of a migration")
+
+
+def installed_leftovers(resource: ApiResource[Any], item: Object) -> list[Leftover]:
+    """A namespace takes its time to go: what is on its way is not there any more."""
+    is_going = "deletionTimestamp" in item["metadata"]
+    return [] if is_going else [_leftover(LeftoverKind.INSTALLED, resource, item, "installed")]
+
+
+def definition_leftovers(resource: ApiResource[Any], item: Object) -> list[Leftover]:
+    if "deletionTimestamp" in item["metadata"]:
+        return []
+    return [
+        _leftover(
+            LeftoverKind.HISTORY, resource, item, "the definition, without which no history can be kept"
+        )
+    ]
+
+
+def _description(labels: list[str], annotations: list[str], also: str = "") -> str:
+    def parts() -> Iterator[str]:
+        if also:
+            yield also
+        if labels:
+            yield f"labels {', '.join(labels)}"
+        if annotations:
+            yield f"annotations {', '.join(annotations)}"
+
+    return "; ".join(parts())
+
+
+_WORKLOADS: Final = (
+    api_resources.DEPLOYMENTS,
+    api_resources.REPLICA_SETS,
+    api_resources.STATEFUL_SETS,
+    api_resources.DAEMON_SETS,
+    api_resources.JOBS,
+    api_resources.CRON_JOBS,
+)
+
+
+LEFTOVER_SEARCHES: Final = (
+    LeftoverSearch(
+        api_resources.api_resource(GROUP, VERSION, POD_MIGRATION_PLURAL, POD_MIGRATION_KIND), _migration
+    ),
+    LeftoverSearch(PODS.as_json, _pod),
+    LeftoverSearch(api_resources.POD_DISRUPTION_BUDGETS, _budget, labels=MIGRATION_ID_LABEL),
+    LeftoverSearch(NODES.as_json, _node),
+    LeftoverSearch(NODES.as_json, _condition),
+    *(LeftoverSearch(each, _workload) for each in _WORKLOADS),
+)
+"""What is written onto objects of others, and migrations themselves, which come first."""
+
+_STATE_CONFIG_MAP: Final = "rescheduler-state"
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledObject:
+    """One object of an installation, whether it is there or not."""
+
+    resource: ApiResource[Any]
+    key: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.resource.kind} {self.key}"
+
+
+def inventory(namespace: str, lease_name: str = DAEMON) -> list[InstalledObject]:
+    """Return all objects that the installation in this namespace can have, whatever was chosen for it.
+
+    Without the namespace and the definition of PodMigration, which are removed under conditions of their own.
+    The programs come first: nothing that they need goes before they have ended. Their webhook comes next: API
+    servers call it in vain until it goes. Last is the binding by which the installation is found: while it
+    is there, `uninstall` can be repeated.
+    """
+    items = [
+        item for item in install_manifests(namespace=namespace) if item["kind"] != "CustomResourceDefinition"
+    ]
+    items += [with_install_id(item, namespace) for item in _runtime_objects(namespace, lease_name)]
+    items.sort(key=_removal_rank)
+    return [InstalledObject(resource_of_object(item), _key(item)) for item in items]
+
+
+def has_install_id(item: Mapping[str, Any], namespace: str) -> bool:
+    return (item["metadata"].get("labels") or {}).get(INSTALL_ID) == install_id(namespace)
+
+
+def _runtime_objects(namespace: str, lease_name: str) -> list[Object]:
+    return [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(_STATE_CONFIG_MAP, namespace)},
+        {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": metadata(lease_name, namespace),
+        },
+    ]
+
+
+def _key(item: Object) -> str:
+    return key_of(item["metadata"].get("namespace", ""), item["metadata"]["name"])
+
+
+def _removal_rank(item: Object) -> int:
+    if item["kind"] == DEPLOYMENTS.kind:
+        return 0
+    if item["kind"].endswith("WebhookConfiguration"):
+        return 1
+    is_daemons = item["metadata"]["labels"].get("app.kubernetes.io/component") == "daemon"
+    return 3 if item["kind"] == CLUSTER_ROLE_BINDINGS.kind and is_daemons else 2

@@ -1,0 +1,76 @@
+"""How the installed objects are called, and the labels by which they are known."""
+
+from typing import Final
+
+from rescheduler.api.well_known_names import INSTALL_ID, cluster_scoped_name, install_id
+from rescheduler.kube.api_resources import Object
+
+__all__ = [
+    "DAEMON",
+    "EXTENDER_PORT",
+    "HEALTH_PORT",
+    "NAMESPACE",
+    "PRODUCT",
+    "WEBHOOK",
+    "WEBHOOK_PORT",
+    "labels",
+    "metadata",
+    "with_install_id",
+]
+
+PRODUCT: Final = "rescheduler"
+NAMESPACE: Final = "rescheduler"
+"""Unless another one is asked for."""
+DAEMON: Final = "rescheduler"
+WEBHOOK: Final = "rescheduler-webhook"
+
+HEALTH_PORT: Final = 8080
+WEBHOOK_PORT: Final = 9443
+EXTENDER_PORT: Final = 9444
+
+
+def labels(component: str = "") -> dict[str, str]:
+    """By the name our own pods are recognised, in every namespace."""
+    parts = {"app.kubernetes.io/component": component} if component else {}
+    return {"app.kubernetes.io/name": PRODUCT, **parts}
+
+
+def metadata(name: str, namespace: str = "", component: str = "") -> Object:
+    where = {"namespace": namespace} if namespace else {}
+    return {"name": name, **where, "labels": labels(component)}
+
+
+def with_install_id(item: Object, namespace: str) -> Object:
+    """Return the object as one of the installation in this namespace.
+
+    It carries the install id, and so do its pods, if it has any. The name of a cluster-scoped object says the
+    namespace, too, also where others refer to it. Done here for all objects, so that none can be forgotten.
+    """
+    about = item["metadata"]
+    changed = {**item, "metadata": {**about, "labels": _with_id(about, namespace)}}
+    if "namespace" not in about and item["kind"] != "Namespace":
+        changed["metadata"]["name"] = cluster_scoped_name(about["name"], namespace)
+    if item["kind"] == "Deployment":
+        template = item["spec"]["template"]
+        pod = {**template["metadata"], "labels": _with_id(template["metadata"], namespace)}
+        changed["spec"] = {**item["spec"], "template": {**template, "metadata": pod}}
+    if item["kind"] == "ClusterRole":
+        changed["rules"] = [_rule(each, namespace) for each in item["rules"]]
+    if item.get("roleRef", {}).get("kind") == "ClusterRole":
+        role = item["roleRef"]
+        changed["roleRef"] = {**role, "name": cluster_scoped_name(role["name"], namespace)}
+    if "policyName" in item.get("spec", {}):
+        policy = cluster_scoped_name(item["spec"]["policyName"], namespace)
+        changed["spec"] = {**item["spec"], "policyName": policy}
+    return changed
+
+
+def _rule(rule: Object, namespace: str) -> Object:
+    """Names in a ClusterRole are those of cluster-scoped objects that are installed."""
+    if "resourceNames" not in rule:
+        return rule
+    return {**rule, "resourceNames": [cluster_scoped_name(each, namespace) for each in rule["resourceNames"]]}
+
+
+def _with_id(about: Object, namespace: str) -> dict[str, str]:
+    return {**about["labels"], INSTALL_ID: install_id(namespace)}

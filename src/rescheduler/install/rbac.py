@@ -1,0 +1,183 @@
+"""What the program is allowed to do, verb by verb, each with the reason.
+
+Nothing else: the end-to-end tests run as these service accounts, and compare this table with the API server's
+audit log. What deciding reads follows from the kinds that it reads.
+
+The service accounts of our pods, and what binds the grants to them.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from rescheduler.api.well_known_names import GROUP
+from rescheduler.cluster.sources.cluster_kinds import CLUSTER_KINDS
+from rescheduler.install.object_metadata import DAEMON, WEBHOOK, metadata
+from rescheduler.kube.api_resources import Object
+
+__all__ = [
+    "DAEMON_CLUSTER_GRANTS",
+    "DAEMON_NAMESPACE_GRANTS",
+    "WEBHOOK_CLUSTER_GRANTS",
+    "WEBHOOK_NAMESPACE_GRANTS",
+    "RbacGrant",
+    "daemon_roles",
+    "role_rules",
+    "webhook_roles",
+]
+
+
+class RbacGrant(NamedTuple):
+    group: str
+    resource: str
+    verbs: tuple[str, ...]
+    why: str
+    names: tuple[str, ...] = ()
+    """Only objects of these names; lists and watches then have to name one, too."""
+
+
+_LIST_WATCH: Final = ("list", "watch")
+_APPS: Final = "apps"
+
+_WORKLOADS_WITH_ATTEMPTS: Final = (
+    (_APPS, "deployments"),
+    (_APPS, "replicasets"),
+    (_APPS, "statefulsets"),
+    (_APPS, "daemonsets"),
+    ("batch", "jobs"),
+    ("batch", "cronjobs"),
+)
+"""Workloads on which failed tries are recorded."""
+
+DAEMON_CLUSTER_GRANTS: Final = (
+    *(
+        RbacGrant(each.resource.group, each.resource.plural, _LIST_WATCH, "plans are made from it")
+        for each in CLUSTER_KINDS
+        if each.decides
+    ),
+    RbacGrant("metrics.k8s.io", "nodes", ("list",), "usage of nodes"),
+    RbacGrant("metrics.k8s.io", "pods", ("list",), "usage of pods"),
+    RbacGrant("", "pods", ("get",), "a live read before each irreversible action"),
+    RbacGrant("", "pods", ("create",), "the copy, which is ready before its source is evicted"),
+    RbacGrant("", "pods", ("patch",), "marks on the pods that are moved"),
+    RbacGrant(
+        "", "pods", ("delete",), "the copy when a move is rolled back; pods of lost nodes where allowed"
+    ),
+    RbacGrant("", "pods/status", ("patch",), "the target node of a copy (nominatedNodeName)"),
+    RbacGrant("", "pods/eviction", ("create",), "sources are evicted, so that budgets hold"),
+    RbacGrant(_APPS, "replicasets", ("get",), "the template of the copy, read live"),
+    RbacGrant("", "nodes", ("get",), "cordons, and the node of a copy, read live"),
+    RbacGrant("", "nodes", ("patch",), "cordon and uncordon"),
+    RbacGrant("", "nodes/status", ("patch",), "the condition rescheduler.dev/Empty of nodes in maintenance"),
+    RbacGrant("", "events", ("create", "patch"), "reports what happened, and why"),
+    RbacGrant(
+        "policy",
+        "poddisruptionbudgets",
+        ("create", "delete"),
+        "the temporary budget of a workload without one",
+    ),
+    RbacGrant(GROUP, "podmigrations", ("get", "create", "patch", "delete"), "the record of each move"),
+    RbacGrant(GROUP, "podmigrations/status", ("update",), "the progress of each move"),
+    RbacGrant(
+        "admissionregistration.k8s.io",
+        "mutatingwebhookconfigurations",
+        _LIST_WATCH,
+        "whether replacements are steered",
+    ),
+    *(
+        RbacGrant(group, resource, ("patch",), "the record of failed attempts")
+        for group, resource in _WORKLOADS_WITH_ATTEMPTS
+    ),
+)
+
+DAEMON_NAMESPACE_GRANTS: Final = (
+    RbacGrant("coordination.k8s.io", "leases", ("create",), "leader election"),
+    RbacGrant("coordination.k8s.io", "leases", ("get", "update"), "leader election", ("rescheduler",)),
+    RbacGrant("", "configmaps", ("create",), "status, and whether it is paused"),
+    RbacGrant(
+        "",
+        "configmaps",
+        ("list", "watch", "patch"),
+        "status, and whether it is paused",
+        ("rescheduler-state",),
+    ),
+)
+
+WEBHOOK_CLUSTER_GRANTS: Final = (
+    RbacGrant(GROUP, "podmigrations", _LIST_WATCH, "which replacements should go where"),
+    *(
+        RbacGrant(group, resource, _LIST_WATCH, "where pods of a workload have failed")
+        for group, resource in _WORKLOADS_WITH_ATTEMPTS
+        if resource != "daemonsets"  # whose pods can't go elsewhere
+    ),
+    RbacGrant("", "nodes", _LIST_WATCH, "whether there is any node where they have not failed"),
+    *(
+        RbacGrant(
+            "admissionregistration.k8s.io",
+            resource,
+            ("get", "list", "watch", "patch"),
+            "the caBundle of its registration",
+            ("rescheduler",),
+        )
+        for resource in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+    ),
+)
+
+WEBHOOK_NAMESPACE_GRANTS: Final = (
+    RbacGrant(
+        "",
+        "secrets",
+        ("get", "list", "watch", "update"),
+        "its certificates",
+        ("rescheduler-webhook-cert",),
+    ),
+)
+
+
+def role_rules(grants: Sequence[RbacGrant]) -> list[Object]:
+    """As a Role has it: one rule per kind of object and set of names, in the order of the table."""
+    verbs: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
+    for grant in grants:
+        known = verbs.setdefault((grant.group, grant.resource, grant.names), [])
+        known += [verb for verb in grant.verbs if verb not in known]
+    return [
+        {"apiGroups": [group], "resources": [resource], "verbs": found}
+        | ({"resourceNames": list(names)} if names else {})
+        for (group, resource, names), found in verbs.items()
+    ]
+
+
+_RBAC: Final = "rbac.authorization.k8s.io"
+
+
+def daemon_roles(namespace: str) -> list[Object]:
+    return _roles(DAEMON, namespace, "daemon", DAEMON_CLUSTER_GRANTS, DAEMON_NAMESPACE_GRANTS)
+
+
+def webhook_roles(namespace: str) -> list[Object]:
+    return _roles(WEBHOOK, namespace, "webhook", WEBHOOK_CLUSTER_GRANTS, WEBHOOK_NAMESPACE_GRANTS)
+
+
+def _roles(
+    name: str, namespace: str, component: str, everywhere: Sequence[RbacGrant], at_home: Sequence[RbacGrant]
+) -> list[Object]:
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(name, namespace, component)},
+        _role("ClusterRole", metadata(name, component=component), everywhere),
+        _binding("ClusterRole", metadata(name, component=component), namespace),
+        _role("Role", metadata(name, namespace, component), at_home),
+        _binding("Role", metadata(name, namespace, component), namespace),
+    ]
+
+
+def _role(kind: str, about: Object, grants: Sequence[RbacGrant]) -> Object:
+    return {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": about, "rules": role_rules(grants)}
+
+
+def _binding(kind: str, about: Object, namespace: str) -> Object:
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": f"{kind}Binding",
+        "metadata": about,
+        "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": about["name"]},
+        "subjects": [{"kind": "ServiceAccount", "name": about["name"], "namespace": namespace}],
+    }

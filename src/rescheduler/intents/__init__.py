@@ -1,1 +1,0 @@
-"""What replacements of pods should know: where to go, and where not. Pure."""

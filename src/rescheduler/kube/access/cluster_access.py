@@ -1,0 +1,179 @@
+"""Who we are, towards one server: a token, a certificate, or both; and when to look for newer ones.
+
+All that it takes to talk to one cluster, whatever file or mount it came from.
+
+A TLS context for a cluster: whom we trust, and the certificate we show.
+"""
+
+import base64
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from kubevalues.tls_contexts import load_certificate_into
+
+__all__ = [
+    "BadClusterConfig",
+    "ClientCertificate",
+    "ClusterAccess",
+    "Credential",
+    "CredentialProvider",
+    "CredentialsUnavailable",
+    "StoredCredentials",
+    "basic_authorization",
+    "bearer_authorization",
+    "client_tls_context",
+]
+
+REREAD_AFTER_S = 60.0
+"""Kubelets renew mounted tokens at 80 % of their life and client-go reads them once a minute."""
+
+
+class CredentialsUnavailable(Exception):  # noqa: N818 - what happened, not what it is
+    """No credentials to be had right now: an unreadable file, a failing plugin, an unreachable issuer."""
+
+
+class ClientCertificate(NamedTuple):
+    chain: bytes
+    key: bytes
+
+
+class Credential(NamedTuple):
+    authorization: str = ""
+    """The value of the Authorization header; empty for none."""
+    certificate: ClientCertificate | None = None
+
+
+class CredentialProvider(Protocol):
+    async def current(self) -> Credential:
+        """What to show now; renews what is about to expire. Raises `CredentialsFailed`."""
+        ...
+
+    def refused(self, credential: Credential) -> bool:
+        """The server answered 401 to this one. True if `current` may have a better one now."""
+        ...
+
+
+def bearer_authorization(token: str) -> str:
+    # Token files often end with a newline, which no header may contain.
+    return f"Bearer {token.strip()}"
+
+
+def basic_authorization(username: str, password: str) -> str:
+    return "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()
+
+
+class StoredCredentials:
+    """Credentials given as they are, or as files that someone else renews."""
+
+    def __init__(
+        self,
+        *,
+        authorization: str = "",
+        token_file: Path | None = None,
+        chain: bytes | Path = b"",
+        key: bytes | Path = b"",
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._authorization = authorization
+        self._token_file = token_file
+        self._chain = chain
+        self._key = key
+        self._now = now
+        self._read_at = float("-inf")
+        self._read = Credential()
+
+    @property
+    def _changes(self) -> bool:
+        return any(isinstance(part, Path) for part in (self._token_file, self._chain, self._key))
+
+    async def current(self) -> Credential:
+        age = self._now() - self._read_at
+        if age == float("inf") or (self._changes and age >= REREAD_AFTER_S):
+            self._read = self._look()
+            self._read_at = self._now()
+        return self._read
+
+    def refused(self, credential: Credential) -> bool:
+        if not self._changes:
+            return False
+        if credential == self._read:
+            self._read_at = float("-inf")
+        return True
+
+    def _look(self) -> Credential:
+        authorization = self._authorization
+        if self._token_file:
+            token = _content(self._token_file).decode().strip()
+            if not token:
+                raise CredentialsUnavailable(f"the token file {self._token_file} is empty")
+            authorization = bearer_authorization(token)
+        chain, key = _content(self._chain), _content(self._key)
+        return Credential(authorization, ClientCertificate(chain, key) if chain else None)
+
+
+def _content(source: bytes | Path) -> bytes:
+    if isinstance(source, bytes):
+        return source
+    try:
+        return source.read_bytes()
+    except OSError as error:
+        raise CredentialsUnavailable(f"can't read {source}: {error.strerror}") from error
+
+
+class BadClusterConfig(Exception):  # noqa: N818 - named after what was found
+    """The kubeconfig or the pod's service account can't be used: where, why, and what to do."""
+
+    def __init__(self, where: str, why: str, remedy: str = "") -> None:
+        super().__init__(where, why, remedy)
+        self.where = where
+        self.why = why
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.why}." + (f" {self.remedy}" if self.remedy else "")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAccess:
+    server: str
+    """With scheme, without a slash at the end; a path of its own is kept (clusters behind a gateway)."""
+    credentials: CredentialProvider
+    source: str
+    """Where this was found, for people: `context prod of /home/me/.kube/config`."""
+    authority: bytes | None = None
+    """PEM of the certificates to trust; None for those of the system."""
+    insecure: bool = False
+    """Trust any certificate: only if the kubeconfig says so."""
+    tls_server_name: str = ""
+    """The name to expect in the server's certificate, if not the host of `server`."""
+    proxy: str = ""
+    headers: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
+    """On every request: whom to act as (impersonation)."""
+    namespace: str = "default"
+    """For names that come without one."""
+
+
+def client_tls_context(
+    authority: bytes | None, *, insecure: bool, certificate: ClientCertificate | None
+) -> ssl.SSLContext:
+    """Raises `CredentialsFailed` for certificates that OpenSSL can't read."""
+    try:
+        context = ssl.create_default_context(cadata=authority.decode() if authority else None)
+    except (ssl.SSLError, UnicodeDecodeError) as error:
+        raise CredentialsUnavailable(f"can't read the cluster's certificate authority: {error}") from error
+    # From Python 3.13 the default also refuses authorities without key identifiers, as many clusters
+    # have them. Go's TLS, for which those clusters were made, does not ask for these.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if certificate:
+        try:
+            load_certificate_into(context, certificate.chain, certificate.key)
+        except (ssl.SSLError, OSError) as error:
+            raise CredentialsUnavailable(f"can't use the client certificate: {error}") from error
+    return context

@@ -1,0 +1,271 @@
+"""The kinds of objects we read and write, and how each is addressed and decoded.
+
+A `Resource[T]` is what every call of the client begins with, and it decides the type of what comes back:
+`await client.get(PODS, "shop/web-1")` is a `PodRecord`. Pods and nodes are decoded into slim records;
+all else into plain dictionaries. `PODS.as_json` is the whole pod, for when one is to be copied or changed.
+
+Request paths: every part of one that comes from data passes through `segment`.
+
+Names reach us from objects that others write (owner references, specs, annotations) and from the command
+line. A name such as `..` or `a/b` would address another object, and an empty one the whole collection.
+
+What a request is about, in Kubernetes' own words: for errors, for counting, for the log.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+from urllib.parse import quote
+
+from rescheduler.kube.codecs.codec import Codec
+from rescheduler.kube.codecs.json_codec import OBJECT_CODEC
+
+__all__ = [
+    "CLUSTER_ROLE_BINDINGS",
+    "CONFIG_MAPS",
+    "CRON_JOBS",
+    "CUSTOM_RESOURCE_DEFINITIONS",
+    "DAEMON_SETS",
+    "DEPLOYMENTS",
+    "EVENTS",
+    "JOBS",
+    "LEASES",
+    "MUTATING_WEBHOOKS",
+    "NAMESPACES",
+    "PERSISTENT_VOLUMES",
+    "PERSISTENT_VOLUME_CLAIMS",
+    "POD_DISRUPTION_BUDGETS",
+    "PRIORITY_CLASSES",
+    "READ_VERBS",
+    "REPLICA_SETS",
+    "SECRETS",
+    "SERVICES",
+    "STATEFUL_SETS",
+    "STORAGE_CLASSES",
+    "VALIDATING_WEBHOOKS",
+    "ApiCall",
+    "ApiResource",
+    "InvalidPathSegment",
+    "Object",
+    "ObjectIdentity",
+    "api_resource",
+    "identity_of_object",
+    "key_of",
+    "path_of",
+    "path_segment",
+    "resource_of_object",
+    "split_key",
+]
+
+_LONGEST_NAME: Final = 253
+_FORBIDDEN_CHARACTERS: Final = frozenset("/%\\")
+"""The API server refuses the first two in every name; some proxies read the third as the first."""
+
+
+class InvalidPathSegment(ValueError):  # noqa: N818 - says what the text is
+    """Text that can't be one part of a request path."""
+
+
+def path_segment(text: str) -> str:
+    """Return `text` percent-encoded as one part of a path; raise `InvalidSegment` if it names no object."""
+    if not text:
+        raise InvalidPathSegment("a name is empty")
+    if len(text) > _LONGEST_NAME:
+        raise InvalidPathSegment(f"a name has {len(text)} characters; at most {_LONGEST_NAME} are allowed")
+    if text in {".", ".."}:
+        raise InvalidPathSegment(f"{text!r} is not a name")
+    if not text.isprintable() or _FORBIDDEN_CHARACTERS.intersection(text):
+        raise InvalidPathSegment(f"{text!r} has characters that no name may have")
+    try:
+        return quote(text, safe="")
+    except UnicodeEncodeError as error:
+        raise InvalidPathSegment(f"{text!r} can't be encoded") from error
+
+
+def path_of(parts: Iterable[str]) -> str:
+    """Return the absolute path of these parts."""
+    return "/" + "/".join(map(path_segment, parts))
+
+
+T = TypeVar("T")
+
+Object = dict[str, Any]
+"""A Kubernetes object as JSON has it."""
+
+
+class ObjectIdentity(NamedTuple):
+    """Which object this is, and which state of it."""
+
+    key: str
+    """`namespace/name`, or only the name of a cluster-scoped object."""
+    uid: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApiResource(Generic[T]):
+    group: str
+    """Empty for the core group."""
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+    codec: Codec[T]
+    identify: Callable[[T], ObjectIdentity]
+    subresource: str = ""
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def label(self) -> str:
+        """As messages name it: `pods`, `deployments.apps`."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def as_json(self) -> "ApiResource[Object]":
+        """The same objects, whole."""
+        return self._decoded_by(OBJECT_CODEC, identity_of_object)
+
+    @property
+    def status(self) -> "ApiResource[T]":
+        """For writes that change the status and nothing else."""
+        return replace(self, subresource="status")
+
+    @property
+    def scale(self) -> "ApiResource[Object]":
+        """The `autoscaling/v1 Scale` of an object."""
+        return replace(self.as_json, subresource="scale")
+
+    def sub(self, subresource: str) -> "ApiResource[Object]":
+        """Any other subresource: `binding`, `resize`, …"""
+        return replace(self.as_json, subresource=subresource)
+
+    def collection_path(self, namespace: str = "") -> str:
+        """Where on the server the objects are, of all namespaces or of one; raises `InvalidSegment`."""
+        return path_of(self._parts(namespace))
+
+    def object_path(self, namespace: str, name: str) -> str:
+        """Where on the server the object of that name is, or its subresource; raises `InvalidSegment`."""
+        below = (self.subresource,) if self.subresource else ()
+        return path_of((*self._parts(namespace), name, *below))
+
+    def _parts(self, namespace: str) -> tuple[str, ...]:
+        api = ("apis", self.group, self.version) if self.group else ("api", self.version)
+        return (*api, "namespaces", namespace, self.plural) if namespace else (*api, self.plural)
+
+    def _decoded_by(self, codec: Codec[Any], identify: Callable[[Any], ObjectIdentity]) -> "ApiResource[Any]":
+        return ApiResource(
+            self.group,
+            self.version,
+            self.plural,
+            self.kind,
+            self.namespaced,
+            codec,
+            identify,
+            self.subresource,
+        )
+
+
+def key_of(namespace: str, name: str) -> str:
+    return f"{namespace}/{name}" if namespace else name
+
+
+def split_key(key: str) -> tuple[str, str]:
+    """`namespace/name` → both; the namespace is empty for cluster-scoped objects."""
+    namespace, _, name = key.rpartition("/")
+    return namespace, name
+
+
+def identity_of_object(item: Object) -> ObjectIdentity:
+    metadata = item["metadata"]
+    key = key_of(metadata.get("namespace", ""), metadata["name"])
+    return ObjectIdentity(key, metadata.get("uid", ""), metadata.get("resourceVersion", ""))
+
+
+def api_resource(
+    group: str, version: str, plural: str, kind: str, *, namespaced: bool = True
+) -> ApiResource[Object]:
+    """A custom resource, or any other that has no constant here."""
+    return ApiResource(group, version, plural, kind, namespaced, OBJECT_CODEC, identity_of_object)
+
+
+def resource_of_object(item: Object) -> ApiResource[Object]:
+    """Return where an object of a built-in kind, as in a manifest, is served.
+
+    Built-in kinds have regular plurals (as in `meta.UnsafeGuessKindToResource` of apimachinery).
+    """
+    kind = item["kind"].lower()
+    plural = kind + "es" if kind.endswith("s") else kind[:-1] + "ies" if kind.endswith("y") else kind + "s"
+    return _builtin(item["apiVersion"], plural, item["kind"], namespaced="namespace" in item["metadata"])
+
+
+def _builtin(api_version: str, plural: str, kind: str, *, namespaced: bool = True) -> ApiResource[Object]:
+    group, _, version = api_version.rpartition("/")
+    return api_resource(group, version, plural, kind, namespaced=namespaced)
+
+
+NAMESPACES = _builtin("v1", "namespaces", "Namespace", namespaced=False)
+EVENTS = _builtin("v1", "events", "Event")
+CONFIG_MAPS = _builtin("v1", "configmaps", "ConfigMap")
+SECRETS = _builtin("v1", "secrets", "Secret")
+SERVICES = _builtin("v1", "services", "Service")
+PERSISTENT_VOLUMES = _builtin("v1", "persistentvolumes", "PersistentVolume", namespaced=False)
+PERSISTENT_VOLUME_CLAIMS = _builtin("v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+DEPLOYMENTS = _builtin("apps/v1", "deployments", "Deployment")
+REPLICA_SETS = _builtin("apps/v1", "replicasets", "ReplicaSet")
+STATEFUL_SETS = _builtin("apps/v1", "statefulsets", "StatefulSet")
+DAEMON_SETS = _builtin("apps/v1", "daemonsets", "DaemonSet")
+JOBS = _builtin("batch/v1", "jobs", "Job")
+CRON_JOBS = _builtin("batch/v1", "cronjobs", "CronJob")
+POD_DISRUPTION_BUDGETS = _builtin("policy/v1", "poddisruptionbudgets", "PodDisruptionBudget")
+LEASES = _builtin("coordination.k8s.io/v1", "leases", "Lease")
+PRIORITY_CLASSES = _builtin("scheduling.k8s.io/v1", "priorityclasses", "PriorityClass", namespaced=False)
+STORAGE_CLASSES = _builtin("storage.k8s.io/v1", "storageclasses", "StorageClass", namespaced=False)
+CLUSTER_ROLE_BINDINGS = _builtin(
+    "rbac.authorization.k8s.io/v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
+)
+MUTATING_WEBHOOKS = _builtin(
+    "admissionregistration.k8s.io/v1",
+    "mutatingwebhookconfigurations",
+    "MutatingWebhookConfiguration",
+    namespaced=False,
+)
+VALIDATING_WEBHOOKS = _builtin(
+    "admissionregistration.k8s.io/v1",
+    "validatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration",
+    namespaced=False,
+)
+CUSTOM_RESOURCE_DEFINITIONS = _builtin(
+    "apiextensions.k8s.io/v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
+)
+
+READ_VERBS = frozenset({"get", "list", "watch"})
+
+
+@dataclass(frozen=True, slots=True)
+class ApiCall:
+    verb: str
+    """As RBAC names it (get, list, watch, create, update, patch, delete), or `evict`."""
+    resource: str
+    """As messages name it: `pods`, `deployments.apps`."""
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+    @property
+    def is_write(self) -> bool:
+        return self.verb not in READ_VERBS
+
+    @property
+    def subject(self) -> str:
+        """The object, or the objects, that the call is about."""
+        resource = f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+        if self.name:
+            return f"{resource} {self.namespace}/{self.name}" if self.namespace else f"{resource} {self.name}"
+        return f"{resource} in namespace {self.namespace}" if self.namespace else resource
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.subject}"

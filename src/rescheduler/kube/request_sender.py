@@ -1,0 +1,252 @@
+"""What all verbs share: send a request at the allowed pace, and make of the answer a value or an error.
+
+From bytes that a server sent to what they mean: an object, or an error.
+
+Whether the API server answers the requests of one client, and what follows when it does not.
+
+The kernel finds connections whose peer is gone (`network` sets keep-alive and user timeout). It can't see a
+proxy that keeps a connection open and forwards nothing, nor a server process that is stopped. Those show only
+in requests without an answer. Therefore:
+
+- every request that was sent and not answered makes watches suspect that have told nothing since: informers
+  open them again, and a watch that is accepted again is alive;
+- if nothing else is sent, a cheap read is sent every `PROBE_EVERY_S`. A leader renews its Lease more often,
+  so it hardly needs one.
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Final, Protocol, TypeVar
+
+import msgspec
+
+from rescheduler.kube import errors
+from rescheduler.kube.api_resources import ApiCall, ApiResource, InvalidPathSegment
+from rescheduler.kube.codecs.codec import ApiStatus, ListPage, Undecodable
+from rescheduler.kube.codecs.negotiated_codec import decode_any_status
+from rescheduler.kube.codecs.streamed_page import StreamedPage
+from rescheduler.kube.flow_control import RateLimiter, RetryPolicy, retry_while_overloaded
+from rescheduler.kube.transport import ApiRequest, ApiResponse, NoResponse, Transport
+
+__all__ = [
+    "PROBE_EVERY_S",
+    "PROBE_TIMEOUT_S",
+    "Query",
+    "RequestObserver",
+    "RequestSender",
+    "ServerLiveness",
+    "collection_path",
+    "decode_body",
+    "error_from_response",
+    "object_path",
+]
+
+R = TypeVar("R")
+
+
+def decode_body(call: ApiCall, content_type: str, body: bytes, decode: Callable[[str, bytes], R]) -> R:
+    try:
+        return decode(content_type, body)
+    except Undecodable as error:
+        raise errors.InvalidResponse(call, str(error)) from error
+
+
+def error_from_response(call: ApiCall, response: ApiResponse, body: bytes) -> errors.KubeError:
+    """The error that an answer outside 2xx means."""
+    status = _status_from_body(response.headers.get("content-type", ""), body)
+    return errors.error_from_status(call, response.status, status, retry_after_s=_retry_after(response))
+
+
+def _retry_after(response: ApiResponse) -> float | None:
+    """In seconds; the other form that HTTP knows, a date, no API server uses."""
+    value = response.headers.get("retry-after", "")
+    return float(value) if value.isdecimal() else None
+
+
+def _status_from_body(content_type: str, body: bytes) -> ApiStatus:
+    """What a proxy says in the server's place, as HTML or plain text, becomes the message."""
+    try:
+        return decode_any_status(content_type, body)
+    except Undecodable:
+        return ApiStatus(message=body[:200].decode(errors="replace").strip())
+
+
+PROBE_EVERY_S: Final = 3.0
+PROBE_TIMEOUT_S: Final = 3.0
+
+OnUnanswered = Callable[[float], None]
+"""Called with the loop time at which the request was sent."""
+
+
+class ServerLiveness:
+    """Times are loop times."""
+
+    def __init__(self) -> None:
+        self.answered_at = -math.inf
+        """When the latest answer came, of any HTTP status."""
+        self._handlers: dict[object, OnUnanswered] = {}
+
+    def answered(self) -> None:
+        self.answered_at = asyncio.get_running_loop().time()
+
+    def unanswered(self, sent_at: float) -> None:
+        for handler in tuple(self._handlers.values()):
+            handler(sent_at)
+
+    def on_unanswered(self, handler: OnUnanswered) -> Callable[[], None]:
+        """Returns what ends it."""
+        subscription = object()
+        self._handlers[subscription] = handler
+
+        def end() -> None:
+            self._handlers.pop(subscription, None)
+
+        return end
+
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+Query = tuple[tuple[str, str], ...]
+
+
+class RequestObserver(Protocol):
+    def __call__(self, call: ApiCall, code: int, seconds: float, /) -> None:
+        """Told of every request: `code` is the HTTP status, or 0 if no answer came."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSender:
+    transport: Transport
+    rate_limit: RateLimiter
+    timeout_s: float
+    observer: RequestObserver | None
+    patience: RetryPolicy
+    liveness: ServerLiveness
+
+    async def read(
+        self, call: ApiCall, resource: ApiResource[T], query: Query, decode: Callable[[str, bytes], R]
+    ) -> R:
+        request = self.request("GET", object_path(call, resource), query, resource.codec.accept)
+        content_type, body = await retry_while_overloaded(lambda: self.exchange(call, request), self.patience)
+        return decode_body(call, content_type, body, decode)
+
+    async def read_page(self, call: ApiCall, resource: ApiResource[T], query: Query) -> ListPage[T]:
+        path, accept = collection_path(call, resource), resource.codec.accept
+        request = self.request("GET", path, query, accept, streaming=True)
+        return await retry_while_overloaded(lambda: self._page(call, resource, request), self.patience)
+
+    async def _page(self, call: ApiCall, resource: ApiResource[T], request: ApiRequest) -> ListPage[T]:
+        sent_at = _now()
+        async with await self.send(call, request) as response:
+            page = StreamedPage(resource.codec, response.headers.get("content-type", ""))
+            try:
+                async for chunk in self._with_idle_timeout(response.chunks()):
+                    page.feed(chunk)
+                return page.finish()
+            except NoResponse as broken:
+                self.liveness.unanswered(sent_at)
+                raise _unreachable_error(call, broken) from broken
+            except Undecodable as error:
+                raise errors.InvalidResponse(call, str(error)) from error
+
+    async def _with_idle_timeout(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """A large list may take its time as long as it goes on: the time-out is for each step of it."""
+        while True:
+            try:
+                async with asyncio.timeout(self.timeout_s):
+                    chunk = await anext(chunks, None)
+            except TimeoutError:
+                raise NoResponse(f"the answer stopped for {self.timeout_s:g} s", sent=True) from None
+            if chunk is None:
+                return
+            yield chunk
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        query: Query,
+        accept: str,
+        content: Mapping[str, Any] | bytes = b"",
+        *,
+        content_type: str = "application/json",
+        streaming: bool = False,
+    ) -> ApiRequest:
+        headers = {"user-agent": USER_AGENT, "accept": accept}
+        if content:
+            headers["content-type"] = content_type
+        body = content if isinstance(content, bytes) else msgspec.json.encode(content)
+        return ApiRequest(method, path, query, headers, body, self.timeout_s, streaming)
+
+    async def exchange(self, call: ApiCall, request: ApiRequest) -> tuple[str, bytes]:
+        """Content type and body of a good answer; anything else raises."""
+        async with await self.send(call, request) as response:
+            return response.headers.get("content-type", ""), await self._body(call, response)
+
+    async def send(self, call: ApiCall, request: ApiRequest) -> ApiResponse:
+        """A response of status 2xx, to be closed by who asked for it; anything else raises."""
+        await self.rate_limit.wait()
+        began = _now()
+        code = 0
+        try:
+            response = await self.transport.send(request)
+            code = response.status
+            self.liveness.answered()
+        except NoResponse as broken:
+            if broken.sent:
+                self.liveness.unanswered(began)
+            raise _unreachable_error(call, broken) from broken
+        finally:
+            if self.observer:
+                self.observer(call, code, _now() - began)
+        if 200 <= code < 300:
+            return response
+        async with response:
+            raise error_from_response(call, response, await self._body(call, response))
+
+    async def _body(self, call: ApiCall, response: ApiResponse) -> bytes:
+        try:
+            return b"".join([chunk async for chunk in self._with_idle_timeout(response.chunks())])
+        except NoResponse as broken:
+            raise _unreachable_error(call, broken) from broken
+
+
+def object_path(call: ApiCall, resource: ApiResource[Any]) -> str:
+    """Return the path of the object that the call names; raise `InvalidName` before anything is sent."""
+    try:
+        return resource.object_path(call.namespace, call.name)
+    except InvalidPathSegment as invalid:
+        raise errors.InvalidName(call, str(invalid)) from invalid
+
+
+def collection_path(call: ApiCall, resource: ApiResource[Any]) -> str:
+    """Return the path of the objects of the call's namespace; raise `InvalidName` before anything is sent."""
+    try:
+        return resource.collection_path(call.namespace)
+    except InvalidPathSegment as invalid:
+        raise errors.InvalidName(call, str(invalid)) from invalid
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _unreachable_error(call: ApiCall, broken: NoResponse) -> errors.Unreachable:
+    return errors.Unreachable(call, broken.reason, sent=broken.sent, advice=broken.remedy)
+
+
+def _user_agent() -> str:
+    try:
+        return f"rescheduler/{version('kube-rescheduler')}"
+    except PackageNotFoundError:
+        return "rescheduler/unknown"
+
+
+USER_AGENT = _user_agent()

@@ -1,0 +1,133 @@
+"""How many migrations may run at once: in all, per node and per workload. Pure counting.
+
+What counts is the *unit*: a migration, or a group of them that is handed over together.
+
+- `maxConcurrentMigrations` counts every member of a group.
+- `maxConcurrentPerNode` and `maxConcurrentPerWorkload` count a group once, however many of its pods are
+  there, if the pods themselves declare it: all carry the same value of `podGroupLabel`. The planner counts in
+  the same way, and makes no other groups.
+- Members of any other group are counted one by one: `spec.group` alone gives no privilege.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from rescheduler.config.policy import Policy
+
+__all__ = ["ConcurrencyLimits", "SlotClaim"]
+
+
+class SlotClaim(NamedTuple):
+    """What one migration takes while it runs."""
+
+    unit: str
+    """Shared by the members of a declared group, else its own key."""
+    namespace: str
+    nodes: frozenset[str]
+    workload: str
+    """What several pods have in common; empty if there is nothing."""
+
+
+class ConcurrencyLimits:
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.running: Counter[str] = Counter()
+        """By namespace."""
+        self._claims: dict[str, SlotClaim] = {}
+        self._nodes: dict[str, Counter[str]] = {}
+        self._workloads: dict[str, Counter[str]] = {}
+
+    def __len__(self) -> int:
+        return len(self._claims)
+
+    def claim(self, key: str) -> SlotClaim | None:
+        return self._claims.get(key)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._claims) >= self.policy.max_concurrent_migrations
+
+    def take(self, key: str, claim: SlotClaim) -> None:
+        self.free(key)
+        self._claims[key] = claim
+        self.running[claim.namespace] += 1
+        for units in self._units(claim):
+            units[claim.unit] += 1
+
+    def free(self, key: str) -> bool:
+        """Whether it had taken anything."""
+        claim = self._claims.pop(key, None)
+        if claim is None:
+            return False
+        for counts, name in ((self.running, claim.namespace), *((u, claim.unit) for u in self._units(claim))):
+            counts[name] -= 1
+            if not counts[name]:
+                del counts[name]
+        for shelf, names in ((self._nodes, claim.nodes), (self._workloads, (claim.workload,))):
+            for name in names:
+                if name in shelf and not shelf[name]:
+                    del shelf[name]
+        return True
+
+    def fits(self, claims: Sequence[SlotClaim]) -> bool:
+        """Whether all of them may begin together, beside those that run."""
+        if len(claims) == 1:
+            return self._fits_alone(claims[0])
+        return not self.exceeded(claims)
+
+    def _fits_alone(self, claim: SlotClaim) -> bool:
+        """The same for one migration: this is asked of everything that waits."""
+        policy = self.policy
+        if self.is_full:
+            return False
+        for node in claim.nodes:
+            if len(self._nodes.get(node, ())) >= policy.max_concurrent_per_node:
+                return False
+        return len(self._workloads.get(claim.workload, ())) < policy.max_concurrent_per_workload
+
+    def exceeded(self, claims: Sequence[SlotClaim], *, alone: bool = False) -> str:
+        """Which limit they would exceed, in words; empty if none.
+
+        `alone` as if nothing else ran: what does not fit then never will.
+        """
+        policy = self.policy
+        needed = len(claims) + (0 if alone else len(self))
+        if needed > policy.max_concurrent_migrations:
+            return (
+                f"maxConcurrentMigrations allows {policy.max_concurrent_migrations}, and {needed} are needed"
+            )
+        for node, units in _units_by_name(claims, lambda claim: claim.nodes).items():
+            count = len(units if alone else units | self._nodes.get(node, {}).keys())
+            if count > policy.max_concurrent_per_node:
+                return (
+                    f"maxConcurrentPerNode allows {policy.max_concurrent_per_node}, and {node} needs {count}"
+                )
+        for workload, units in _units_by_name(claims, lambda claim: {claim.workload} - {""}).items():
+            count = len(units if alone else units | self._workloads.get(workload, {}).keys())
+            if count > policy.max_concurrent_per_workload:
+                limit = policy.max_concurrent_per_workload
+                return f"maxConcurrentPerWorkload allows {limit}, and one workload needs {count}"
+        return ""
+
+    def has_room_at(self, key: str, node: str) -> bool:
+        """Whether one that has begun may go to that node, which was chosen for it only now."""
+        claim = self._claims.get(key)
+        others = self._nodes.get(node, {}).keys() - ({claim.unit} if claim is not None else set())
+        return len(others) < self.policy.max_concurrent_per_node
+
+    def _units(self, claim: SlotClaim) -> list[Counter[str]]:
+        found = [self._nodes.setdefault(node, Counter()) for node in claim.nodes]
+        if claim.workload:
+            found.append(self._workloads.setdefault(claim.workload, Counter()))
+        return found
+
+
+def _units_by_name(
+    claims: Iterable[SlotClaim], names_of: Callable[[SlotClaim], Iterable[str]]
+) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for claim in claims:
+        for name in names_of(claim):
+            found.setdefault(name, set()).add(claim.unit)
+    return found

@@ -1,0 +1,152 @@
+"""Makes the copy of a pod, and sees to it that what was admitted is the same pod."""
+
+import asyncio
+from datetime import timedelta
+from typing import Final
+
+from rescheduler.api.podmigration import Handover
+from rescheduler.api.well_known_names import SCHEDULING_GATE
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.cluster.sources.watched_objects import WatchedObjects
+from rescheduler.kube import errors
+from rescheduler.kube.api_resources import REPLICA_SETS, Object
+from rescheduler.kube.client import Client
+from rescheduler.migrations.copy_manifest import admission_differences, adoptable_copy, bare_copy
+from rescheduler.migrations.observation import Observation, Transition, Wait
+from rescheduler.migrations.successors import may_be_copy
+from rescheduler.migrations.transition_table import Trigger
+
+__all__ = ["REFUSAL_ERRORS", "CopyCreator", "lacks_permission"]
+
+REFUSAL_ERRORS: Final = (errors.Forbidden, errors.Invalid, errors.BadRequest)
+"""Quota, LimitRange, PodSecurity, policies and webhooks: to ask again the same way would be in vain."""
+
+
+def lacks_permission(refusal: errors.KubeError) -> bool:
+    """Whether RBAC refuses, which is not for good: an API server that has just started has not read its roles
+    yet, and refuses for a moment what it allows before and after."""
+    return isinstance(refusal, errors.Forbidden) and refusal.lacks_permission
+
+
+_MIN_VERSION_MESSAGE: Final = "Adopt and Copy need Kubernetes 1.30 or newer"
+
+_INFORMER_DELAY: Final = timedelta(seconds=5)
+"""What a live read has shown is told by an informer before that."""
+
+_MAX_COMPARED: Final = 10_000
+
+
+class CopyCreator:
+    def __init__(self, client: Client, seen: WatchedObjects) -> None:
+        self._client = client
+        self._seen = seen
+        self._compared: dict[str, None] = {}
+        """Copies that this process has compared, by uid. Whoever takes over compares again."""
+
+    async def create(self, scene: Observation, name: str) -> Transition | Wait | None:
+        """From what is there now, read live. None: look again."""
+        migration = scene.migration
+        live = await self._live(scene)
+        if not isinstance(live, tuple):
+            return live
+        source, replica_set = live
+        if replica_set is not None and replica_set["spec"]["template"]["spec"].get("nodeName"):
+            why = f"the template of ReplicaSet {replica_set['metadata']['name']} sets nodeName"
+            return _copy_refused("NodeNameInTemplate", why)
+        if replica_set is None:
+            wanted = bare_copy(source, migration, name, scene.now)
+        else:
+            wanted = adoptable_copy(replica_set, source, migration, name, scene.now)
+        key = f"{migration.namespace}/{name}"
+        try:
+            made = await self._client.create(PODS.as_json, wanted)
+        except errors.AlreadyExists:
+            await self._seen.read_pod(key, "")
+            there = self._seen.pods.get(key)
+            if there is None or may_be_copy(there, migration):
+                return None
+            return _copy_refused(
+                "CopyNameTaken", f"another pod is called {name}, which is to be the copy's name"
+            )
+        except REFUSAL_ERRORS as refusal:
+            if lacks_permission(refusal):
+                raise
+            return _copy_refused("CopyRefused", f"the copy was refused: {refusal.why}")
+        record = self._seen.learn_pod(made)
+        if SCHEDULING_GATE not in record.shape.scheduling_gates:
+            return _copy_refused(
+                "GateMissing", f"the server did not keep the scheduling gate; {_MIN_VERSION_MESSAGE}"
+            )
+        return self._compare(source, made, replica_set)
+
+    def ignored(self, scene: Observation, node: str) -> Transition | None:
+        """Asked after the nomination: without it nothing leads the copy to its target."""
+        assert scene.target is not None
+        copy = self._seen.pods.get(scene.target.key)
+        if copy is None or copy.uid != scene.target.uid or copy.node or copy.nominated_node == node:
+            return None
+        return _copy_refused(
+            "NominationIgnored", f"the server did not keep status.nominatedNodeName; {_MIN_VERSION_MESSAGE}"
+        )
+
+    async def difference(self, scene: Observation) -> Transition | None:
+        """Asked before the copy may be scheduled: whoever made it may not have come to compare it."""
+        assert scene.target is not None
+        if scene.target.uid in self._compared:
+            return None
+        key = f"{scene.migration.namespace}/{scene.target.name}"
+        owner = scene.migration.status.owner
+        try:
+            source, copy = await asyncio.gather(
+                self._client.get(PODS.as_json, scene.migration.pod_key),
+                self._client.get(PODS.as_json, key),
+            )
+            replica_set: Object | None = None
+            if owner is not None:
+                replica_set = await self._client.get(
+                    REPLICA_SETS, f"{scene.migration.namespace}/{owner.name}"
+                )
+        except errors.NotFound:
+            await asyncio.gather(
+                self._seen.read_pod(scene.migration.pod_key, scene.migration.spec.pod.uid),
+                self._seen.read_pod(key, scene.target.uid),
+            )
+            return None
+        return self._compare(source, copy, replica_set)
+
+    def _compare(self, source: Object, copy: Object, replica_set: Object | None) -> Transition | None:
+        template = None if replica_set is None else replica_set["spec"]["template"]["spec"]
+        differences = admission_differences(source, copy, template)
+        if differences:
+            return _copy_refused(
+                "AdmissionDiffers", f"admission made another pod of it: {'; '.join(differences)}"
+            )
+        while len(self._compared) >= _MAX_COMPARED:
+            del self._compared[next(iter(self._compared))]
+        self._compared[copy["metadata"]["uid"]] = None
+        return None
+
+    async def _live(self, scene: Observation) -> tuple[Object, Object | None] | Wait | None:
+        """The source and its ReplicaSet; else what is to be done instead, because something has changed."""
+        migration, owner = scene.migration, scene.migration.status.owner
+        try:
+            source = await self._client.get(PODS.as_json, migration.pod_key)
+        except errors.NotFound:
+            self._seen.pods.learn_gone(migration.pod_key, migration.spec.pod.uid)
+            return None
+        assert scene.source is not None
+        if self._seen.learn_pod(source).resource_version != scene.source.resource_version:
+            return None
+        if migration.status.handover is Handover.COPY or owner is None:
+            return source, None
+        try:
+            replica_set = await self._client.get(REPLICA_SETS, f"{migration.namespace}/{owner.name}")
+        except errors.NotFound:
+            replica_set = None
+        if replica_set is None or replica_set["metadata"]["uid"] != owner.uid:
+            return Wait(scene.now + _INFORMER_DELAY, f"{owner.kind} {owner.name} is gone")
+        return source, replica_set
+
+
+def _copy_refused(failure: str, message: str) -> Transition:
+    return Transition(Trigger.COPY_REFUSED, message, failure, final=True)

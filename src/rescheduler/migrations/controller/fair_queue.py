@@ -1,0 +1,361 @@
+"""Whose turn it is: everything that waits and everything that runs, kept up to date change by change. Pure.
+
+    put ──▶ waiting ──grant──▶ granted ──put: InProgress──▶ running ──put: finished──▶ forgotten
+              ▲ │ hold, retryAt   │
+    due, ready│ ▼                 │ hold, put: postponed
+             held ◀───────────────┘
+
+Who begins first, of all that the limits (`slots`) allow to begin:
+
+1. namespaces that have less than their fair share of `maxConcurrentMigrations` (divided by the namespaces in
+   which something runs or waits) before those that have it: no queue, however long, keeps out a namespace
+2. moves that people or maintenance wait for (`urgent`) before others
+3. the namespace with the fewest running migrations, then the one whose last turn was longest ago: round-robin
+4. within a namespace urgent ones first, then the oldest
+
+One that has to wait for its node or workload does not hold up others. A group (`migrations.groups`) has its
+turn as a whole: when all of its members are there and wait, and all of them fit together. From then on until
+none of them runs any more, each member has a turn, and a slot that nobody else gets.
+
+Everything that waits is looked at only when something was freed, or when the caller says that conditions have
+changed. Otherwise only what is new is looked at: the rest could not begin before, and still can't.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from heapq import heappop, heappush
+from itertools import chain
+from typing import Final, NamedTuple
+
+from rescheduler.api.podmigration import MANUAL, Migration, MigrationPhase
+from rescheduler.config.policy import Policy
+from rescheduler.migrations.controller.concurrency_limits import ConcurrencyLimits, SlotClaim
+from rescheduler.migrations.migration_groups import GroupId, MigrationGroup, group_of
+
+__all__ = ["FairQueue", "MayBegin"]
+
+MayBegin = Callable[[Migration], bool]
+"""Whether windows, halts and the like allow it now. May depend on namespace and strategy only."""
+
+_INDEFINITELY: Final = datetime.max.replace(tzinfo=UTC)
+
+_QueuePosition = tuple[bool, float, str]
+"""In the line of a namespace: not urgent, when it came, which unit."""
+
+
+@dataclass(slots=True)
+class _QueuedMigration:
+    migration: Migration
+    claim: SlotClaim
+    gang: str
+    """The group that its pod declares; empty if none."""
+    held_until: datetime | None = None
+    is_granted: bool = False
+    starts_with_group: bool = False
+    """Waits, but its group has begun."""
+
+    @property
+    def is_running(self) -> bool:
+        return self.migration.status.phase is MigrationPhase.IN_PROGRESS
+
+    @property
+    def is_pending(self) -> bool:
+        return self.migration.status.phase is MigrationPhase.PENDING and not self.migration.is_cancelled
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.is_pending and not self.is_granted and self.held_until is None
+
+
+class _WaitingUnit(NamedTuple):
+    """What waits for one turn: a migration, or all members of a group."""
+
+    place: _QueuePosition
+    migration: Migration
+    """The youngest."""
+    members: tuple[str, ...]
+    claims: list[SlotClaim]
+
+
+class FairQueue:
+    def __init__(self, policy: Policy, urgent: Iterable[str] = (MANUAL,)) -> None:
+        """`urgent` are strategies."""
+        self._slots = ConcurrencyLimits(policy)
+        self._urgent = frozenset(urgent)
+        self._entries: dict[str, _QueuedMigration] = {}
+        self._groups: dict[GroupId, MigrationGroup] = {}
+        self._group_members: dict[GroupId, tuple[str, ...]] = {}
+        self._waiting: dict[str, _WaitingUnit] = {}
+        self._lines: dict[str, list[_QueuePosition]] = {}
+        """By namespace: the places of those that wait, in order."""
+        self._held: list[tuple[datetime, str]] = []
+        self._new: dict[str, None] = {}
+        """Units that nobody has looked at since they began to wait."""
+        self._is_freed = False
+        self._served: dict[str, int] = {}
+        """When each namespace last had a turn, counted in turns."""
+        self._turns_given = 0
+
+    # -- what there is
+
+    def use(self, policy: Policy, urgent: Iterable[str]) -> None:
+        self._slots.policy, self._is_freed = policy, True
+        before, self._urgent = self._urgent, frozenset(urgent)
+        if self._urgent != before:
+            for key in self._entries:
+                self._place(key)
+
+    @property
+    def is_freed(self) -> bool:
+        """Whether something has ended since the last `grant`."""
+        return self._is_freed
+
+    def put(self, migration: Migration, workload: str = "", gang: str = "") -> None:
+        """As it is now, new or not. `workload` and `gang` are what its pod has in common with others."""
+        key, group = migration.key, group_of(migration)
+        known = self._entries.get(key)
+        if known is not None and known.migration.uid != migration.uid:
+            self.remove(key)
+            known = None
+        if migration.is_finished and group is None:
+            self.remove(key)
+            return
+        nodes = frozenset({migration.spec.source_node, migration.target_node} - {""})
+        claim = SlotClaim(key, migration.namespace, nodes, workload)
+        entry = self._entries[key] = known or _QueuedMigration(migration, claim, gang)
+        retry_at, before = migration.status.retry_at, entry.migration.status.retry_at
+        if migration.status.phase is not MigrationPhase.PENDING:
+            entry.is_granted, entry.held_until = False, None
+        elif retry_at is not None and (known is None or retry_at != before):
+            self._hold(entry, retry_at)
+        entry.migration, entry.claim, entry.gang = migration, claim, gang
+        if group is not None:
+            self._groups.setdefault(group, MigrationGroup(group)).put(migration)
+        self._place(key)
+
+    def remove(self, key: str) -> None:
+        entry = self._entries.pop(key, None)
+        if entry is None:
+            return
+        self._release(key)
+        self._take_out(key)
+        group = group_of(entry.migration)
+        if group is not None:
+            self._groups[group].remove(key)
+            self._place_group(group)
+
+    def members(self, migration: Migration) -> tuple[str, ...]:
+        """Keys of the members of its group, of which it may or may not be one; finished ones too."""
+        group = group_of(migration)
+        known = None if group is None else self._groups.get(group)
+        return () if known is None else tuple(known.members())
+
+    def running(self) -> list[str]:
+        return [key for key, entry in self._entries.items() if entry.is_running]
+
+    def unfinished(self) -> list[str]:
+        return [key for key, entry in self._entries.items() if not entry.migration.is_finished]
+
+    # -- turns
+
+    def has_turn(self, key: str) -> bool:
+        entry = self._entries.get(key)
+        return entry is not None and (entry.is_granted or entry.starts_with_group)
+
+    def obstacle(self, migration: Migration) -> str:
+        """Which limit its group exceeds by itself, so that it can never begin; empty if none."""
+        members = self.members(migration)
+        if migration.key not in members:
+            return ""
+        return self._slots.exceeded(self._claims(members), alone=True)
+
+    def has_room_at(self, key: str, node: str) -> bool:
+        """Whether one that has its turn may go to that node."""
+        return self._slots.has_room_at(key, node)
+
+    def hold(self, key: str, until: datetime | None = None) -> None:
+        """Its turn was not used: it waits again after that time, or when it is `ready`."""
+        entry = self._entries.get(key)
+        if entry is not None and entry.is_granted:
+            self._hold(entry, until or _INDEFINITELY)
+            self._place(key)
+
+    def ready(self, key: str, now: datetime) -> None:
+        """Whatever held it is over, unless it has a time of its own."""
+        entry = self._entries.get(key)
+        if entry is None or entry.held_until is None:
+            return
+        retry_at = entry.migration.status.retry_at
+        if retry_at is None or retry_at <= now:
+            entry.held_until = None
+            self._place(key)
+
+    def grant(self, now: datetime, may_begin: MayBegin, *, everything: bool = False) -> list[str]:
+        """Keys of those that have their turn from now on, in order; `everything` if conditions changed."""
+        self._end_holds(now)
+        lines = self._lines if everything or self._is_freed else self._lines_of_new()
+        self._new, self._is_freed = {}, False
+        if not lines or self._slots.is_full:
+            return []
+        granted: list[str] = []
+        for unit in self._chosen(lines, _cached(may_begin)):
+            for key in unit.members:
+                self._entries[key].is_granted = True
+            granted += unit.members
+            self._place(unit.migration.key)
+        return granted
+
+    def _chosen(self, lines: Mapping[str, list[_QueuePosition]], may_begin: MayBegin) -> list[_WaitingUnit]:
+        """Takes slots for every unit that it chooses."""
+        share = self._fair_share()
+        heads: list[tuple[tuple[object, ...], str, Iterator[_WaitingUnit]]] = []
+
+        def push(namespace: str, rest: Iterator[_WaitingUnit]) -> None:
+            for unit in rest if not self._slots.is_full else ():
+                if may_begin(unit.migration) and self._slots.fits(unit.claims):
+                    heappush(
+                        heads, (self._precedence(namespace, unit, share), namespace, chain([unit], rest))
+                    )
+                    return
+
+        for namespace, line in lines.items():
+            push(namespace, (self._waiting[name] for _, _, name in line))
+        chosen: list[_WaitingUnit] = []
+        while heads and not self._slots.is_full:
+            _, namespace, rest = heappop(heads)
+            unit = next(rest)
+            if self._slots.fits(unit.claims):
+                for key, claim in zip(unit.members, unit.claims, strict=True):
+                    self._slots.take(key, claim)
+                self._turns_given += 1
+                self._served[namespace] = self._turns_given
+                chosen.append(unit)
+            push(namespace, rest)
+        return chosen
+
+    def _precedence(self, namespace: str, unit: _WaitingUnit, share: int) -> tuple[object, ...]:
+        running = self._slots.running[namespace]
+        not_urgent, came, name = unit.place
+        return running >= share, not_urgent, running, self._served.get(namespace, 0), came, name
+
+    def _fair_share(self) -> int:
+        namespaces = len(self._lines.keys() | self._slots.running.keys())
+        return max(1, self._slots.policy.max_concurrent_migrations // max(1, namespaces))
+
+    def _lines_of_new(self) -> dict[str, list[_QueuePosition]]:
+        found: dict[str, list[_QueuePosition]] = {}
+        for name in self._new:
+            unit = self._waiting[name]
+            insort(found.setdefault(unit.migration.namespace, []), unit.place)
+        return found
+
+    # -- bookkeeping
+
+    def _hold(self, entry: _QueuedMigration, until: datetime) -> None:
+        entry.is_granted, entry.held_until = False, until
+        if until is not _INDEFINITELY:
+            heappush(self._held, (until, entry.migration.key))
+
+    def _end_holds(self, now: datetime) -> None:
+        while self._held and self._held[0][0] <= now:
+            until, key = heappop(self._held)
+            entry = self._entries.get(key)
+            if entry is not None and entry.held_until == until:
+                entry.held_until = None
+                self._place(key)
+
+    def _place(self, key: str) -> None:
+        """Counts it if it runs or may, and puts it into its line if it waits."""
+        entry = self._entries[key]
+        group = group_of(entry.migration)
+        if group is not None:
+            self._place_group(group)
+            if key not in self._group_members.get(group, ()):
+                self._place_stranger(key)
+            return
+        self._count(entry, entry.claim if entry.is_running or entry.is_granted else None)
+        if entry.is_waiting:
+            self._put_in(key, entry.migration, (key,))
+        else:
+            self._take_out(key)
+
+    def _place_group(self, group: GroupId) -> None:
+        known = self._groups[group]
+        keys = tuple(known.members())
+        members = [self._entries[key] for key in keys]
+        is_complete = len(members) == group.size
+        has_begun = is_complete and any(each.is_running or each.is_granted for each in members)
+        for each, claim in zip(members, self._claims(keys), strict=True):
+            each.starts_with_group = has_begun and each.is_pending
+            counts = each.is_running or each.is_granted or each.starts_with_group
+            self._count(each, claim if counts else None)
+        if is_complete and not has_begun and all(each.is_waiting for each in members):
+            youngest = max(members, key=lambda each: (each.migration.created, each.migration.key))
+            self._put_in(repr(group), youngest.migration, keys)
+        else:
+            self._take_out(repr(group))
+        for key in set(self._group_members.get(group, ())).difference(keys):
+            self._place_stranger(key)
+        self._group_members[group] = keys
+        if not known:
+            del self._groups[group], self._group_members[group]
+
+    def _place_stranger(self, key: str) -> None:
+        """One that is not, or no more, among the members of its group; it may have begun as one."""
+        entry = self._entries.get(key)
+        if entry is not None:
+            entry.starts_with_group = entry.is_granted = False
+            self._count(entry, entry.claim if entry.is_running else None)
+
+    def _claims(self, keys: Iterable[str]) -> list[SlotClaim]:
+        """Members of a group that the pods declare count as one unit."""
+        members = [self._entries[key] for key in keys]
+        if len(members) > 1 and members[0].gang and len({each.gang for each in members}) == 1:
+            unit = repr(group_of(members[0].migration))
+            return [each.claim._replace(unit=unit) for each in members]
+        return [each.claim for each in members]
+
+    def _count(self, entry: _QueuedMigration, claim: SlotClaim | None) -> None:
+        key = entry.migration.key
+        if claim is None:
+            self._release(key)
+        elif self._slots.claim(key) != claim:
+            self._slots.take(key, claim)
+
+    def _release(self, key: str) -> None:
+        self._is_freed |= self._slots.free(key)
+
+    def _put_in(self, name: str, youngest: Migration, members: tuple[str, ...]) -> None:
+        place = (youngest.spec.strategy not in self._urgent, youngest.created.timestamp(), name)
+        known = self._waiting.get(name)
+        if known is None or known.place != place:
+            self._take_out(name)
+            insort(self._lines.setdefault(youngest.namespace, []), place)
+        unit = self._waiting[name] = _WaitingUnit(place, youngest, members, self._claims(members))
+        if known is None or known.claims != unit.claims:
+            self._new[name] = None
+
+    def _take_out(self, name: str) -> None:
+        unit = self._waiting.pop(name, None)
+        if unit is None:
+            return
+        namespace = unit.migration.namespace
+        line = self._lines[namespace]
+        del line[bisect_left(line, unit.place)]
+        if not line:
+            del self._lines[namespace]
+        self._new.pop(name, None)
+
+
+def _cached(may_begin: MayBegin) -> MayBegin:
+    known: dict[tuple[str, str], bool] = {}
+
+    def ask(migration: Migration) -> bool:
+        kind = migration.namespace, migration.spec.strategy
+        if kind not in known:
+            known[kind] = may_begin(migration)
+        return known[kind]
+
+    return ask

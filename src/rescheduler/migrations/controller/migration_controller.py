@@ -1,0 +1,252 @@
+"""Executes migrations: what changes in the cluster becomes keys, and workers reconcile them. Never polls.
+
+informers ──▶ keys ──▶ WorkQueue ──▶ Workers ──▶ Reconciler
+
+Which migrations a change is about: their keys are looked at again.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable
+from datetime import UTC, datetime
+from typing import Final
+
+from rescheduler.api.podmigration import MANUAL, Handover, Migration
+from rescheduler.api.well_known_names import POD_MIGRATION_KIND
+from rescheduler.cluster.node_record import NodeRecord
+from rescheduler.cluster.object_meta import owner_key, owner_keys_of_object
+from rescheduler.cluster.pod_record import PodRecord
+from rescheduler.cluster.sources.watched_objects import (
+    WatchedObjects,
+    is_under_way,
+    nested_field,
+    object_key,
+    owner_key_of_workload,
+)
+from rescheduler.config.policy import Policy
+from rescheduler.kube.api_resources import Object
+from rescheduler.kube.client import Client
+from rescheduler.kube.event_recorder import EventRecorder
+from rescheduler.kube.informer import ChangeHandler
+from rescheduler.kube.work_queue import WorkerPool, WorkQueue
+from rescheduler.migrations.controller.dispatcher import Dispatcher
+from rescheduler.migrations.controller.migration_log import MigrationLog
+from rescheduler.migrations.controller.migration_removal import ForcedRemovalCleanup
+from rescheduler.migrations.controller.observation_builder import source_of
+from rescheduler.migrations.controller.reconciler import MayPreempt, NoRoom, Reconciler, Revalidate
+from rescheduler.migrations.labels_and_names import lock_of
+from rescheduler.steering.webhook.webhook_presence import FixedPresence, SteeringPresence
+
+__all__ = ["MIGRATION_WORKERS", "EventRouter", "MigrationController"]
+
+
+class EventRouter:
+    def __init__(
+        self,
+        seen: WatchedObjects,
+        wake: Callable[[str], None],
+        dispatcher: Dispatcher,
+        removals: ForcedRemovalCleanup,
+    ) -> None:
+        self._seen = seen
+        self._removals = removals
+        self._wake = wake
+        self._dispatcher = dispatcher
+
+    def subscribe(self) -> Callable[[], None]:
+        """Every migration is looked at once, and from then on when something about it changes."""
+        seen = self._seen
+        ends = [
+            seen.migrations.informer.subscribe(self._migration),
+            seen.pods.informer.subscribe(self._pod),
+            seen.budgets.informer.subscribe(self._budget),
+            seen.nodes.subscribe(self._node),
+            *(informer.subscribe(self._of_workload(kind)) for kind, informer in seen.workloads.items()),
+        ]
+
+        def end() -> None:
+            for each in ends:
+                each()
+
+        return end
+
+    def _migration(self, old: Object | None, new: Object | None) -> None:
+        item = old if new is None else new
+        assert item is not None
+        if new is None:
+            self._removals.remember(item)
+        key = object_key(item)
+        self._dispatcher.observe(key)
+        self._wake(key)
+        migration = self._seen.records.migration(item) if nested_field(item, "spec", "group") else None
+        if migration is not None:
+            self._dispatcher.wake_group(migration)
+        self._dispatcher.dispatch_if_freed()
+
+    def _pod(self, old: PodRecord | None, new: PodRecord | None) -> None:
+        for pod in (old, new):
+            if pod is not None:
+                self._wake_all(self._moving(pod))
+        marked = old if new is None else new
+        if marked is not None and lock_of(marked):
+            self._wake_named(marked, is_new=old is None)
+        pod = old if new is None else new
+        assert pod is not None
+        if new is None or new.is_terminating or new.is_finished:
+            # Whoever still waits to move it waits in vain.
+            for item in self._seen.migrations.find("pod", (pod.namespace, pod.name)):
+                self._wake(object_key(item))
+
+    def _wake_named(self, pod: PodRecord, *, is_new: bool) -> None:
+        """The migration that the pod's label names, also one that is over: its request may have come late."""
+        holders = self._seen.migrations.find("mark", (pod.namespace, lock_of(pod)))
+        for each in holders:
+            self._wake(object_key(each))
+        key = f"{pod.namespace}/{lock_of(pod)}"
+        if not holders and is_new and pod.owner is None:
+            self._removals.suspect(key, pod)
+            self._wake(key)
+        elif self._removals.concerns(key):
+            self._wake(key)
+
+    def _moving(self, pod: PodRecord) -> list[Object]:
+        """Those that have it as source or target, or may find in it the replacement that they wait for."""
+        find = self._seen.migrations.find
+        found = find("pod", (pod.namespace, pod.name))
+        if pod.owner is not None:
+            waiting = find("owner", owner_key(pod.namespace, pod.owner))
+            found += [each for each in waiting if nested_field(each, "status", "handover") == Handover.EVICT]
+        return found
+
+    def _of_workload(self, kind: str) -> ChangeHandler[Object]:
+        def changed(old: Object | None, new: Object | None) -> None:
+            item = old if new is None else new
+            assert item is not None
+            owner, find = owner_key_of_workload(kind, item), self._seen.migrations.find
+            self._wake_all(find("owner", owner))
+            for replica_set in self._seen.workloads["ReplicaSet"].find("owner", owner):
+                self._wake_all(find("owner", owner_key_of_workload("ReplicaSet", replica_set)))
+
+        return changed
+
+    def _budget(self, old: Object | None, new: Object | None) -> None:
+        """Those whose pod it covers, or has covered until now, or would if that pod were still there."""
+        item = old if new is None else new
+        assert item is not None
+        covers = [self._seen.records.protection(each) for each in (old, new) if each is not None]
+        for found in self._seen.migrations.find("running", item["metadata"]["namespace"]):
+            migration = self._seen.records.migration(found)
+            source = None if migration is None else source_of(migration, self._seen)
+            if source is None or any(
+                each is not None and each.pods.matches(source.labels) for each in covers
+            ):
+                self._wake_all([found])
+        for owner in owner_keys_of_object(item) if new is not None else ():
+            # A temporary budget of ours: its migration may be over by now, and then it is to go.
+            if owner.kind == POD_MIGRATION_KIND:
+                self._wake(f"{owner.namespace}/{owner.name}")
+
+    def _node(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
+        if old is not None and new is not None and old.is_ready == new.is_ready:
+            return
+        node = old if new is None else new
+        assert node is not None
+        self._wake_all(self._seen.migrations.find("node", node.name))
+
+    def _wake_all(self, items: Iterable[Object]) -> None:
+        """Of those that are under way: who waits for his turn is woken by that, or by his own time."""
+        for item in items:
+            if is_under_way(item):
+                self._wake(object_key(item))
+
+
+MIGRATION_WORKERS: Final = 10
+
+
+def _wall_clock() -> datetime:
+    return datetime.now(UTC)
+
+
+class MigrationController:
+    def __init__(
+        self,
+        client: Client,
+        policy: Policy,
+        revalidate: Revalidate,
+        *,
+        followed: WatchedObjects | None = None,
+        now: Callable[[], datetime] = _wall_clock,
+        webhook: SteeringPresence | None = None,
+        workers: int = MIGRATION_WORKERS,
+    ) -> None:
+        """`followed` if somebody else runs the informers; `now` is the wall clock."""
+        self._follows_itself = followed is None
+        self.followed = followed or WatchedObjects(client)
+        self._events = EventRecorder(client, now)
+        self._queue = WorkQueue()
+        self._dispatcher = Dispatcher(self.followed, policy, now, self._queue.add)
+        self._reconciler = Reconciler(
+            client,
+            self.followed,
+            MigrationLog(self._events),
+            self._dispatcher,
+            revalidate,
+            now,
+            webhook=webhook or FixedPresence(),
+        )
+        self._event_router = EventRouter(
+            self.followed, self._queue.add, self._dispatcher, self._reconciler.forced_removals
+        )
+        self._workers = WorkerPool(
+            self._queue, self._reconciler.reconcile, now, count=workers, task="migration"
+        )
+
+    @property
+    def queue_depth(self) -> int:
+        """How many migrations wait to be looked at."""
+        return len(self._queue)
+
+    def use(self, policy: Policy, urgent: Iterable[str] = (MANUAL,)) -> None:
+        """From the next look on. `urgent` are the strategies whose moves begin before others."""
+        self._dispatcher.use(policy, urgent)
+
+    def begin_only(self, may_begin: Callable[[Migration], bool]) -> None:
+        """Asked about every migration whose turn has come; what is under way is not asked about.
+
+        What it says may depend on namespace and strategy only: it is asked once for all that have the same.
+        """
+        self._dispatcher.may_begin = may_begin
+
+    def find_room(self, no_room: NoRoom) -> None:
+        """From now on, nothing is evicted whose replacement would find no room."""
+        self._reconciler.no_room = no_room
+
+    def preempt_nobody(self, may_preempt: MayPreempt) -> None:
+        """Asked about every migration before a pod is let loose on the scheduler."""
+        self._reconciler.may_preempt = may_preempt
+
+    def cancel_queued_when(self, is_winding_down: Callable[[], bool]) -> None:
+        """Asked about every migration that waits for its turn: whether it is not to have one."""
+        self._reconciler.is_winding_down = is_winding_down
+
+    def look_again(self) -> None:
+        """At what may begin or go on now, though nothing has happened to it."""
+        is_winding_down = self._reconciler.is_winding_down()
+        for key in self._dispatcher.unfinished() if is_winding_down else self._dispatcher.under_way():
+            self._queue.add(key)
+        self._dispatcher.dispatch(everything=True)
+
+    async def finish_steps(self, within_s: float) -> None:
+        """Before the end: no key is begun any more, and those at work have so long to come to a stop."""
+        await self._workers.finish(within_s)
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Executes while the body runs. At its end every worker stops where it is: the record suffices."""
+        async with contextlib.AsyncExitStack() as stack:
+            if self._follows_itself:
+                await stack.enter_async_context(self.followed.running())
+            await stack.enter_async_context(self._events.running())
+            stack.callback(self._event_router.subscribe())
+            await stack.enter_async_context(self._workers.working())
+            await stack.enter_async_context(self._dispatcher.running())
+            yield

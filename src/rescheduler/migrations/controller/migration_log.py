@@ -1,0 +1,141 @@
+"""The story of each migration, as it is told: one log line per step, and Events on what it concerns.
+
+Steps are recognised from the cluster at every look, so one that was told already comes by again. What is
+remembered here is only what was told and when; nothing is ever decided by it.
+"""
+
+import logging
+from datetime import datetime
+from typing import Final
+
+from rescheduler.api.podmigration import Migration, PodReference
+from rescheduler.api.structured_log import log_event
+from rescheduler.cluster.pod_record import PodRecord
+from rescheduler.kube.event_recorder import EventRecorder, InvolvedObject
+from rescheduler.migrations.labels_and_names import MIGRATION_ID_LABEL, lock_of
+from rescheduler.migrations.observation import Observation
+from rescheduler.migrations.state_machine import step_of
+from rescheduler.migrations.transition_table import MigrationStep
+
+__all__ = ["MigrationLog"]
+
+log = logging.getLogger("rescheduler.migrations")
+
+_EVENT_OF_STEP: Final = {
+    MigrationStep.MARKING: ("MigrationStarted", False),
+    MigrationStep.ADOPTING: ("MigrationHandedOver", False),
+    MigrationStep.REPLACING: ("MigrationHandedOver", False),
+    MigrationStep.ROLLING_BACK: ("MigrationRolledBack", True),
+    MigrationStep.COMPLETED: ("MigrationCompleted", False),
+    MigrationStep.FAILED: ("MigrationFailed", True),
+}
+"""The steps that people are told of, and whether as a warning."""
+
+
+class MigrationLog:
+    def __init__(self, events: EventRecorder) -> None:
+        self._events = events
+        self._since: dict[str, dict[tuple[int, MigrationStep], datetime]] = {}
+        self._left_alone: dict[str, str] = {}
+
+    def tell(self, scene: Observation, after: Migration) -> None:
+        """It has come to the step that `after` is at; `scene` is what led there."""
+        if self._was_told(after, scene.now):
+            return
+        step, status = step_of(after), after.status
+        level = (
+            logging.WARNING if step in {MigrationStep.ROLLING_BACK, MigrationStep.FAILED} else logging.INFO
+        )
+        log_event(
+            log,
+            level,
+            "MigrationStep",
+            status.message or str(step),
+            migration=after.key,
+            pod=after.pod_key,
+            source=after.spec.source_node,
+            target=after.target_node,
+            strategy=after.spec.strategy,
+            handover=str(status.handover or after.spec.handover),
+            attempt=status.attempts,
+            step=str(step),
+        )
+        if step in _EVENT_OF_STEP:
+            self._write_events(scene, after, step)
+
+    def left_alone(self, migration: Migration, why: str) -> None:
+        """Nobody can go on with it: said once."""
+        if self._left_alone.get(migration.uid) == why:
+            return
+        self._left_alone[migration.uid] = why
+        words = f"{why}. It is left alone; once it is deleted, what it has marked is tidied up"
+        log_event(
+            log, logging.WARNING, "MigrationLeftAlone", words, migration=migration.key, pod=migration.pod_key
+        )
+
+    def cleaned_up(self, migration: Migration, pod: PodRecord, what: str) -> None:
+        """A pod of a migration that was removed by force has been changed."""
+        words = f"PodMigration {migration.key} was removed while it was under way; pod {pod.key}: {what}"
+        log_event(log, logging.WARNING, "MigrationRemoved", words, migration=migration.key, pod=pod.key)
+        subject = InvolvedObject("v1", "Pod", pod.namespace, pod.name, pod.uid)
+        self._events.tell(subject, "MigrationRemoved", words, warning=True)
+
+    def unexplained(self, pod: PodRecord) -> None:
+        """A bare pod says that a migration moves it which does not exist: nothing is changed."""
+        name = lock_of(pod)
+        words = (
+            f"pod {pod.key} carries the marks of PodMigration {name}, which does not exist. If the "
+            f"PodMigration was removed by force and the pod is a copy that is not needed, delete the pod; "
+            f"otherwise remove its label {MIGRATION_ID_LABEL}"
+        )
+        log_event(log, logging.WARNING, "MarksUnexplained", words, migration=name, pod=pod.key)
+        subject = InvolvedObject("v1", "Pod", pod.namespace, pod.name, pod.uid)
+        self._events.tell(subject, "MarksUnexplained", words, warning=True)
+
+    def since(self, migration: Migration, now: datetime) -> datetime:
+        """Since when it was seen at its step."""
+        return self._since.get(migration.uid, {}).get(_attempt_and_step(migration), now)
+
+    def forget(self, uid: str) -> None:
+        self._since.pop(uid, None)
+        self._left_alone.pop(uid, None)
+
+    def _was_told(self, migration: Migration, now: datetime) -> bool:
+        told = self._since.setdefault(migration.uid, {})
+        if _attempt_and_step(migration) in told:
+            return True
+        told[_attempt_and_step(migration)] = now
+        return False
+
+    def _write_events(self, scene: Observation, after: Migration, step: MigrationStep) -> None:
+        reason, warning = _EVENT_OF_STEP[step]
+        spec, target = after.spec, after.target_node
+        course = f"from {spec.source_node}" + (f" to {target}" if target else "")
+        message = f"{after.name} ({spec.strategy}) moves {spec.pod.name} {course}"
+        detail = after.status.message or spec.reason
+        for subject in _event_subjects(scene, after, step):
+            self._events.tell(subject, reason, f"{message}: {detail}" if detail else message, warning=warning)
+
+
+def _attempt_and_step(migration: Migration) -> tuple[int, MigrationStep]:
+    return migration.status.attempts, step_of(migration)
+
+
+def _event_subjects(scene: Observation, after: Migration, step: MigrationStep) -> list[InvolvedObject]:
+    """The pod, its workload; and the nodes when it begins and ends."""
+    namespace = after.namespace
+    pod = after.status.target_pod if step is MigrationStep.COMPLETED else None
+    found = [_pod_subject(namespace, pod or after.spec.pod)]
+    workload = scene.deployment or scene.owner
+    if workload is not None:
+        found.append(
+            InvolvedObject(workload.api_version, workload.kind, namespace, workload.name, workload.uid)
+        )
+    if step in {MigrationStep.MARKING, MigrationStep.COMPLETED, MigrationStep.FAILED}:
+        nodes = [name for name in (after.spec.source_node, after.target_node) if name]
+        found += [InvolvedObject.of_node(name) for name in nodes]
+    return found
+
+
+def _pod_subject(namespace: str, pod: PodReference) -> InvolvedObject:
+    return InvolvedObject("v1", "Pod", namespace, pod.name, pod.uid)

@@ -1,0 +1,221 @@
+"""Cleans up after PodMigrations that were removed by force, finalizer and all, while they were under way.
+
+What tells is the last state of the PodMigration that this process has seen: the pods that it has on record,
+by name and uid. Marks alone never lead to a change, because anybody can write them into a pod template, and
+its controller would make the pods anew as fast as they are changed. Where no process has seen the
+PodMigration, what is left is reported.
+
+A copy that is to be adopted is left to Kubernetes: the garbage collector removes the owner reference to the
+PodMigration, and the ReplicaSet adopts the copy and removes one pod too many.
+
+Brings all migrations to their end: who has not begun is not begun, who is under way is cancelled.
+
+A cancelled migration rolls back, or goes on to its end if its pod has gone already; whoever executes does
+that. Here they are only asked, and awaited.
+"""
+
+import asyncio
+import contextlib
+from collections import OrderedDict
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from rescheduler.api.podmigration import Handover, Migration, MigrationPhase, PodReference
+from rescheduler.api.well_known_names import FINALIZER, POD_MIGRATION_KIND, label_value
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.cluster.pod_record import PodRecord
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS, WatchedObjects, is_watched
+from rescheduler.kube import errors
+from rescheduler.kube.api_resources import Object
+from rescheduler.kube.client import Client
+from rescheduler.kube.event_recorder import EventCorrelator
+from rescheduler.kube.patches import Patch
+from rescheduler.migrations.controller.migration_log import MigrationLog
+from rescheduler.migrations.controller.observation_builder import source_of
+from rescheduler.migrations.controller.pod_patches import complete_copy_patch, unmark_source_patch
+from rescheduler.migrations.labels_and_names import STATUS_LABEL, MigrationLabelStatus, lock_of
+from rescheduler.migrations.successors import copy_of
+
+__all__ = ["ForcedRemovalCleanup", "cancel_all_migrations"]
+
+_MAX_REMEMBERED: Final = 1000
+_RETRY_AFTER: Final = timedelta(minutes=1)
+
+
+class ForcedRemovalCleanup:
+    def __init__(
+        self, client: Client, seen: WatchedObjects, story: MigrationLog, now: Callable[[], datetime]
+    ) -> None:
+        self._client = client
+        self._seen = seen
+        self._migration_log = story
+        self._now = now
+        self._removed: OrderedDict[str, Migration] = OrderedDict()
+        """The last state of each, by its key."""
+        self._unexplained: OrderedDict[str, PodRecord] = OrderedDict()
+        """Pods that carry the lock of a migration that is not known, by the key that it would have."""
+        self._limits = EventCorrelator()
+
+    # -- what is heard of, by the event handlers
+
+    def remember(self, item: Object) -> None:
+        """Keep the last state of a PodMigration that is gone, if it had begun and was not completed.
+
+        Also of one that has failed or was cancelled: a request of a process that has ended may arrive late.
+        """
+        migration = self._seen.records.migration(item)
+        if (
+            migration is not None
+            and migration.status.attempts
+            and migration.status.phase is not MigrationPhase.COMPLETED
+        ):
+            _remember(self._removed, migration.key, migration)
+
+    def suspect(self, key: str, pod: PodRecord) -> None:
+        """Keep a bare pod that carries the lock of the migration `key`, which is not known."""
+        _remember(self._unexplained, key, pod)
+
+    def concerns(self, key: str) -> bool:
+        return key in self._removed
+
+    # -- what is done about it
+
+    async def handle(self, key: str) -> datetime | None:
+        """Clean up after the migration `key`, which is not there; return when to look again.
+
+        Raises `KubeError`: then it is tried again.
+        """
+        migration, pod = self._removed.get(key), self._unexplained.pop(key, None)
+        if pod is None and (migration is None or not self._is_anything_left(migration)):
+            return None
+        namespace = key.partition("/")[0]
+        if not self._limits.admit(namespace, "", self._now().timestamp()):
+            if pod is not None:
+                self.suspect(key, pod)
+            return self._now() + _RETRY_AFTER
+        await self._seen.read_migration(key, "" if migration is None else migration.uid)
+        there = self._seen.migrations.get(key)
+        if migration is None:
+            if pod is not None and there is None:
+                self._migration_log.unexplained(pod)
+            return None
+        if there is None or there["metadata"]["uid"] != migration.uid:
+            return await self._clean_up(migration)
+        del self._removed[key]
+        return None
+
+    def _is_anything_left(self, migration: Migration) -> bool:
+        """By the cache, so that pods with forged marks cost no request."""
+        source, copy = source_of(migration, self._seen), copy_of(migration, self._seen.pods.get)
+        is_locked = source is not None and self._is_locked(source, migration)
+        return is_locked or (
+            copy is not None and copy.labels.get(STATUS_LABEL) != MigrationLabelStatus.COMPLETED
+        )
+
+    async def _clean_up(self, migration: Migration) -> datetime | None:
+        await self._seen.read_pod(migration.pod_key, migration.spec.pod.uid)
+        source = source_of(migration, self._seen)
+        copy = copy_of(migration, self._seen.pods.get)
+        if copy is not None:
+            await self._seen.read_pod(copy.key, copy.uid)
+            copy = copy_of(migration, self._seen.pods.get)
+        # The lock first: an eviction that is still on its way names the version of the pod, and is refused
+        # now. Only then is the copy one too many.
+        if source is not None and not source.is_terminating and self._is_locked(source, migration):
+            await self._patch(
+                migration, source, unmark_source_patch(source, source.resource_version), "unlocked"
+            )
+        if copy is None or copy.is_terminating or migration.status.handover is Handover.EVICT:
+            return None
+        if copy.owner is not None and copy.owner.kind == POD_MIGRATION_KIND:
+            # The garbage collector and the ReplicaSet see to it. Then its marks are to say that it is over,
+            # and no owner reference will tell any more which pod it is.
+            known = msgspec.structs.replace(migration.status, target_pod=PodReference(copy.name, copy.uid))
+            _remember(self._removed, migration.key, msgspec.structs.replace(migration, status=known))
+            return self._now() + _RETRY_AFTER
+        if migration.status.owner is not None or not self._is_spare(copy, source):
+            await self._patch(migration, copy, complete_copy_patch(copy), "kept as it is")
+        else:
+            await self._remove(migration, copy)
+        return None
+
+    def _is_spare(self, copy: PodRecord, source: PodRecord | None) -> bool:
+        """Whether the copy is not needed: it never ran, or its source stands and is as ready as the copy."""
+        stands = source is not None and not source.is_terminating and not source.is_finished
+        if source is None or not stands or not copy.node:
+            return not copy.node
+        return self._is_serving(source) or not self._is_serving(copy)
+
+    def _is_serving(self, pod: PodRecord) -> bool:
+        node = self._seen.nodes.get(pod.node)
+        return pod.is_ready and node is not None and node.is_ready
+
+    def _is_locked(self, source: PodRecord, migration: Migration) -> bool:
+        """Whether the label is the lock of this migration, and not one that its workload gives its pods."""
+        if lock_of(source) != label_value(migration.name):
+            return False
+        owner = source.owner
+        if owner is None or not is_watched(owner):
+            return True
+        item = self._seen.workloads[owner.kind].get(f"{source.namespace}/{owner.name}")
+        return item is None or not self._seen.records.workload(item, owner.kind).own_migration_labels
+
+    async def _remove(self, migration: Migration, copy: PodRecord) -> None:
+        with contextlib.suppress(errors.NotFound):
+            if copy.is_ready:
+                # Within its budget: others may have been evicted because it was there.
+                await self._client.evict(copy.key, uid=copy.uid)
+            else:
+                # Unchanged: else it may have begun to run.
+                await self._client.delete(PODS, copy.key, uid=copy.uid, version=copy.resource_version)
+        self._migration_log.cleaned_up(migration, copy, "removed: its source stands, or it never ran")
+        await self._seen.read_pod(copy.key, copy.uid)
+
+    async def _patch(self, migration: Migration, pod: PodRecord, patch: Patch, what: str) -> None:
+        """Raises `Conflict` if the pod has changed since it was seen: then all is looked at anew."""
+        try:
+            self._seen.pods.learn(await self._client.patch(PODS, pod.key, patch))
+        except errors.NotFound:
+            self._seen.pods.learn_gone(pod.key, pod.uid)
+            return
+        except errors.Conflict:
+            await self._seen.read_pod(pod.key, pod.uid)
+            raise
+        self._migration_log.cleaned_up(migration, pod, what)
+
+
+def _remember(
+    where: OrderedDict[str, Migration] | OrderedDict[str, PodRecord], key: str, what: object
+) -> None:
+    where[key] = what  # type: ignore[assignment]  # both hold what their methods put in
+    if len(where) > _MAX_REMEMBERED:
+        where.popitem(last=False)
+
+
+async def cancel_all_migrations(client: Client, followed: WatchedObjects) -> None:
+    """Returns when none is left that is not finished. Raises `KubeError`."""
+    changed = asyncio.Event()
+
+    def note(_old: Object | None, _new: Object | None) -> None:
+        changed.set()
+
+    end = followed.migrations.informer.subscribe(note)
+    try:
+        while running := _migrations_to_await(followed):
+            changed.clear()
+            for migration in running:
+                if not migration.is_cancelled and not migration.is_finished:
+                    with contextlib.suppress(errors.NotFound, errors.Conflict):
+                        await client.delete(POD_MIGRATIONS, migration.key, uid=migration.uid)
+            await changed.wait()
+    finally:
+        end()
+
+
+def _migrations_to_await(followed: WatchedObjects) -> list[Migration]:
+    """Not finished; or finished, and not let go of yet."""
+    found = (followed.records.migration(item) for item in followed.migrations.informer)
+    return [each for each in found if each and (not each.is_finished or FINALIZER in each.finalizers)]

@@ -1,0 +1,122 @@
+"""What a plan wants done to nodes: cordon them, with a mark that it was us, and uncordon only those.
+
+The mark alone does not make a cordon ours: people uncordon nodes and cordon them again for reasons of their
+own, and the mark would survive that. So before an uncordon the node is read, and the API server's own record
+says which client made the cordon that is there now.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from rescheduler.api.structured_log import log_event
+from rescheduler.api.well_known_names import CORDONED_BY_ANNOTATION
+from rescheduler.cluster.codecs.record_resources import NODES
+from rescheduler.cluster.node_record import NodeChange, NodeRecord, cordoned_by_others, is_cordoned_by
+from rescheduler.kube import errors
+from rescheduler.kube.api_resources import Object, identity_of_object
+from rescheduler.kube.client import Client
+from rescheduler.kube.patches import merge_patch
+from rescheduler.planner.plan import PlannedNodeChange
+
+__all__ = ["NodeCordoner", "remove_stale_cordon_annotation"]
+
+log: Final = logging.getLogger(__name__)
+
+_MAX_CONFLICTS: Final = 5
+"""A node's kubelet writes its status all the time, and each write is another version."""
+
+
+class NodeCordoner:
+    def __init__(self, client: Client, known: Callable[[str], NodeRecord | None]) -> None:
+        """`known` says how a node was last seen, by its name."""
+        self._client = client
+        self._known = known
+
+    async def make(self, changes: Iterable[PlannedNodeChange]) -> None:
+        """Raises `KubeError`. A node that is gone, or as it should be, is left alone."""
+        for change in changes:
+            if change.change is NodeChange.CORDON:
+                await self._cordon(change)
+            else:
+                await self.uncordon(change.node, change.strategy)
+
+    async def _cordon(self, change: PlannedNodeChange) -> None:
+        node = self._known(change.node)
+        for tries_left in reversed(range(_MAX_CONFLICTS)):
+            if node is None or node.unschedulable:
+                return
+            try:
+                await self._patch(change.node, node.resource_version, mark=change.strategy, cordon=True)
+            except errors.NotFound:
+                return
+            except errors.Conflict:
+                if not tries_left:
+                    raise
+                node = await self._read(change.node)
+                continue
+            return
+
+    async def uncordon(self, name: str, strategy: str) -> bool:
+        """Whether the node is schedulable now. If another client made its cordon, only our mark is removed.
+
+        Raises `KubeError`.
+        """
+        node = self._known(name)
+        if node is None or not is_cordoned_by(node, strategy):
+            return node is not None and not node.unschedulable
+        for tries_left in reversed(range(_MAX_CONFLICTS)):
+            try:
+                return await self._uncordon(name, strategy)
+            except errors.NotFound:
+                return False
+            except errors.Conflict:
+                if not tries_left:
+                    raise
+        return False
+
+    async def _uncordon(self, name: str, strategy: str) -> bool:
+        live = await self._client.get(NODES.as_json, name)
+        is_cordoned = bool((live.get("spec") or {}).get("unschedulable"))
+        if (live["metadata"].get("annotations") or {}).get(CORDONED_BY_ANNOTATION) != strategy:
+            return not is_cordoned
+        version = identity_of_object(live).version
+        others = cordoned_by_others(live, self._client.field_manager)
+        if is_cordoned and others:
+            message = (
+                f"node {name} stays cordoned: it was cordoned by {', '.join(others)} after rescheduler had "
+                f"cordoned it. To make it schedulable, run `kubectl uncordon {name}`."
+            )
+            log_event(log, logging.INFO, "CordonKept", message, node=name, cordoned_by=", ".join(others))
+            await self._patch(name, version)
+            return False
+        await self._patch(name, version, cordon=False if is_cordoned else None)
+        return True
+
+    async def _read(self, name: str) -> NodeRecord | None:
+        try:
+            return await self._client.get(NODES, name)
+        except errors.NotFound:
+            return None
+
+    async def _patch(
+        self, name: str, version: str, *, mark: str | None = None, cordon: bool | None = None
+    ) -> None:
+        """With the version as precondition: another client may cordon the node at the same time."""
+        patch: Object = {
+            "metadata": {"resourceVersion": version, "annotations": {CORDONED_BY_ANNOTATION: mark}}
+        }
+        if cordon is not None:
+            patch["spec"] = {"unschedulable": cordon or None}
+        await self._client.patch(NODES, name, merge_patch(patch))
+
+
+async def remove_stale_cordon_annotation(client: Client, node: NodeRecord) -> None:
+    """Removes the mark of a cordon that is no more. Raises `KubeError`.
+
+    With the version as precondition: a cordon of ours that is being made at the same time keeps its mark.
+    """
+    if CORDONED_BY_ANNOTATION not in node.marks or node.unschedulable:
+        return
+    metadata = {"resourceVersion": node.resource_version, "annotations": {CORDONED_BY_ANNOTATION: None}}
+    await client.patch(NODES, node.name, merge_patch({"metadata": metadata}))

@@ -1,0 +1,286 @@
+"""What a migration sees, put together from what is followed. Reads nothing itself.
+
+The last state of pods that were being moved when they went: it says whether they were deleted or evicted.
+
+A hint only: this process has it if it saw the pod go. A pod whose end was not seen may have been evicted.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+
+from rescheduler.api.podmigration import ControllerReference, Handover, Migration, MigrationPhase
+from rescheduler.api.well_known_names import FINALIZER
+from rescheduler.cluster.budget_record import BudgetRecord
+from rescheduler.cluster.node_record import NodeRecord
+from rescheduler.cluster.object_meta import OwnerReference, owner_key
+from rescheduler.cluster.pod_record import PodRecord
+from rescheduler.cluster.sources.watched_objects import (
+    ALL_NAMESPACES,
+    BudgetWithSelector,
+    WatchedObjects,
+    is_watched,
+)
+from rescheduler.cluster.workload_record import WorkloadRecord
+from rescheduler.config.policy import Policy
+from rescheduler.kube.api_resources import Object
+from rescheduler.migrations.interruptions import is_superseded
+from rescheduler.migrations.labels_and_names import labels_of_template, lock_of
+from rescheduler.migrations.observation import Observation
+from rescheduler.migrations.state_machine import invalid_status
+from rescheduler.migrations.successors import (
+    copy_of,
+    is_temporary_budget,
+    keeps_names,
+    recorded_target,
+    replacement_of,
+)
+from rescheduler.migrations.transition_table import MigrationStep
+
+__all__ = [
+    "DeletedPods",
+    "budgets_covering",
+    "migration_at",
+    "migrations_to_finish",
+    "observe",
+    "running_migrations",
+    "source_of",
+    "target_of",
+    "unfinished_migrations",
+    "workload_key",
+]
+
+_ORPHAN_FINALIZER: Final = "orphan"
+"""The finalizer of an object whose deletion leaves behind what it owns, while that is being done."""
+
+
+def migration_at(key: str, seen: WatchedObjects) -> Migration | None:
+    item = seen.migrations.get(key)
+    return None if item is None else seen.records.migration(item)
+
+
+def unfinished_migrations(seen: WatchedObjects) -> list[Migration]:
+    """Those that wait or are under way, in a fixed order."""
+    items = seen.migrations.find("unfinished", True)
+    return [found for item in items if (found := seen.records.migration(item)) is not None]
+
+
+def running_migrations(seen: WatchedObjects) -> list[Migration]:
+    """Those that are under way, in a fixed order."""
+    items = seen.migrations.find("running", ALL_NAMESPACES)
+    return [found for item in items if (found := seen.records.migration(item)) is not None]
+
+
+def migrations_to_finish(seen: WatchedObjects) -> list[Migration]:
+    """Those that somebody has to go on with, or else they can't even be deleted. Who makes no sense is not
+    gone on with anyway, unless it is cancelled."""
+    items = (*seen.migrations.find("unfinished", True), *seen.migrations.informer)
+    known = [found for item in items if (found := seen.records.migration(item)) is not None]
+    return [
+        each
+        for each in known
+        if (FINALIZER in each.finalizers or each.status.phase is MigrationPhase.IN_PROGRESS)
+        and (each.is_cancelled or not invalid_status(each))
+    ]
+
+
+def workload_key(migration: Migration, seen: WatchedObjects) -> str:
+    """Return which workload the pod belongs to, by its topmost controller; empty if it has none."""
+    source = source_of(migration, seen)
+    line = _OwnerChain(migration, source, seen)
+    if line.deployment is not None:
+        return "/".join(owner_key(migration.namespace, line.deployment))
+    owner = migration.status.owner or (source.owner if source is not None else None)
+    return "" if owner is None else "/".join(owner_key(migration.namespace, owner))
+
+
+def source_of(migration: Migration, seen: WatchedObjects) -> PodRecord | None:
+    pod = seen.pods.get(migration.pod_key)
+    return pod if pod is not None and pod.uid == migration.spec.pod.uid else None
+
+
+def observe(migration: Migration, seen: WatchedObjects, policy: Policy, now: datetime) -> Observation:
+    """Without its group: that is for whoever keeps count of groups."""
+    source, target = source_of(migration, seen), target_of(migration, seen)
+    line = _OwnerChain(migration, source, seen)
+    return Observation(
+        migration=migration,
+        now=now,
+        policy=policy,
+        source=source,
+        target=target,
+        siblings=_siblings(migration, seen),
+        owner=line.owner,
+        owner_is_followed=line.is_followed,
+        deployment=line.deployment,
+        pods_are_orphaned=line.is_orphaning or _are_orphaned(line, source, target, seen),
+        workload_is_gone=line.workload_is_gone,
+        is_superseded=line.is_superseded,
+        locked_by=_locked_by(migration, source, seen),
+        budgets=_budgets(migration, source, seen),
+        nodes=_nodes(migration, target, seen),
+    )
+
+
+# -- the controllers above
+
+
+class _OwnerChain:
+    """The controllers above the source, as far as they are there and are still the same."""
+
+    def __init__(self, migration: Migration, source: PodRecord | None, seen: WatchedObjects) -> None:
+        reference: ControllerReference | OwnerReference | None = migration.status.owner
+        if reference is None and source is not None:
+            reference = source.owner
+        self.is_followed = reference is not None and is_watched(reference)
+        self.owner, of_owner = _controller_and_object(migration.namespace, reference, seen)
+        above: ControllerReference | OwnerReference | None = migration.status.workload
+        if above is None and self.owner is not None:
+            above = self.owner.owner
+        self.deployment, of_deployment = _controller_and_object(migration.namespace, above, seen)
+        self.workload_is_gone = migration.status.workload is not None and (
+            self.deployment is None or self.deployment.deleted_s is not None
+        )
+        self.is_orphaning = of_owner is not None and _ORPHAN_FINALIZER in (
+            of_owner["metadata"].get("finalizers") or ()
+        )
+        self.is_superseded = bool(of_deployment and of_owner and is_superseded(of_deployment, of_owner))
+
+
+def _controller_and_object(
+    namespace: str, reference: ControllerReference | OwnerReference | None, seen: WatchedObjects
+) -> tuple[WorkloadRecord | None, Object | None]:
+    if reference is None or not is_watched(reference):
+        return None, None
+    item = seen.workloads[reference.kind].get(f"{namespace}/{reference.name}")
+    if item is None or item["metadata"]["uid"] != reference.uid:
+        return None, None
+    return seen.records.workload(item, reference.kind), item
+
+
+def _are_orphaned(
+    line: _OwnerChain, source: PodRecord | None, copy: PodRecord | None, seen: WatchedObjects
+) -> bool:
+    """Of a controller that is gone: whether it was taken off its pods first. Any of them tells.
+
+    A pod of nobody with the same labels was one of them: the controller would have adopted any other.
+    """
+    if line.owner is not None or copy is None:
+        return False
+    if source is not None and source.owner is None:
+        return True
+    wanted = labels_of_template(copy).items()
+    return any(
+        wanted <= pod.labels.items() and pod.uid != copy.uid and not pod.is_terminating
+        for pod in seen.pods.find("bare", copy.namespace)
+    )
+
+
+# -- the successor
+
+
+def target_of(migration: Migration, seen: WatchedObjects) -> PodRecord | None:
+    """Return the copy, or the replacement of an evicted pod, as far as it is there."""
+    if migration.status.handover is Handover.EVICT:
+        return _replacement(migration, seen)
+    return copy_of(migration, seen.pods.get)
+
+
+def _locked_by(migration: Migration, source: PodRecord | None, seen: WatchedObjects) -> str:
+    """Return the other migration that holds the lock on the source: one of that very pod, and under way.
+
+    A label that names any other locks nothing.
+    """
+    lock = "" if source is None else lock_of(source)
+    for item in seen.migrations.find("mark", (migration.namespace, lock)) if lock else ():
+        other = seen.records.migration(item)
+        if (
+            other is not None
+            and other.uid != migration.uid
+            and other.status.phase is MigrationPhase.IN_PROGRESS
+            and other.spec.pod.uid == migration.spec.pod.uid
+        ):
+            return other.name
+    return ""
+
+
+def _siblings(migration: Migration, seen: WatchedObjects) -> tuple[PodRecord, ...]:
+    owner = migration.status.owner
+    if migration.status.handover is not Handover.EVICT or owner is None or keeps_names(owner):
+        return ()
+    found = seen.pods.find("owner", owner_key(migration.namespace, owner))
+    return tuple(pod for pod in found if pod.uid != migration.spec.pod.uid)
+
+
+def _replacement(migration: Migration, seen: WatchedObjects) -> PodRecord | None:
+    owner = migration.status.owner
+    if migration.status.target_pod is not None:
+        recorded = recorded_target(migration, seen.pods.get)
+        if recorded is not None or migration.status.step != MigrationStep.REPLACING:
+            return recorded
+        # It was steered in vain, and has made way for another.
+    if owner is None or migration.status.handed_over_at is None:
+        return None
+    of_owner = owner_key(migration.namespace, owner)
+    others = (seen.records.migration(item) for item in seen.migrations.find("owner", of_owner))
+    spoken_for = {
+        other.status.target_pod.uid
+        for other in others
+        if other is not None and other.key != migration.key and other.status.target_pod is not None
+    }
+    return replacement_of(migration, seen.pods.find("owner", of_owner), spoken_for)
+
+
+# -- what is around
+
+
+def budgets_covering(pod: PodRecord, seen: WatchedObjects) -> list[BudgetRecord]:
+    """The budgets that protect this pod."""
+    return [
+        each.budget for each in _budgets_with_selectors(pod.namespace, seen) if each.pods.matches(pod.labels)
+    ]
+
+
+def _budgets(
+    migration: Migration, source: PodRecord | None, seen: WatchedObjects
+) -> tuple[BudgetRecord, ...]:
+    """Those that cover the source, and ours even after it has gone."""
+    return tuple(
+        each.budget
+        for each in _budgets_with_selectors(migration.namespace, seen)
+        if (source is not None and each.pods.matches(source.labels))
+        or is_temporary_budget(each.budget, migration)
+    )
+
+
+def _budgets_with_selectors(namespace: str, seen: WatchedObjects) -> list[BudgetWithSelector]:
+    found = (seen.records.protection(item) for item in seen.budgets.find("namespace", namespace))
+    return [each for each in found if each is not None]
+
+
+def _nodes(migration: Migration, target: PodRecord | None, seen: WatchedObjects) -> Mapping[str, NodeRecord]:
+    names = {migration.spec.source_node, migration.target_node, target.node if target is not None else ""}
+    return {name: node for name in names if (node := seen.nodes.get(name)) is not None}
+
+
+_MAX_DELETED_PODS: Final = 10_000
+
+
+class DeletedPods:
+    def __init__(self, seen: WatchedObjects) -> None:
+        self._seen = seen
+        self._last: dict[str, PodRecord] = {}
+        seen.pods.informer.subscribe(self._on_change)
+
+    def get(self, uid: str) -> PodRecord | None:
+        """Return the last state of the pod with that uid; None if it was not seen to go."""
+        return self._last.get(uid)
+
+    def _on_change(self, old: PodRecord | None, new: PodRecord | None) -> None:
+        if old is None or (new is not None and new.uid == old.uid):
+            return
+        if not self._seen.migrations.find("pod", (old.namespace, old.name)):
+            return
+        while len(self._last) >= _MAX_DELETED_PODS:
+            del self._last[next(iter(self._last))]
+        self._last[old.uid] = old

@@ -1,0 +1,290 @@
+"""Carries a plan out: a PodMigration per move, a wave when the one before it is finished.
+
+Somebody executes them, here or elsewhere; this only asks for them and watches. A run that is started again
+with the same plan finds the migrations of the first one, and goes on from there.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Final
+
+from rescheduler.api.podmigration import Migration, MigrationPhase
+from rescheduler.api.well_known_names import FINALIZER
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS, WatchedObjects, object_key
+from rescheduler.kube import errors
+from rescheduler.kube.api_resources import Object
+from rescheduler.kube.client import Client
+from rescheduler.kube.flow_control import Backoff
+from rescheduler.migrations.controller.node_cordon import NodeCordoner
+from rescheduler.migrations.controller.observation_builder import migration_at
+from rescheduler.migrations.controller.podmigration_manifest import group_name, podmigration_for
+from rescheduler.planner.plan import Move, Plan
+
+__all__ = ["MoveProgress", "PlanExecution", "RecordAttempt"]
+
+RecordAttempt = Callable[[Move, float], Awaitable[str]]
+"""Puts a move that was planned at that time on record, or says why it must not be made."""
+
+_MAX_CREATE_ATTEMPTS: Final = 6
+_MIN_RETRY_DELAY_S, _MAX_RETRY_DELAY_S = 0.5, 10.0
+
+
+@dataclass(slots=True)
+class MoveProgress:
+    """One move of the plan, and what has become of it."""
+
+    move: Move
+    key: str = ""
+    """Of its migration, once there is one."""
+    migration: Migration | None = None
+    """As last seen."""
+    given_up: str = ""
+    """Why there is no migration, or none any more."""
+
+    @property
+    def is_over(self) -> bool:
+        """Finished, and let go of by whoever executed it: nothing is left to be done."""
+        migration = self.migration
+        is_done = migration is not None and migration.is_finished and FINALIZER not in migration.finalizers
+        return bool(self.given_up) or is_done
+
+    @property
+    def is_completed(self) -> bool:
+        return self.migration is not None and self.migration.status.phase is MigrationPhase.COMPLETED
+
+    @property
+    def is_under_way(self) -> bool:
+        return not self.is_over and bool(self.key)
+
+
+class PlanExecution:
+    def __init__(
+        self,
+        client: Client,
+        seen: WatchedObjects,
+        plan: Plan,
+        tell: Callable[[MoveProgress], None] = lambda _: None,
+        *,
+        record: RecordAttempt | None = None,
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        """`tell` hears of every change of an errand; `record` is asked before each one is begun.
+
+        `annotations` are for all of its migrations.
+        """
+        self.plan = plan
+        self.moves = [MoveProgress(move) for move in plan.moves]
+        self._client = client
+        self._seen = seen
+        self._tell = tell
+        self._record = record
+        self._annotations = annotations
+        self._changed = asyncio.Event()
+        self._stopped = False
+        self._superseded = False
+
+    async def run(self) -> None:
+        """Returns when every move is made, has failed, or was given up."""
+        end = self._seen.migrations.informer.subscribe(self._on_change)
+        try:
+            await NodeCordoner(self._client, self._seen.nodes.get).make(self.plan.changes)
+            for _, wave in groupby(self.moves, key=lambda progress: progress.move.wave):
+                await self._run_wave(list(wave))
+        finally:
+            end()
+
+    def stop(self) -> None:
+        """Nothing new is begun: what waits is called off, what is under way comes to its end."""
+        self._stopped = True
+        self._changed.set()
+
+    def supersede(self) -> None:
+        """Another plan takes over: no wave is begun any more. What was asked for comes to its end, and who
+        has a stop on the way goes on from there: nobody else would."""
+        self._superseded = True
+
+    def resume_after(self, migration: str) -> None:
+        """The first of its moves was begun by somebody else, as the migration of this key."""
+        self.moves[0].key = migration
+
+    # -- a wave
+
+    async def _run_wave(self, wave: Sequence[MoveProgress]) -> None:
+        for progress in wave:
+            await self._begin(progress, wave)
+        await self._drop_incomplete_groups(wave)
+        called_off = False
+        while not all(progress.is_over for progress in wave):
+            await self._changed.wait()
+            self._changed.clear()
+            if self._stopped and not called_off:
+                called_off = True
+                await self._cancel_pending(wave)
+            for progress in wave:
+                self._look(progress)
+
+    async def _begin(self, progress: MoveProgress, wave: Sequence[MoveProgress]) -> None:
+        if progress.key:
+            self._look(progress)
+            return
+        if self._stopped:
+            self._give_up(progress, "not begun: stopped before its turn")
+            return
+        hops = self._hops_before(progress)
+        if self._superseded and not hops:
+            self._give_up(progress, "not begun: a newer plan takes over")
+            return
+        move = progress.move
+        asked_s = moment_s = self.plan.taken_at_s
+        if hops:
+            arrived = self._arrived(hops[-1])
+            if arrived is None:
+                self._give_up(progress, "its stop on the way was not reached")
+                return
+            move = replace(move, pod=arrived.key, uid=arrived.uid)
+            # Whoever else takes it on from there asks for the same thing.
+            asked_s = arrived.first_hop_created_s
+        group = group_name(move, moment_s)
+        item = podmigration_for(
+            move,
+            asked_s,
+            group=group,
+            group_size=sum(each.move.group == move.group for each in wave) if group else 0,
+            continues=hops[-1].key.partition("/")[2] if hops else "",
+            next_hop=self._next_hop(progress),
+            annotations=self._annotations,
+        )
+        key = object_key(item)
+        if why := await self._ask(move, key, item):
+            self._give_up(progress, why)
+            return
+        progress.key = key
+        self._look(progress)
+
+    async def _ask(self, move: Move, key: str, item: Object) -> str:
+        """Empty once its migration is there; else why there is none.
+
+        A check that is due before all moves of the one before it are asked for plans some of them again.
+        """
+        if why := self._asked_by_another(move, key):
+            return why
+        asking = self._seen.being_asked_for
+        asking.add(move.uid)
+        try:
+            if self._record is not None and (why := await self._record(move, self.plan.taken_at_s)):
+                return why
+            await self._create(item)
+        except errors.KubeError as error:
+            return f"its migration can't be created: {error}"
+        finally:
+            asking.remove(move.uid)
+        return ""
+
+    def _asked_by_another(self, move: Move, key: str) -> str:
+        if move.uid in self._seen.being_asked_for:
+            return "not begun: its move is being asked for already"
+        namespace, _, name = move.pod.partition("/")
+        for other in self._seen.migrations.find("pod", (namespace, name)):
+            migration = self._seen.records.migration(other)
+            if migration is None or migration.spec.pod.uid != move.uid or migration.key == key:
+                continue
+            if not migration.is_finished:
+                return f"not begun: {migration.name} moves it already"
+        return ""
+
+    def _hops_before(self, progress: MoveProgress) -> list[MoveProgress]:
+        return [
+            each
+            for each in self.moves
+            if each.move.uid == progress.move.uid and each.move.hop and each.move.wave < progress.move.wave
+        ]
+
+    def _next_hop(self, progress: MoveProgress) -> str:
+        """Where its pod goes on to, if this is only a stop."""
+        further = (
+            each.move.target or ""
+            for each in self.moves
+            if each.move.uid == progress.move.uid and each.move.wave > progress.move.wave
+        )
+        return next(further, "") if progress.move.hop else ""
+
+    def _arrived(self, hop: MoveProgress) -> "_FirstHopResult | None":
+        """Who came to the stop, if it is there."""
+        successor = hop.migration.status.target_pod if hop.is_completed and hop.migration else None
+        if successor is None or hop.migration is None:
+            return None
+        key = f"{hop.migration.namespace}/{successor.name}"
+        pod = self._seen.pods.get(key)
+        if pod is None or pod.uid != successor.uid or pod.node != hop.move.target:
+            return None
+        return _FirstHopResult(key, pod.uid, hop.migration.created.timestamp())
+
+    async def _create(self, item: Object) -> None:
+        """One that is there already is the same one: its name follows from the plan."""
+        backoff = Backoff(_MIN_RETRY_DELAY_S, _MAX_RETRY_DELAY_S, random.Random())  # noqa: S311 - jitter
+        for last in (*(False,) * (_MAX_CREATE_ATTEMPTS - 1), True):
+            try:
+                self._seen.migrations.learn(await self._client.create(POD_MIGRATIONS, item))
+            except errors.AlreadyExists:
+                await self._seen.read_migration(object_key(item), "")
+            except errors.Retriable:
+                if last:
+                    raise
+                await asyncio.sleep(backoff.next_delay_s())
+                continue
+            return
+
+    # -- watching
+
+    def _on_change(self, _old: Object | None, _new: Object | None) -> None:
+        self._changed.set()
+
+    def _look(self, progress: MoveProgress) -> None:
+        if not progress.key or progress.given_up:
+            return
+        migration = migration_at(progress.key, self._seen)
+        if migration is None:
+            if not progress.is_over:
+                self._give_up(progress, "cancelled")
+            return
+        before, progress.migration = progress.migration, migration
+        if before is None or migration.status != before.status:
+            self._tell(progress)
+
+    def _give_up(self, progress: MoveProgress, why: str) -> None:
+        progress.given_up = why
+        self._tell(progress)
+
+    async def _drop_incomplete_groups(self, wave: Sequence[MoveProgress]) -> None:
+        """They are handed over together or not at all: without one of them the others would wait in vain."""
+        incomplete = {progress.move.group for progress in wave if progress.given_up} - {""}
+        for progress in wave:
+            if progress.move.group in incomplete and progress.is_under_way:
+                with contextlib.suppress(errors.NotFound):
+                    await self._client.delete(POD_MIGRATIONS, progress.key)
+
+    async def _cancel_pending(self, wave: Sequence[MoveProgress]) -> None:
+        """Those that have not begun. With the version as precondition: one that begins just now goes on."""
+        for progress in wave:
+            migration = migration_at(progress.key, self._seen) if progress.key else None
+            if (
+                migration is None
+                or migration.status.phase is not MigrationPhase.PENDING
+                or migration.is_cancelled
+            ):
+                continue
+            with contextlib.suppress(errors.Conflict, errors.NotFound):
+                await self._client.delete(
+                    POD_MIGRATIONS, progress.key, uid=migration.uid, version=migration.resource_version
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class _FirstHopResult:
+    key: str
+    uid: str
+    first_hop_created_s: float

@@ -1,0 +1,309 @@
+"""The check before anything is touched: is the move still a good one, how is it made, and where does it go?
+
+Asked of the present cluster, with everything in it that is under way: a copy that is not bound yet counts
+where it will be. The planner's rules decide; what passes by itself postpones a move, what doesn't refuses it.
+
+The priorities of all pods on nodes, counted as they come and go.
+
+Most clusters have no priorities among their workloads: then nobody can preempt anybody, and that is known
+without looking at the cluster.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final, TypedDict
+
+import numpy as np
+
+from rescheduler.api.podmigration import (
+    FAILED_PODS,
+    MANUAL,
+    ControllerReference,
+    Handover,
+    Migration,
+    MigrationPhase,
+)
+from rescheduler.api.well_known_names import CONTINUES_ANNOTATION, INCLUDES_SYSTEM_ANNOTATION
+from rescheduler.cluster.pod_record import PodRecord
+from rescheduler.cluster.snapshot import CPU, MEMORY, NO_ROW, Snapshot
+from rescheduler.cluster.sources.watched_cluster import WatchedCluster
+from rescheduler.cluster.sources.watched_objects import WatchedObjects, nested_field
+from rescheduler.config.policy import Policy
+from rescheduler.kube.informer import Informer
+from rescheduler.migrations.controller.observation_builder import migration_at, running_migrations, target_of
+from rescheduler.migrations.observation import RevalidationOutcome, RevalidationResult
+from rescheduler.planner.available_nodes import open_nodes
+from rescheduler.planner.handover_choice import HandoverChoice
+from rescheduler.planner.move_validation import validate_move
+from rescheduler.planner.plan import Move, Rejection
+from rescheduler.planner.plan_builder import percent_of_allocatable
+from rescheduler.planner.preemption import Preemption
+from rescheduler.planner.protections.eligibility import Eligibility
+from rescheduler.planner.reasons import Reason
+from rescheduler.rules.placement import Placement
+from rescheduler.steering.webhook.webhook_presence import SteeringPresence
+
+__all__ = [
+    "TEMPORARY_REASONS",
+    "PodPriorities",
+    "Revalidation",
+    "policy_for_manual_move",
+]
+
+
+class PodPriorities:
+    def __init__(self, pods: Informer[PodRecord]) -> None:
+        self._counts: Counter[int] = Counter()
+        pods.subscribe(self._heard)
+
+    def any_below(self, priority: int) -> bool:
+        return any(each < priority for each in self._counts)
+
+    def _heard(self, old: PodRecord | None, new: PodRecord | None) -> None:
+        if old is not None and old.node:
+            self._counts[old.priority] -= 1
+            if not self._counts[old.priority]:
+                del self._counts[old.priority]
+        if new is not None and new.node:
+            self._counts[new.priority] += 1
+
+
+TEMPORARY_REASONS: Final = frozenset({Reason.BUDGET_SPENT, Reason.ROLLING_OUT, Reason.SIBLING_NOT_READY})
+_ROOM_REASONS: Final = frozenset({Reason.TARGET_UNFIT, Reason.NO_TARGET})
+"""Passing too, if somebody is about to leave."""
+
+_HANDOVER_KINDS: Final = ("Pod", "ReplicaSet", "Deployment", "StatefulSet", "Job")
+
+
+def policy_for_manual_move(policy: Policy, handover: Handover = Handover.AUTO) -> Policy:
+    """What keeps the program from moving pods too often does not keep a person from it."""
+    wished = policy.handovers
+    if handover is not Handover.AUTO:
+        wished = {**wished, **dict.fromkeys(_HANDOVER_KINDS, handover)}
+    return replace(policy, min_pod_age=timedelta(), pod_cooldown=timedelta(), handovers=wished)
+
+
+class _PlannerTerms(TypedDict):
+    urgent: bool
+    recovering: bool
+    steered: bool
+    guarded: bool
+
+
+class Revalidation:
+    """`judge`, `may_preempt` and `no_room` are what the controller asks."""
+
+    def __init__(
+        self,
+        cluster: WatchedCluster,
+        policy: Policy,
+        urgent_strategies: Iterable[str],
+        webhook: SteeringPresence,
+        now: Callable[[], datetime],
+    ) -> None:
+        """`urgent_strategies` are those whose pods have to go: some of what protects pods does not hold."""
+        self._cluster = cluster
+        self._policy = policy
+        self._urgent = frozenset({*urgent_strategies, MANUAL})
+        self._webhook = webhook
+        self._now = now
+        self._approved: dict[str, tuple[str, str]] = {}
+        """Pod and target of those that were approved a moment ago, by key: not on record yet."""
+        self._priorities = PodPriorities(cluster.followed.pods.informer)
+
+    def use(self, policy: Policy, urgent_strategies: Iterable[str]) -> None:
+        """From the next question on."""
+        self._policy = policy
+        self._urgent = frozenset({*urgent_strategies, MANUAL})
+
+    def revalidate(self, migration: Migration) -> RevalidationResult:
+        snapshot = self._without(migration, self._cluster.present())
+        row = snapshot.pods.row.get(migration.pod_key)
+        if row is None or snapshot.pods.records[row].uid != migration.spec.pod.uid:
+            return _refused(Rejection(migration.pod_key, Reason.GONE, "", "there is no such pod any more"))
+        pod = snapshot.pods.records[row]
+        policy = self._policy_for(migration)
+        terms: _PlannerTerms = {
+            "urgent": migration.spec.strategy in self._urgent,
+            "recovering": migration.spec.strategy == FAILED_PODS,
+            "steered": self._webhook.steers,
+            "guarded": self._webhook.guards,
+        }
+        eligibility = Eligibility(snapshot, policy, **terms)
+        choice = eligibility.choice(row)
+        if not isinstance(choice, HandoverChoice):
+            return self._no(migration, snapshot, Rejection(pod.key, choice.reason, choice.by, choice.detail))
+        placement = self._with_others(migration, Placement(snapshot))
+        move = _move(migration, choice.handover)
+        rejection = validate_move(move, snapshot, policy, **terms, placement=placement)
+        if rejection is not None:
+            return self._no(migration, snapshot, rejection)
+        target = move.target or _emptiest_node(placement, row, choice.handover)
+        self._approved[migration.key] = pod.key, target
+        return RevalidationResult(
+            RevalidationOutcome.APPROVED, choice.handover, target, _controller_of(pod), message=choice.why
+        )
+
+    def may_preempt(self, migration: Migration) -> str:
+        """Whom one more pod like the source could preempt now, in words; empty if nobody. While the copy is
+        not placed yet, that is the copy itself: not to be scheduled if its room was taken."""
+        pod = self._cluster.followed.pods.get(migration.pod_key)
+        if pod is None or pod.shape.never_preempts or not self._priorities.any_below(pod.priority):
+            return ""
+        snapshot = self._cluster.present()
+        row = snapshot.pods.row.get(migration.pod_key)
+        if row is None or snapshot.pods.records[row].uid != migration.spec.pod.uid:
+            return ""
+        copy = migration.status.target_pod
+        pending = snapshot.pods.row.get(f"{migration.namespace}/{copy.name}") if copy is not None else None
+        if pending is None or snapshot.pods.node[pending] != NO_ROW:
+            pending = NO_ROW
+        return Preemption(snapshot, unreserved=pending).by_another(row)
+
+    def no_room(self, migration: Migration) -> str:
+        """Why the replacement of its pod would find no node now, in words; empty if it would find one.
+
+        The eviction may have waited long for its budget. Then the pod would be gone and its replacement
+        pending, or it would preempt others. Its own node does not count: it is to go elsewhere.
+        """
+        snapshot = self._without(migration, self._cluster.present())
+        row = snapshot.pods.row.get(migration.pod_key)
+        if row is None or snapshot.pods.records[row].uid != migration.spec.pod.uid:
+            return ""
+        placement = self._with_others(migration, Placement(snapshot))
+        fits = placement.fits(row, source_stays=False) & open_nodes(snapshot)
+        source = snapshot.nodes.row.get(migration.spec.source_node)
+        if source is not None:
+            fits[source] = False
+        return "" if fits.any() else "no other node has room for its replacement any more"
+
+    def _policy_for(self, migration: Migration) -> Policy:
+        if migration.spec.strategy == MANUAL:
+            return policy_for_manual_move(self._policy, migration.spec.handover)
+        item = self._cluster.followed.migrations.get(migration.key) or {}
+        if nested_field(item, "metadata", "annotations", CONTINUES_ANNOTATION):
+            # It rests where it is going, not at its stop.
+            return policy_for_manual_move(self._policy)
+        if nested_field(item, "metadata", "annotations", INCLUDES_SYSTEM_ANNOTATION) == "true":
+            return replace(self._policy, maintenance_includes_system=True)
+        return self._policy
+
+    def _without(self, migration: Migration, snapshot: Snapshot) -> Snapshot:
+        """Its own migration is no reason for a pod not to be moved. Another one that has begun is; one that
+        begins in the same moment is kept off by the lock."""
+        uid = migration.spec.pod.uid
+        seen = self._cluster.followed
+        of_pod = seen.migrations.find("pod", (migration.namespace, migration.spec.pod.name))
+        others = (found for item in of_pod if (found := seen.records.migration(item)) is not None)
+        if any(
+            each.key != migration.key and each.spec.pod.uid == uid and self._has_begun(each)
+            for each in others
+        ):
+            return snapshot
+        return replace(snapshot, moving=snapshot.moving - {uid})
+
+    def _has_begun(self, migration: Migration) -> bool:
+        phase = migration.status.phase
+        return phase is MigrationPhase.IN_PROGRESS or (
+            phase is MigrationPhase.PENDING and migration.key in self._approved
+        )
+
+    def _with_others(self, migration: Migration, placement: Placement) -> Placement:
+        """With the copies that are still to come: whoever is approved now must find room beside them."""
+        pods, nodes = placement.snapshot.pods, placement.snapshot.nodes
+        for pod, target in self._under_way(migration, placement.snapshot):
+            row, node = pods.row.get(pod), nodes.row.get(target)
+            if row is not None and node is not None:
+                placement.place(row, node)
+        return placement
+
+    def _under_way(self, migration: Migration, snapshot: Snapshot) -> list[tuple[str, str]]:
+        """Pods, and where their copies or replacements will be, as far as those are not seen there yet. What
+        stands for a pod that was evicted is its replacement: that may wait for the scheduler."""
+        seen = self._cluster.followed
+        self._approved = {
+            key: at
+            for key, at in self._approved.items()
+            if key != migration.key
+            and (known := migration_at(key, seen)) is not None
+            and known.status.phase is MigrationPhase.PENDING
+        }
+        on_record = [
+            (_equivalent_pod(each, snapshot, seen), each.target_node)
+            for each in running_migrations(seen)
+            if each.key != migration.key and not self._is_bound(each, snapshot)
+        ]
+        return [*on_record, *self._approved.values()]
+
+    def _is_bound(self, migration: Migration, snapshot: Snapshot) -> bool:
+        """As the snapshot has it, which may be a moment older than the caches."""
+        copy = target_of(migration, self._cluster.followed)
+        row = None if copy is None else snapshot.pods.row.get(copy.key)
+        return row is not None and bool(snapshot.pods.node[row] != NO_ROW)
+
+    def _no(self, migration: Migration, snapshot: Snapshot, rejection: Rejection) -> RevalidationResult:
+        is_patient = self._now() - migration.created < self._policy.migration_timeout
+        if is_patient and self._passes(snapshot, rejection):
+            return RevalidationResult(
+                RevalidationOutcome.POSTPONED, reason=rejection.reason, message=_rejection_message(rejection)
+            )
+        return _refused(rejection)
+
+    def _passes(self, snapshot: Snapshot, rejection: Rejection) -> bool:
+        """Whether it may well be otherwise in a moment."""
+        if rejection.reason in TEMPORARY_REASONS:
+            return True
+        if rejection.reason not in _ROOM_REASONS:
+            return False
+        leaving = {pod.node for pod in snapshot.pods.records if pod.is_terminating and pod.node}
+        return rejection.by in leaving if rejection.by else bool(leaving)
+
+
+def _equivalent_pod(migration: Migration, snapshot: Snapshot, seen: WatchedObjects) -> str:
+    """The key of a pod of the size of its copy or replacement."""
+    successor = None if migration.pod_key in snapshot.pods.row else target_of(migration, seen)
+    return migration.pod_key if successor is None else successor.key
+
+
+def _move(migration: Migration, present: Handover) -> Move:
+    spec = migration.spec
+    return Move(
+        pod=migration.pod_key,
+        uid=spec.pod.uid,
+        source=spec.source_node,
+        target=spec.target_node or None,
+        strategy=spec.strategy,
+        handover=present if spec.handover is Handover.AUTO else spec.handover,
+        reason=spec.reason,
+        gain=0.0,
+    )
+
+
+def _emptiest_node(placement: Placement, row: int, handover: Handover) -> str:
+    """The emptiest of those that can take it, and that leave no spread constraint worse if there are such."""
+    nodes = placement.snapshot.nodes
+    fits = placement.fits(row, source_stays=handover.source_stays) & open_nodes(placement.snapshot)
+    even = fits & placement.keeps_spread(row)
+    candidates = np.flatnonzero(even if even.any() else fits)
+    fullness = percent_of_allocatable(placement.load, nodes.allocatable)[:, [CPU, MEMORY]].max(axis=1)
+    best = min(candidates.tolist(), key=lambda node: (float(fullness[node]), node))
+    return nodes.records[best].name
+
+
+def _controller_of(pod: PodRecord) -> ControllerReference | None:
+    owner = pod.owner
+    if owner is None:
+        return None
+    return ControllerReference(owner.api_version, owner.kind, owner.name, owner.uid)
+
+
+def _refused(rejection: Rejection) -> RevalidationResult:
+    return RevalidationResult(
+        RevalidationOutcome.REFUSED, reason=rejection.reason, message=_rejection_message(rejection)
+    )
+
+
+def _rejection_message(rejection: Rejection) -> str:
+    return rejection.detail or rejection.reason

@@ -1,0 +1,316 @@
+"""The copy of a pod: what is taken from its workload's template, what from the live pod, what is ours.
+
+Whole objects here, as JSON has them: a copy must lose nothing, also of what no record keeps.
+
+Whether an admitted copy is the same pod as its source: all of both specs, but for where they run.
+
+A webhook that looks at the controller may treat the copy differently: leave out a sidecar, say. Defaults of
+the API server are no difference: it applies them to old objects, too, when they are read. Nor are the values
+of environment variables in containers that a webhook has injected: service meshes tell their sidecars there
+which workload they belong to, and until the copy is adopted that is the PodMigration.
+"""
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from rescheduler.api.podmigration import Migration
+from rescheduler.api.well_known_names import API_VERSION, POD_MIGRATION_KIND, SCHEDULING_GATE
+from rescheduler.migrations import labels_and_names
+
+__all__ = [
+    "TOKEN_VOLUME_PREFIX",
+    "admission_differences",
+    "adoptable_copy",
+    "bare_copy",
+    "owner_reference_to",
+]
+
+_ReadOnlyObject = Mapping[str, Any]
+
+TOKEN_VOLUME_PREFIX: Final = "kube-api-access-"  # noqa: S105
+"""Volumes that admission adds with a name of its own for every pod."""
+
+_IGNORED_FIELDS: Final = frozenset(
+    {
+        # Where it runs and what was done to it there.
+        "nodeName",
+        "schedulingGates",
+        "ephemeralContainers",
+        # Where it may run: the scheduler has decided that, and the steering webhook adds to it.
+        "affinity",
+        "nodeSelector",
+        "tolerations",
+        "topologySpreadConstraints",
+        # From the service account, which may have got others since.
+        "imagePullSecrets",
+    }
+)
+_ADMISSION_DEFAULTS: Final = {"preemptionPolicy": "PreemptLowerPriority", "priority": 0}
+"""What admission says in every new pod, and saved clusters leave out."""
+
+_LIST_KEYS: Final = (("mountPath",), ("name",), ("containerPort", "protocol"), ("devicePath",))
+"""What tells the entries of a list apart, whatever their order: the first of these that all of them have."""
+
+_MAX_DIFFERENCES_NAMED: Final = 10
+
+
+def admission_differences(
+    source: _ReadOnlyObject, copy: _ReadOnlyObject, template: _ReadOnlyObject | None = None
+) -> list[str]:
+    """Name the fields in which the admitted copy is another pod than its source; none if it is the same.
+
+    `template` is the spec that the workload has for its pods: what is not in it was injected.
+    """
+    found = _differences("spec", _comparable(source["spec"], template), _comparable(copy["spec"], template))
+    if len(found) > _MAX_DIFFERENCES_NAMED:
+        return [*found[:_MAX_DIFFERENCES_NAMED], f"{len(found) - _MAX_DIFFERENCES_NAMED} more"]
+    return found
+
+
+def _comparable(spec: _ReadOnlyObject, template: _ReadOnlyObject | None) -> _ReadOnlyObject:
+    kept = {
+        **_ADMISSION_DEFAULTS,
+        **{name: value for name, value in spec.items() if name not in _IGNORED_FIELDS},
+    }
+    kept["volumes"] = [
+        {"name": TOKEN_VOLUME_PREFIX} if each["name"].startswith(TOKEN_VOLUME_PREFIX) else each
+        for each in spec.get("volumes") or ()
+    ]
+    for part in ("containers", "initContainers"):
+        own = None if template is None else {each["name"] for each in template.get(part) or ()}
+        kept[part] = [
+            _with_same_token(each if own is None or each["name"] in own else _without_values(each))
+            for each in spec.get(part) or ()
+        ]
+    return kept
+
+
+def _without_values(container: _ReadOnlyObject) -> _ReadOnlyObject:
+    return {**container, "env": [{"name": each["name"]} for each in container.get("env") or ()]}
+
+
+def _with_same_token(container: _ReadOnlyObject) -> _ReadOnlyObject:
+    mounts = [
+        {**each, "name": TOKEN_VOLUME_PREFIX} if each["name"].startswith(TOKEN_VOLUME_PREFIX) else each
+        for each in container.get("volumeMounts") or ()
+    ]
+    return {**container, "volumeMounts": mounts}
+
+
+def _differences(path: str, before: Any, after: Any) -> list[str]:
+    """Without the values: they may be secrets."""
+    if before == after or (_is_absent(before) and _is_absent(after)):
+        return []
+    if _is_absent(before):
+        return [f"{path} was added"]
+    if _is_absent(after):
+        return [f"{path} is missing"]
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        return [
+            each
+            for name in sorted(before.keys() | after.keys())
+            for each in _differences(f"{path}.{name}", before.get(name), after.get(name))
+        ]
+    if _is_list(before) and _is_list(after):
+        return _list_differences(path, before, after)
+    return [f"{path} differs"]
+
+
+def _list_differences(path: str, before: Sequence[Any], after: Sequence[Any]) -> list[str]:
+    for key in _LIST_KEYS:
+        of_before, of_after = _keyed(before, key), _keyed(after, key)
+        if of_before is not None and of_after is not None:
+            return [
+                each
+                for name in sorted(of_before.keys() | of_after.keys())
+                for each in _differences(f"{path}[{name}]", of_before.get(name), of_after.get(name))
+            ]
+    return [f"{path} differs"]
+
+
+def _keyed(entries: Sequence[Any], key: Sequence[str]) -> dict[str, Any] | None:
+    """None if that key does not tell them apart."""
+    if not all(isinstance(each, Mapping) and each.get(key[0]) for each in entries):
+        return None
+    found = {"/".join(str(each.get(part)) for part in key): each for each in entries}
+    return found if len(found) == len(entries) else None
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def _is_absent(value: Any) -> bool:
+    """An empty object or list means the same as none."""
+    return value is None or (isinstance(value, Mapping | list | tuple) and not value)
+
+
+JsonObject = dict[str, Any]
+
+_NODE_SPECIFIC_FIELDS: Final = frozenset({"nodeName", "schedulingGates", "ephemeralContainers"})
+"""Of a live pod's spec: what belongs to where it ran and what was done to it there."""
+
+
+def adoptable_copy(
+    replica_set: JsonObject, source: JsonObject, migration: Migration, name: str, now: datetime
+) -> JsonObject:
+    """From the ReplicaSet's template, with its true labels: Services and budgets select it.
+
+    The resources are the live pod's: it may have been resized, or set by a webhook that leaves pods of
+    other controllers alone. We control it, so the ReplicaSet ignores it until it is offered. It is named as a
+    second owner already: then the copy outlives its migration, however that is deleted.
+
+    Finalizers as the ReplicaSet gives them to its pods: whoever tidies up after those takes them off again.
+    """
+    template = replica_set["spec"]["template"]
+    metadata = _copy_metadata(template["metadata"], source, migration, now) | {
+        "name": name,
+        "ownerReferences": [
+            owner_reference_to(migration, controller=True),
+            _workload_owner_reference(replica_set),
+        ],
+    }
+    if finalizers := template["metadata"].get("finalizers"):
+        metadata["finalizers"] = list(finalizers)
+    return _gated_pod(metadata, _with_live_resources(template["spec"], source["spec"]))
+
+
+def bare_copy(source: JsonObject, migration: Migration, name: str, now: datetime) -> JsonObject:
+    """Of a pod that nobody controls: itself, without what belongs to its place.
+
+    Nobody owns it either: an owner whose deletion came at the wrong moment would take the only pod with it.
+    Nor has it the finalizers of its source: they say that somebody has to tidy up after *that* pod, and
+    whoever put them there will see this one, too.
+    """
+    metadata = _copy_metadata(source["metadata"], source, migration, now) | {"name": name}
+    metadata["labels"] = {
+        key: value
+        for key, value in metadata["labels"].items()
+        if not key.startswith(labels_and_names.TOPOLOGY_LABEL_PREFIX)
+    }
+    spec = {key: value for key, value in source["spec"].items() if key not in _NODE_SPECIFIC_FIELDS}
+    return _gated_pod(metadata, _without_merged_keys(_without_tokens(spec)))
+
+
+def _copy_metadata(like: JsonObject, source: JsonObject, migration: Migration, now: datetime) -> JsonObject:
+    """Labels and annotations as `like` has them, and our marks: those of an earlier move are overwritten."""
+    moved = source["metadata"]
+    original = labels_and_names.original_pod_name(moved["name"], moved.get("annotations") or {})
+    return {
+        "namespace": moved["namespace"],
+        "labels": (like.get("labels") or {})
+        | labels_and_names.migration_labels(migration, labels_and_names.MigrationLabelStatus.IN_PROGRESS),
+        "annotations": (like.get("annotations") or {})
+        | labels_and_names.copy_annotations(migration, original, now),
+    }
+
+
+def _gated_pod(metadata: JsonObject, spec: JsonObject) -> JsonObject:
+    gates = [*(spec.get("schedulingGates") or ()), {"name": SCHEDULING_GATE}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": spec | {"schedulingGates": gates},
+    }
+
+
+def owner_reference_to(migration: Migration, *, controller: bool) -> JsonObject:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": POD_MIGRATION_KIND,
+        "name": migration.name,
+        "uid": migration.uid,
+        "controller": controller,
+        "blockOwnerDeletion": False,
+    }
+
+
+def _workload_owner_reference(workload: JsonObject) -> JsonObject:
+    return {
+        "apiVersion": workload.get("apiVersion", "apps/v1"),
+        "kind": workload.get("kind", "ReplicaSet"),
+        "name": workload["metadata"]["name"],
+        "uid": workload["metadata"]["uid"],
+        "controller": False,
+        "blockOwnerDeletion": False,
+    }
+
+
+# -- resources
+
+
+def _with_live_resources(template: JsonObject, live: JsonObject) -> JsonObject:
+    spec = dict(template)
+    for part in ("containers", "initContainers"):
+        if part in template:
+            spec[part] = _with_live_container_resources(template[part], live.get(part) or ())
+    if "resources" in live:
+        spec["resources"] = live["resources"]
+    return spec
+
+
+def _with_live_container_resources(
+    containers: Sequence[JsonObject], live: Sequence[JsonObject]
+) -> list[JsonObject]:
+    resources = {each["name"]: each.get("resources") or {} for each in live}
+    return [
+        each | {"resources": resources.get(each["name"], each.get("resources") or {})} for each in containers
+    ]
+
+
+# -- what is left out of a bare pod
+
+
+def _without_tokens(spec: JsonObject) -> JsonObject:
+    """Admission mounts a token again, under another name."""
+    cleaned = spec | {
+        "volumes": [
+            each for each in spec.get("volumes") or () if not each["name"].startswith(TOKEN_VOLUME_PREFIX)
+        ]
+    }
+    for part in ("containers", "initContainers"):
+        if part in spec:
+            cleaned[part] = [
+                each
+                | {
+                    "volumeMounts": [
+                        mount
+                        for mount in each.get("volumeMounts") or ()
+                        if not mount["name"].startswith(TOKEN_VOLUME_PREFIX)
+                    ]
+                }
+                for each in spec[part]
+            ]
+    return cleaned
+
+
+_AFFINITIES: Final = ("podAffinity", "podAntiAffinity")
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def _without_merged_keys(spec: JsonObject) -> JsonObject:
+    """The server writes what `matchLabelKeys` mean into the selector beside them, and refuses a new pod whose
+    selector names one of these keys already. So whatever names one was written by the server."""
+    cleaned = copy.deepcopy(spec)
+    for term in _terms_with_label_keys(cleaned):
+        merged = {(key, "In") for key in term.get("matchLabelKeys") or ()}
+        merged |= {(key, "NotIn") for key in term.get("mismatchLabelKeys") or ()}
+        expressions = (term.get("labelSelector") or {}).get("matchExpressions")
+        if merged and expressions:
+            term["labelSelector"]["matchExpressions"] = [
+                each for each in expressions if (each["key"], each["operator"]) not in merged
+            ]
+    return cleaned
+
+
+def _terms_with_label_keys(spec: JsonObject) -> Iterator[JsonObject]:
+    """Whatever of a pod's spec may have `matchLabelKeys`."""
+    yield from spec.get("topologySpreadConstraints") or ()
+    for name in _AFFINITIES:
+        affinity = (spec.get("affinity") or {}).get(name) or {}
+        yield from affinity.get(_REQUIRED) or ()
+        yield from (each["podAffinityTerm"] for each in affinity.get(_PREFERRED) or ())

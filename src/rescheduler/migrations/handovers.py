@@ -1,0 +1,256 @@
+"""Adopt: a pod of a ReplicaSet moves make-before-break, and its ReplicaSet takes over the copy.
+
+Copy: a pod without a controller is made anew on the target, and then the original is evicted.
+
+Evict: the pod goes first, within its budget, and its controller's replacement is steered to the target.
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from rescheduler.api.podmigration import FAILED_PODS, ConditionType, ControllerReference
+from rescheduler.api.well_known_names import STEERED_BY_ANNOTATION
+from rescheduler.cluster.pod_record import PodRecord
+from rescheduler.migrations.effects import (
+    CreateBudget,
+    DeleteReplacement,
+    OfferCopyForAdoption,
+    RestoreCopyOwner,
+    WithdrawSteering,
+)
+from rescheduler.migrations.interruptions import interrupted, target_lost, time_left
+from rescheduler.migrations.labels_and_names import budget_name
+from rescheduler.migrations.make_before_break import (
+    creating,
+    marking,
+    placing,
+    settling,
+    starting,
+    why_not_adoptable,
+)
+from rescheduler.migrations.observation import (
+    ConditionUpdate,
+    Decision,
+    Observation,
+    Perform,
+    Transition,
+    Wait,
+)
+from rescheduler.migrations.release_and_rollback import is_serving, own_temporary_budget, releasing
+from rescheduler.migrations.source_eviction import evicting, evicting_beside_copy
+from rescheduler.migrations.successors import is_scaled_away
+from rescheduler.migrations.transition_table import MigrationStep, Trigger
+from rescheduler.recovery.failure_signs import PodFailure, failure_of, next_failure_check_s
+
+__all__ = ["ADOPT_DECIDERS", "COPY_DECIDERS", "EVICT_DECIDERS"]
+
+
+def adopting(scene: Observation) -> Decision:
+    """From here on nothing may delete the copy: it is one of the pods that serve."""
+    copy, owner = scene.target, scene.migration.status.owner
+    assert owner is not None
+    if copy is None or copy.is_terminating:
+        return _copy_gone_while_adopting(scene)
+    holder = "" if copy.owner is None else copy.owner.uid
+    if scene.owner_is_gone and holder in {"", scene.migration.uid, owner.uid}:
+        return _workload_deleted(scene, copy, owner)
+    if holder == scene.migration.uid:
+        return Perform(OfferCopyForAdoption(scene.target_reference))
+    if copy.owner is not None:
+        return Transition(Trigger.ADOPTED, f"{copy.owner.kind} {copy.owner.name} has adopted {copy.name}")
+    if copy.is_finished:
+        return _not_adopted(f"{copy.name} is {copy.phase} ({copy.reason or 'its containers ended'})")
+    if why := why_not_adoptable(scene):
+        return _not_adopted(why)
+    return Wait(message=f"waits for {owner.kind} {owner.name} to adopt {copy.name}")
+
+
+def _not_adopted(why: str) -> Transition:
+    """To wait for it would be in vain. The copy stays as it is: nothing deletes it after the eviction."""
+    report = ConditionUpdate(ConditionType.STEERED, holds=False, reason="TargetMissed")
+    return Transition(Trigger.COPY_GONE, why, reports=(report,))
+
+
+def _copy_gone_while_adopting(scene: Observation) -> Transition:
+    if scene.owner_is_gone:
+        return Transition(Trigger.COPY_GONE, "the workload was deleted, and the copy with it")
+    return Transition(
+        Trigger.COPY_GONE,
+        "the ReplicaSet had already made a replacement and kept that one: the pods are all there, "
+        "but not on the target",
+        reports=(ConditionUpdate(ConditionType.STEERED, holds=False, reason="TargetMissed"),),
+    )
+
+
+def _workload_deleted(scene: Observation, copy: PodRecord, owner: ControllerReference) -> Decision:
+    """The ReplicaSet was deleted: what becomes of its pods becomes of the copy.
+
+    With `--cascade=orphan` they stay. Otherwise the garbage collector takes them; from the copy it has only
+    taken the ReplicaSet off, because we owned it as well. So that is put back, as the only owner, and the
+    collector does what it does with pods whose owner is no more.
+    """
+    if scene.pods_are_orphaned:
+        return Transition(Trigger.ORPHANED, f"{owner.kind} {owner.name} is gone: {copy.name} stays as it is")
+    if [each.uid for each in copy.owners] == [owner.uid]:
+        return Wait(message=f"{copy.name} goes the way of its workload")
+    return Perform(RestoreCopyOwner(scene.target_reference, owner))
+
+
+ADOPT_DECIDERS = {
+    MigrationStep.MARKING: marking,
+    MigrationStep.CREATING: creating,
+    MigrationStep.PLACING: placing,
+    MigrationStep.STARTING: starting,
+    MigrationStep.SETTLING: settling,
+    MigrationStep.EVICTING: evicting_beside_copy,
+    MigrationStep.ADOPTING: adopting,
+    MigrationStep.RELEASING: releasing,
+}
+
+COPY_DECIDERS = {
+    MigrationStep.MARKING: marking,
+    MigrationStep.CREATING: creating,
+    MigrationStep.PLACING: placing,
+    MigrationStep.STARTING: starting,
+    MigrationStep.SETTLING: settling,
+    MigrationStep.EVICTING: evicting_beside_copy,
+    MigrationStep.RELEASING: releasing,
+}
+
+_KINDS_WITH_BUDGETS: Final = frozenset({"ReplicaSet", "StatefulSet"})
+"""Controllers that the disruption controller knows how to count."""
+
+_STEERING_PROPAGATION: Final = timedelta(seconds=1)
+"""How long every replica of the webhook is given to hear of an intent, or of its end."""
+
+
+def protecting(scene: Observation) -> Decision:
+    ended = interrupted(scene) or target_lost(scene)
+    if ended is not None:
+        return ended
+    budget = own_temporary_budget(scene)
+    if _needs_budget(scene):
+        assert scene.owner is not None
+        workload = scene.deployment or scene.owner
+        return Perform(CreateBudget(budget_name(workload.name)))
+    if budget is not None and not budget.is_current:
+        waits_for = f"waits until the disruption controller has seen {budget.name}"
+        return Wait(scene.now + time_left(scene), waits_for)
+    known_since = scene.migration.status.started_at
+    if scene.is_steered and known_since is not None and scene.now < known_since + _STEERING_PROPAGATION:
+        return Wait(known_since + _STEERING_PROPAGATION, "lets the webhook hear of it")
+    return Transition(Trigger.PROTECTED, "protected by its budget" if scene.budgets else "")
+
+
+def _needs_budget(scene: Observation) -> bool:
+    """Where a workload has several replicas and nobody protects them. Two budgets would block evictions.
+
+    Not for Jobs: nobody can compute a budget of theirs, so that it would never allow anything.
+    """
+    return (
+        scene.policy.temporary_budget
+        and not scene.budgets
+        and scene.owner is not None
+        and scene.owner.kind in _KINDS_WITH_BUDGETS
+        and scene.owner.replicas > 1
+    )
+
+
+def replacing(scene: Observation) -> Decision:
+    replacement = scene.target
+    if scene.owner_is_gone:
+        return Transition(Trigger.ORPHANED, "the workload is gone: nobody makes a replacement")
+    if replacement is None and is_scaled_away(scene.migration, scene.owner):
+        return Transition(Trigger.UNREPLACED, "the workload was scaled down: nobody makes a replacement")
+    given_up_at = (scene.migration.status.handed_over_at or scene.now) + scene.policy.migration_timeout
+    if replacement is not None and not replacement.is_terminating:
+        if is_serving(replacement):
+            return _replaced(scene, replacement)
+        if (trouble := _replacement_failure(scene, replacement)) is not None:
+            return Transition(
+                Trigger.UNREPLACED, f"{replacement.name} on {replacement.node} fails, too: {trouble.words}"
+            )
+        if (decision := _unschedulable_as_steered(scene, replacement)) is not None:
+            return decision
+    if scene.now >= given_up_at:
+        return Transition(Trigger.UNREPLACED, "no replacement became ready in time")
+    look_again_at = _replacement_failure_check_at(scene, replacement) or given_up_at
+    return Wait(min(given_up_at, look_again_at), "waits for the replacement to become ready")
+
+
+def _replaced(scene: Observation, replacement: PodRecord) -> Transition:
+    hit = replacement.node == scene.migration.target_node
+    report = ConditionUpdate(ConditionType.STEERED, holds=hit, reason="OnTarget" if hit else "Elsewhere")
+    return Transition(
+        Trigger.REPLACED, f"{replacement.name} is ready on {replacement.node}", reports=(report,)
+    )
+
+
+def _replacement_failure(scene: Observation, replacement: PodRecord) -> PodFailure | None:
+    """Of a pod that failed where it was: waiting for its successor would only hold up the next try."""
+    if scene.migration.spec.strategy != FAILED_PODS:
+        return None
+    node, terms = scene.nodes.get(replacement.node), scene.policy.failed_pods
+    return failure_of(replacement, node, terms, scene.now.timestamp())
+
+
+def _replacement_failure_check_at(scene: Observation, replacement: PodRecord | None) -> datetime | None:
+    if scene.migration.spec.strategy != FAILED_PODS or replacement is None:
+        return None
+    node, terms = scene.nodes.get(replacement.node), scene.policy.failed_pods
+    moment_s = next_failure_check_s(replacement, node, terms, scene.now.timestamp())
+    return None if moment_s is None else datetime.fromtimestamp(moment_s, UTC)
+
+
+def _unschedulable_as_steered(scene: Observation, replacement: PodRecord) -> Decision | None:
+    """One that finds no place as it was steered: its controller makes another, which may go anywhere."""
+    since = _unschedulable_since(replacement)
+    # A scheduler that asks our extender leaves no mark on the pod.
+    is_steered = _is_steered_by(scene, replacement) or scene.policy.scheduler_extender
+    if since is None or not is_steered:
+        return None
+    withdrawn_at = _steering_withdrawn_at(scene)
+    if withdrawn_at is None:
+        # First the intent goes, then the pod: its successor must not be steered again.
+        over_at = since + scene.policy.steer_timeout
+        waits = Wait(over_at, f"{replacement.name} finds no place as it is steered")
+        return waits if scene.now < over_at else Perform(WithdrawSteering())
+    if _must_be_recreated(scene, replacement, withdrawn_at):
+        return Perform(DeleteReplacement(scene.target_reference))
+    return None
+
+
+def _must_be_recreated(scene: Observation, replacement: PodRecord, withdrawn_at: datetime) -> bool:
+    """The one because of which the intent was withdrawn, or one that was steered before all had heard of it.
+
+    By its age alone one after the other would be removed where our clock is ahead of the server's."""
+    in_vain = scene.migration.status.target_pod
+    if in_vain is not None and in_vain.uid == replacement.uid:
+        return True
+    is_of_before = replacement.created_s <= (withdrawn_at + _STEERING_PROPAGATION).timestamp()
+    return is_of_before and _is_steered_by(scene, replacement)
+
+
+def _is_steered_by(scene: Observation, replacement: PodRecord) -> bool:
+    return replacement.marks.get(STEERED_BY_ANNOTATION) == scene.migration.name
+
+
+def _unschedulable_since(pod: PodRecord) -> datetime | None:
+    scheduled = pod.condition("PodScheduled")
+    if pod.node or scheduled is None or scheduled.reason != "Unschedulable":
+        return None
+    return datetime.fromtimestamp(scheduled.since_s, UTC)
+
+
+def _steering_withdrawn_at(scene: Observation) -> datetime | None:
+    steered = scene.migration.status.condition(ConditionType.STEERED)
+    return steered.last_transition_time if steered is not None and steered.status == "False" else None
+
+
+EVICT_DECIDERS = {
+    MigrationStep.MARKING: marking,
+    MigrationStep.PROTECTING: protecting,
+    MigrationStep.EVICTING: evicting,
+    MigrationStep.REPLACING: replacing,
+    MigrationStep.RELEASING: releasing,
+}

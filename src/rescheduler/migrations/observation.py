@@ -1,0 +1,245 @@
+"""What a migration sees when it looks: the cluster, the policy and the time, as values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum, auto
+
+from rescheduler.api.podmigration import ConditionType, ControllerReference, Handover, Migration, PodReference
+from rescheduler.api.well_known_names import label_value
+from rescheduler.cluster.budget_record import BudgetRecord
+from rescheduler.cluster.node_record import NodeRecord
+from rescheduler.cluster.pod_record import PodRecord
+from rescheduler.cluster.workload_record import WorkloadRecord
+from rescheduler.config.policy import Policy
+from rescheduler.migrations.effects import Effect
+from rescheduler.migrations.labels_and_names import (
+    MIGRATION_ID_LABEL,
+    STATUS_LABEL,
+    MigrationLabelStatus,
+    lock_of,
+)
+from rescheduler.migrations.transition_table import Trigger
+
+__all__ = [
+    "ConditionUpdate",
+    "Decision",
+    "Observation",
+    "Perform",
+    "RevalidationOutcome",
+    "RevalidationResult",
+    "Transition",
+    "Wait",
+]
+
+
+class RevalidationOutcome(Enum):
+    APPROVED = auto()
+    POSTPONED = auto()
+    REFUSED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class RevalidationResult:
+    """What the planner says of the move now: is it still a good one, how, and where to?"""
+
+    answer: RevalidationOutcome
+    handover: Handover = Handover.AUTO
+    target: str = ""
+    owner: ControllerReference | None = None
+    """The controller that the pod has now."""
+    reason: str = ""
+    """In one word, for programs."""
+    message: str = ""
+    """In words, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    migration: Migration
+    now: datetime
+    policy: Policy
+    source: PodRecord | None
+    """The pod to move; None once it is gone. Never another pod of the same name."""
+    last_seen_source: PodRecord | None = None
+    """The last state of a source that is gone; None if that was not seen."""
+    target: PodRecord | None = None
+    """Our copy, or the controller's replacement of an evicted pod."""
+    siblings: tuple[PodRecord, ...] = ()
+    """The other pods of the source's controller, where its replacement has no other sign than being new."""
+    owner: WorkloadRecord | None = None
+    """The controller of the source, as it is now; None if it is gone, was re-made, or is of a kind that is
+    not followed."""
+    owner_is_followed: bool = True
+    """False for kinds that we don't know: then nothing follows from not seeing it."""
+    deployment: WorkloadRecord | None = None
+    """The one above a ReplicaSet."""
+    pods_are_orphaned: bool = False
+    """Whether the controller was deleted without its pods, as `--cascade=orphan` does it."""
+    workload_is_gone: bool = False
+    """Whether there was a Deployment above, and is none any more."""
+    is_superseded: bool = False
+    """Whether the Deployment wants another template than that of the source's ReplicaSet."""
+    locked_by: str = ""
+    """The other migration under way that has locked the source: its name."""
+    budgets: tuple[BudgetRecord, ...] = ()
+    """Those that cover the source, ours included."""
+    nodes: Mapping[str, NodeRecord] = field(default_factory=dict)
+    """Source and target node, and where the successor is, as far as they are there."""
+    group: tuple[Migration, ...] = ()
+    """The members of its group, itself included unless it came too late to be one."""
+    revalidation: RevalidationResult | None = None
+    """Asked for at the check only."""
+    has_turn: bool = True
+    """Whether the limits allow it to begin."""
+    obstacle: str = ""
+    """Why the limits will never let its group begin."""
+    is_winding_down: bool = False
+    """Whether nothing is begun any more, and soon nobody is there who executes."""
+    is_steered: bool = False
+    """Whether something tells replacements where to go."""
+    is_guarded: bool = False
+    """Whether something keeps the ReplicaSet from creating a pod while it adopts the copy."""
+    webhook_problem: str = ""
+    """Why one of them is not so, in words."""
+    may_preempt: str = ""
+    """Whom one more pod like the source could preempt now, in words; empty if nobody."""
+
+    no_room: str = ""
+    """Why the replacement of the source would find no node now, in words; empty if it would find one. Asked
+    for right before the eviction (Evict)."""
+
+    @property
+    def source_stands(self) -> bool:
+        return self.source is not None and not self.source.is_terminating and not self.source.is_finished
+
+    @property
+    def source_serves(self) -> bool:
+        """Whether the source is ready, on a node that is there and ready."""
+        source = self.source
+        return (
+            source is not None
+            and self.source_stands
+            and source.is_ready
+            and not self.node_is_lost(source.node)
+        )
+
+    @property
+    def source_was_deleted(self) -> bool:
+        """Whether somebody removed the source on purpose (`kubectl delete`), or it has done its work.
+
+        Whatever else ends a pod (eviction, preemption, a taint, the kubelet, the pod garbage collector) says
+        so in its condition DisruptionTarget, or marks the pod as Failed. False if its end was not seen.
+        """
+        source = self.source or self.last_seen_source
+        if source is None or _is_disrupted(source):
+            return False
+        return source.is_terminating or source.phase == "Succeeded"
+
+    @property
+    def source_end(self) -> str:
+        """How the source ended, in words."""
+        source = self.source or self.last_seen_source
+        if source is None:
+            return "gone, and how it ended was not seen"
+        if _is_disrupted(source):
+            disruption = source.condition("DisruptionTarget")
+            return f"disrupted ({disruption.reason if disruption is not None else ''})"
+        if source.is_finished:
+            return f"{source.phase} ({source.reason or 'its containers ended'})"
+        return "deleted" if source.is_terminating else "gone, and how it ended was not seen"
+
+    @property
+    def source_trouble(self) -> str:
+        """Why the source does not serve, in words."""
+        if self.source is None or not self.source_stands:
+            return self.source_end
+        if self.node_is_lost(self.source.node):
+            return f"on node {self.source.node}, which is not ready"
+        return "not ready"
+
+    @property
+    def copy_is_all_that_is_left(self) -> bool:
+        """Of a pod without a controller that was lost, not deleted: nobody else would make it anew."""
+        return (
+            self.migration.status.handover is Handover.COPY
+            and not self.source_stands
+            and not self.source_was_deleted
+            and self.target_stands
+        )
+
+    @property
+    def source_is_ours(self) -> bool:
+        return self.source is not None and lock_of(self.source) == label_value(self.migration.name)
+
+    @property
+    def source_is_marked(self) -> bool:
+        """Whether our marks are on the source, or what somebody else has left of them."""
+        if self.source is None or self.locked_by:
+            return False
+        status = self.source.labels.get(STATUS_LABEL, MigrationLabelStatus.COMPLETED)
+        return self.source_is_ours or (
+            MIGRATION_ID_LABEL not in self.source.labels and status != MigrationLabelStatus.COMPLETED
+        )
+
+    @property
+    def target_stands(self) -> bool:
+        return self.target is not None and not self.target.is_terminating
+
+    @property
+    def owner_is_gone(self) -> bool:
+        return self.owner_is_followed and (self.owner is None or self.owner.deleted_s is not None)
+
+    @property
+    def target_reference(self) -> PodReference:
+        assert self.target is not None
+        return PodReference(self.target.name, self.target.uid)
+
+    def node_is_lost(self, name: str) -> bool:
+        return name not in self.nodes or not self.nodes[name].is_ready
+
+
+def _is_disrupted(pod: PodRecord) -> bool:
+    condition = pod.condition("DisruptionTarget")
+    return condition is not None and condition.status == "True"
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionUpdate:
+    """A condition of the migration, as it is seen now."""
+
+    kind: ConditionType
+    holds: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """Something that the table knows: the migration goes on to another step."""
+
+    event: Trigger
+    message: str = ""
+    failure: str = ""
+    """In one word, where it leads to a roll-back."""
+    final: bool = False
+    """Whether trying again would be in vain."""
+    reports: tuple[ConditionUpdate, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Perform:
+    """Something is to be done here; then look again."""
+
+    effect: Effect
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing to do until something changes, or until that time."""
+
+    until: datetime | None = None
+    message: str = ""
+    reports: tuple[ConditionUpdate, ...] = ()
+
+
+Decision = Transition | Perform | Wait

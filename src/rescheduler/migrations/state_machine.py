@@ -1,0 +1,386 @@
+"""One look: where is the migration, what does it see there, and what follows?
+
+sight = look(scene)
+Happened → `advanced(scene, sight)`: the next step, by the table, with its status
+Do       → an effect to perform; then look again
+Wait     → until something changes, or until a time
+
+Before anything is touched: a migration waits for its turn, and is looked at once more when that comes.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from rescheduler.api.podmigration import (
+    MANUAL,
+    MAX_TEXT_LENGTH,
+    ConditionType,
+    ControllerReference,
+    Handover,
+    Migration,
+    MigrationCondition,
+    MigrationPhase,
+    MigrationStatus,
+)
+from rescheduler.api.well_known_names import FINALIZER
+from rescheduler.cluster.workload_record import WorkloadRecord
+from rescheduler.migrations import handovers
+from rescheduler.migrations.effects import (
+    AddFinalizer,
+    CancelMigration,
+    DeleteBudget,
+    DeleteMigration,
+    RemoveFinalizer,
+)
+from rescheduler.migrations.migration_groups import waiting_for_group
+from rescheduler.migrations.observation import (
+    ConditionUpdate,
+    Decision,
+    Observation,
+    Perform,
+    RevalidationOutcome,
+    Transition,
+    Wait,
+)
+from rescheduler.migrations.release_and_rollback import (
+    SOURCE_LOST,
+    next_cleanup,
+    own_temporary_budget,
+    rolling_back,
+)
+from rescheduler.migrations.successors import recorded_siblings
+from rescheduler.migrations.transition_table import MigrationStep, Trigger, next_step, phase_of
+
+__all__ = [
+    "advance",
+    "checking",
+    "decide",
+    "handover_of",
+    "invalid_status",
+    "is_checkpoint",
+    "queued",
+    "step_of",
+    "with_conditions",
+    "with_wait_message",
+]
+
+
+def queued(scene: Observation) -> Decision:
+    if scene.migration.is_cancelled:
+        return Transition(Trigger.CANCELLED, "cancelled before it began", "Cancelled", final=True)
+    if not scene.source_stands:
+        return Transition(Trigger.SOURCE_GONE, "the pod is gone", "SourceGone", final=True)
+    if scene.is_winding_down and (undone := _cancel_or_release(scene)) is not None:
+        return undone
+    retry_at = scene.migration.status.retry_at
+    if retry_at is not None and scene.now < retry_at:
+        return Wait(retry_at, f"tried again at {retry_at:%H:%M:%S}")
+    if (reason := waiting_for_group(scene)) is not None:
+        return reason
+    if not scene.has_turn:
+        return Wait(message="waits for its turn")
+    return Transition(Trigger.TURN_CAME)
+
+
+def _cancel_or_release(scene: Observation) -> Perform | None:
+    """What the program has asked for is called off; a person's wish waits for another who executes, and
+    nothing of ours holds it meanwhile."""
+    if scene.migration.spec.strategy != MANUAL:
+        return Perform(CancelMigration())
+    return Perform(RemoveFinalizer()) if FINALIZER in scene.migration.finalizers else None
+
+
+def checking(scene: Observation) -> Decision:
+    if scene.migration.is_cancelled:
+        return Transition(Trigger.CANCELLED, "cancelled before it began", "Cancelled", final=True)
+    if not scene.source_stands:
+        return Transition(Trigger.SOURCE_GONE, "the pod is gone", "SourceGone", final=True)
+    revalidation = scene.revalidation
+    assert revalidation is not None, "the check is made with a verdict of the planner"
+    match revalidation.answer:
+        case RevalidationOutcome.APPROVED if FINALIZER not in scene.migration.finalizers:
+            return Perform(AddFinalizer())
+        case RevalidationOutcome.APPROVED:
+            return Transition(Trigger.APPROVED, revalidation.message)
+        case RevalidationOutcome.POSTPONED:
+            return Transition(Trigger.POSTPONED, revalidation.message, revalidation.reason)
+        case RevalidationOutcome.REFUSED:
+            return Transition(Trigger.REFUSED, revalidation.message, revalidation.reason, final=True)
+
+
+def step_of(migration: Migration) -> MigrationStep:
+    """Of a migration that is not `senseless`."""
+    return MigrationStep(migration.status.step or MigrationStep.QUEUED)
+
+
+def handover_of(migration: Migration) -> Handover:
+    """As chosen; `Auto` while it is not."""
+    return migration.status.handover or Handover.AUTO
+
+
+def invalid_status(migration: Migration) -> str:
+    """Why nobody can go on from its status, which a person has edited or another version has written; empty
+    if somebody can."""
+    status, handover = migration.status, handover_of(migration)
+    step = status.step or MigrationStep.QUEUED
+    if step not in _DECIDERS[handover]:
+        how = "whose handover is not chosen" if handover is Handover.AUTO else f"by {handover}"
+        return f"its status makes no sense: a migration {how} has no step {step}"
+    if step == MigrationStep.ADOPTING and status.owner is None:
+        return "its status makes no sense: it does not say who is to adopt the copy"
+    moments = [status.step_since, status.started_at, status.handed_over_at, status.finished_at]
+    moments += [each.last_transition_time for each in status.conditions]
+    if any(moment is not None and moment > _LATEST_TIMESTAMP for moment in moments):
+        return "its status makes no sense: it tells of times that nobody will live to see"
+    return ""
+
+
+def decide(scene: Observation) -> Decision:
+    if why := invalid_status(scene.migration):
+        return _leave_invalid_alone(scene, why)
+    return _DECIDERS[handover_of(scene.migration)][step_of(scene.migration)](scene)
+
+
+def _leave_invalid_alone(scene: Observation, why: str) -> Decision:
+    """Nothing is done by guessing. One that is cancelled is let go: then its pods are cleaned up like those
+    of a migration that was removed by force, by the names and uids on record, read live."""
+    if scene.migration.is_cancelled and FINALIZER in scene.migration.finalizers:
+        return Perform(RemoveFinalizer())
+    return Wait(message=why)
+
+
+def _finished(scene: Observation) -> Decision:
+    """History for a while, and the memory behind podCooldown."""
+    status = scene.migration.status
+    # Once the source is handed over the copy is one of the pods that serve, whatever became of the move.
+    is_undone = status.phase is MigrationPhase.FAILED and status.handed_over_at is None
+    if is_undone and handover_of(scene.migration) is not Handover.AUTO:
+        # A request of a process that has long ended may have arrived only now.
+        left = next_cleanup(scene)
+        if isinstance(left, Perform):
+            return left
+    budget = own_temporary_budget(scene)
+    if budget is not None:
+        # So may one that creates the budget, also of a migration that went well.
+        return Perform(DeleteBudget(budget.name, budget.uid))
+    if FINALIZER in scene.migration.finalizers:
+        return Perform(RemoveFinalizer())
+    finished_at = scene.migration.status.finished_at
+    if scene.migration.is_cancelled or finished_at is None:
+        return Wait()
+    forgotten_at = finished_at + scene.policy.migration_ttl
+    return Wait(forgotten_at) if scene.now < forgotten_at else Perform(DeleteMigration())
+
+
+_BEFORE_HANDOVER_CHOICE: Final = {
+    MigrationStep.QUEUED: queued,
+    MigrationStep.CHECKING: checking,
+    MigrationStep.COMPLETED: _finished,
+    MigrationStep.FAILED: _finished,
+}
+_EVERY_HANDOVER: Final = _BEFORE_HANDOVER_CHOICE | {MigrationStep.ROLLING_BACK: rolling_back}
+
+_DECIDERS: Final[Mapping[Handover, Mapping[MigrationStep, Callable[[Observation], Decision]]]] = {
+    Handover.AUTO: _BEFORE_HANDOVER_CHOICE,
+    Handover.ADOPT: _EVERY_HANDOVER | handovers.ADOPT_DECIDERS,
+    Handover.COPY: _EVERY_HANDOVER | handovers.COPY_DECIDERS,
+    Handover.EVICT: _EVERY_HANDOVER | handovers.EVICT_DECIDERS,
+}
+
+
+_LATEST_TIMESTAMP: Final = datetime(9000, 1, 1, tzinfo=UTC)
+"""What is later can't be reckoned with."""
+
+
+# -- the status that follows
+
+
+_CONDITION_OF_TRIGGER: Final[Mapping[Trigger, ConditionUpdate]] = {
+    Trigger.COPY_READY: ConditionUpdate(ConditionType.COPY_READY, holds=True, reason="Ready"),
+    Trigger.COPY_UNREADY: ConditionUpdate(ConditionType.COPY_READY, holds=False, reason="NotReady"),
+    Trigger.SOURCE_LEFT: ConditionUpdate(ConditionType.HANDED_OVER, holds=True, reason="SourceEvicted"),
+    Trigger.SOURCE_LOST: ConditionUpdate(ConditionType.HANDED_OVER, holds=True, reason=SOURCE_LOST),
+    Trigger.RETRY: ConditionUpdate(ConditionType.ROLLED_BACK, holds=True, reason="Undone"),
+    Trigger.GIVE_UP: ConditionUpdate(ConditionType.ROLLED_BACK, holds=True, reason="Undone"),
+}
+"""What an event means for a condition, whatever led to it."""
+
+
+def advance(scene: Observation, transition: Transition) -> Migration:
+    """The migration one step further; raises `IllegalEvent` where the table has none."""
+    migration, now, message = scene.migration, scene.now, _truncated(transition.message)
+    before = migration.status
+    step = next_step(handover_of(migration), step_of(migration), transition.event)
+    changes: dict[str, object] = {
+        "observed_generation": migration.generation,
+        "phase": phase_of(step),
+        "step": step,
+        "step_since": now,
+        "message": message or before.message,
+    }
+    if transition.failure:
+        changes |= {"failure": transition.failure, "failure_is_final": transition.final}
+    changes |= _status_changes(scene, transition)
+    if phase_of(step).is_final:
+        changes["finished_at"] = now
+    status = msgspec.structs.replace(before, **changes)
+    told = (
+        None
+        if _is_already_handed_over(before, transition.event)
+        else _CONDITION_OF_TRIGGER.get(transition.event)
+    )
+    reports = transition.reports if told is None else (*transition.reports, told)
+    return msgspec.structs.replace(migration, status=with_conditions(status, reports, message, now))
+
+
+def _is_already_handed_over(before: MigrationStatus, event: Trigger) -> bool:
+    """A source that was lost has not been evicted by us, too."""
+    handed_over = before.condition(ConditionType.HANDED_OVER)
+    return event is Trigger.SOURCE_LEFT and handed_over is not None and handed_over.status == "True"
+
+
+def with_wait_message(scene: Observation, wait: Wait) -> Migration:
+    """The same step, with what it waits for: for people. What makes no sense is not written over."""
+    if invalid_status(scene.migration):
+        return scene.migration
+    message = _truncated(wait.message)
+    status = msgspec.structs.replace(
+        scene.migration.status,
+        observed_generation=scene.migration.generation,
+        phase=phase_of(step_of(scene.migration)),
+        message=message or scene.migration.status.message,
+    )
+    return msgspec.structs.replace(
+        scene.migration, status=with_conditions(status, wait.reports, message, scene.now)
+    )
+
+
+def _truncated(message: str) -> str:
+    """Policies and schedulers may say as much as they like; one word too many, and nothing is recorded."""
+    return message if len(message) <= MAX_TEXT_LENGTH else f"{message[: MAX_TEXT_LENGTH - 1]}…"
+
+
+def is_checkpoint(before: Migration, after: Migration) -> bool:
+    """What must be on record before anything more is done; other steps are recognised from the cluster.
+
+    Before anything is touched: how, where to, and which attempt. Before a bare pod's copy may be scheduled:
+    which pod it is, because no owner reference says so. Before the eviction: that it may be under way. Before
+    anything is undone: that there is no going on, or that the copy is kept after all. And that a member waits
+    for the others of its group, or they for it again.
+    """
+    step = step_of(after)
+    return (
+        step
+        in {
+            MigrationStep.MARKING,
+            MigrationStep.EVICTING,
+            MigrationStep.REPLACING,
+            MigrationStep.ROLLING_BACK,
+        }
+        or (step is MigrationStep.ADOPTING and step_of(before) is MigrationStep.ROLLING_BACK)
+        or (step is MigrationStep.PLACING and handover_of(after) is Handover.COPY)
+        or phase_of(step).is_final
+        or (step is MigrationStep.QUEUED and step_of(before) is not MigrationStep.QUEUED)
+        or (bool(after.spec.group) and MigrationStep.SETTLING in {step, step_of(before)})
+    )
+
+
+def _status_changes(scene: Observation, transition: Transition) -> dict[str, object]:
+    """What particular events leave behind in the status."""
+    before = scene.migration.status
+    match transition.event:
+        case Trigger.APPROVED:
+            return _attempt_status(scene)
+        case Trigger.COPY_CREATED | Trigger.REPLACED:
+            return {"target_pod": scene.target_reference}
+        case Trigger.SOURCE_LOST:
+            return {"target_pod": scene.target_reference, "handed_over_at": _source_left_at(scene)}
+        case Trigger.SETTLED:
+            return {"eviction_requested_at": scene.now}
+        case Trigger.UNREPLACED:
+            return {"target_pod": None}
+        case Trigger.PROTECTED:
+            return {"siblings": recorded_siblings(scene.siblings)}
+        case Trigger.SOURCE_LEFT:
+            # Accepted a moment ago: what was seen just before is what its replacement is not.
+            siblings = recorded_siblings(scene.siblings) if scene.source_stands else before.siblings
+            return {"handed_over_at": _source_left_at(scene), "siblings": siblings}
+        case Trigger.RELEASED:
+            return {"failure": "", "failure_is_final": False}
+        case Trigger.POSTPONED | Trigger.RETRY:
+            return {"retry_at": scene.now + _with_jitter(scene, _pause(scene, transition.event))}
+        case _:
+            return {}
+
+
+def _attempt_status(scene: Observation) -> dict[str, object]:
+    revalidation = scene.revalidation
+    assert revalidation is not None
+    return {
+        "attempts": scene.migration.status.attempts + 1,
+        "started_at": scene.now,
+        "retry_at": None,
+        "handover": revalidation.handover,
+        "target_node": revalidation.target,
+        "target_pod": None,
+        "eviction_requested_at": None,
+        "owner": revalidation.owner,
+        "workload": _controller_reference(scene.deployment),
+        "siblings": (),
+        "failure": "",
+        "failure_is_final": False,
+        "conditions": (),
+    }
+
+
+def _controller_reference(workload: WorkloadRecord | None) -> ControllerReference | None:
+    if workload is None:
+        return None
+    return ControllerReference(workload.api_version, workload.kind, workload.name, workload.uid)
+
+
+def _source_left_at(scene: Observation) -> datetime:
+    """When the source went, as far as that can be told."""
+    source = scene.source
+    if source is None:
+        return scene.migration.status.step_since or scene.now
+    if source.deleted_s is None:
+        return scene.now
+    return datetime.fromtimestamp(source.deleted_s - (source.deletion_grace_s or 0), UTC)
+
+
+_MIN_RETRY_DELAY: Final = timedelta(seconds=10)
+_MAX_RETRY_DELAY: Final = timedelta(minutes=5)
+
+
+def _pause(scene: Observation, after: Trigger) -> timedelta:
+    if after is Trigger.POSTPONED:
+        return (scene.now - scene.migration.created) / 4
+    doublings = min(max(scene.migration.status.attempts - 1, 0), 10)
+    return _MIN_RETRY_DELAY * (1 << doublings)
+
+
+def _with_jitter(scene: Observation, pause: timedelta) -> timedelta:
+    """Within bounds, and a little different for each migration, so that they don't come all at once."""
+    pause = min(max(pause, _MIN_RETRY_DELAY), _MAX_RETRY_DELAY)
+    share = int.from_bytes(hashlib.sha256(scene.migration.uid.encode()).digest()[:2]) / 0xFFFF
+    return pause * (1 + share / 2)
+
+
+def with_conditions(
+    status: MigrationStatus, reports: tuple[ConditionUpdate, ...], message: str, now: datetime
+) -> MigrationStatus:
+    """The time of a condition is that of its last change from true to false or back."""
+    conditions = {each.type: each for each in status.conditions}
+    for report in reports:
+        value = "True" if report.holds else "False"
+        before = conditions.get(report.kind)
+        since = before.last_transition_time if before is not None and before.status == value else now
+        conditions[report.kind] = MigrationCondition(
+            report.kind, value, since, report.reason, message, status.observed_generation
+        )
+    return msgspec.structs.replace(status, conditions=tuple(conditions[kind] for kind in sorted(conditions)))

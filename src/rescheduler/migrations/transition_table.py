@@ -1,0 +1,257 @@
+"""The machine: all steps of a migration, all events, and one table of what follows what.
+
+    Pending     Queued
+    InProgress  Checking → Marking → (Creating → Placing → Starting → Settling | Protecting) → Evicting
+                → (Adopting | Replacing) → Releasing;  from every step before the source is gone: RollingBack
+    Completed, Failed
+
+The source's eviction is the watershed. Before it every failure leads to RollingBack, and that to a state
+exactly as before; after it there is only forward, and nothing ever leads back. An event that the table does
+not know at a step is a fault in the program: it raises and changes nothing.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from rescheduler.api.podmigration import Handover, MigrationPhase
+
+__all__ = [
+    "TRANSITIONS",
+    "IllegalTransition",
+    "MigrationStep",
+    "Trigger",
+    "is_reversible",
+    "next_step",
+    "phase_of",
+]
+
+
+class MigrationStep(StrEnum):
+    QUEUED = "Queued"
+    """Waits for its turn: limits, windows, the time of the next try."""
+    CHECKING = "Checking"
+    """May it still move, how, and where to? Nothing has been touched yet."""
+    MARKING = "Marking"
+    """The label on the source pod is the lock: one migration per pod."""
+    CREATING = "Creating"
+    """The copy, held back by a scheduling gate of ours."""
+    PLACING = "Placing"
+    """The target is nominated and the gate opened: the scheduler decides, by all its rules."""
+    STARTING = "Starting"
+    """Until the copy is ready."""
+    SETTLING = "Settling"
+    """Until it is available, and load balancers have noticed."""
+    PROTECTING = "Protecting"
+    """A temporary budget for a workload that has none; and the replacement's steering is known."""
+    EVICTING = "Evicting"
+    """The source, through the Eviction API: as long as a budget refuses, ask again later."""
+    ADOPTING = "Adopting"
+    """The ReplicaSet takes over the copy."""
+    REPLACING = "Replacing"
+    """The controller's own replacement becomes ready."""
+    RELEASING = "Releasing"
+    """What was temporary goes; what is to stay is marked as completed."""
+    ROLLING_BACK = "RollingBack"
+    """Everything of ours goes, and the source stays as it was."""
+    COMPLETED = "Completed"
+    FAILED = "Failed"
+
+
+class Trigger(StrEnum):
+    # Before anything is touched.
+    TURN_CAME = "its turn came"
+    APPROVED = "still a good move"
+    POSTPONED = "not now"
+    REFUSED = "not any more"
+    # On the way.
+    MARKED = "source marked"
+    LOCKED = "source locked by another migration"
+    COPY_CREATED = "copy created"
+    COPY_REFUSED = "copy refused at admission"
+    COPY_BOUND = "copy bound to the target"
+    COPY_MISPLACED = "copy bound elsewhere"
+    COPY_READY = "copy ready"
+    COPY_UNREADY = "copy not ready any more"
+    COPY_FAILING = "copy can't run"
+    COPY_GONE = "copy gone"
+    TARGET_LOST = "target node lost"
+    WRITE_REFUSED = "request refused by the API server"
+    SETTLED = "copy settled"
+    PROTECTED = "protected and steered"
+    # What others do meanwhile, and what takes too long.
+    SOURCE_GONE = "source gone by itself"
+    SOURCE_LOST = "source lost, and its copy takes its place"
+    WORKLOAD_CHANGED = "workload changed"
+    PARTNER_FAILED = "another of its group failed"
+    TIMED_OUT = "took too long"
+    CANCELLED = "cancelled"
+    # After the watershed.
+    SOURCE_LEFT = "source evicted"
+    ADOPTED = "copy adopted"
+    ORPHANED = "its controller is gone"
+    REPLACED = "replacement ready"
+    UNREPLACED = "no replacement in time"
+    RELEASED = "all released"
+    MISSED = "came to nothing"
+    # The way back.
+    RETRY = "undone, to be tried again"
+    GIVE_UP = "undone for good"
+
+
+TransitionTable = Mapping[tuple[MigrationStep, Trigger], MigrationStep]
+
+_INTERRUPTIONS: Final = (
+    Trigger.SOURCE_GONE,
+    Trigger.WORKLOAD_CHANGED,
+    Trigger.TIMED_OUT,
+    Trigger.CANCELLED,
+)
+"""What ends every attempt, at any step between the mark and the eviction."""
+
+
+def _interrupted_at(*steps: MigrationStep) -> dict[tuple[MigrationStep, Trigger], MigrationStep]:
+    return {(step, event): MigrationStep.ROLLING_BACK for step in steps for event in _INTERRUPTIONS}
+
+
+_START_TRANSITIONS: Final[TransitionTable] = {
+    (MigrationStep.QUEUED, Trigger.TURN_CAME): MigrationStep.CHECKING,
+    (MigrationStep.QUEUED, Trigger.SOURCE_GONE): MigrationStep.FAILED,
+    (MigrationStep.QUEUED, Trigger.CANCELLED): MigrationStep.FAILED,
+    (MigrationStep.QUEUED, Trigger.REFUSED): MigrationStep.FAILED,
+    (MigrationStep.CHECKING, Trigger.APPROVED): MigrationStep.MARKING,
+    (MigrationStep.CHECKING, Trigger.POSTPONED): MigrationStep.QUEUED,
+    (MigrationStep.CHECKING, Trigger.REFUSED): MigrationStep.FAILED,
+    (MigrationStep.CHECKING, Trigger.SOURCE_GONE): MigrationStep.FAILED,
+    (MigrationStep.CHECKING, Trigger.CANCELLED): MigrationStep.FAILED,
+    (MigrationStep.CHECKING, Trigger.WRITE_REFUSED): MigrationStep.FAILED,
+    (MigrationStep.MARKING, Trigger.WRITE_REFUSED): MigrationStep.ROLLING_BACK,
+    (MigrationStep.MARKING, Trigger.LOCKED): MigrationStep.FAILED,
+}
+
+_COPY_STEPS: Final = (
+    MigrationStep.CREATING,
+    MigrationStep.PLACING,
+    MigrationStep.STARTING,
+    MigrationStep.SETTLING,
+)
+"""While the copy comes up beside the source."""
+
+_COPY_TRANSITIONS: Final[TransitionTable] = {
+    (MigrationStep.MARKING, Trigger.MARKED): MigrationStep.CREATING,
+    (MigrationStep.CREATING, Trigger.COPY_CREATED): MigrationStep.PLACING,
+    (MigrationStep.CREATING, Trigger.COPY_REFUSED): MigrationStep.ROLLING_BACK,
+    (MigrationStep.PLACING, Trigger.COPY_BOUND): MigrationStep.STARTING,
+    (MigrationStep.PLACING, Trigger.COPY_MISPLACED): MigrationStep.ROLLING_BACK,
+    (MigrationStep.PLACING, Trigger.COPY_REFUSED): MigrationStep.ROLLING_BACK,
+    (MigrationStep.PLACING, Trigger.COPY_GONE): MigrationStep.ROLLING_BACK,
+    (MigrationStep.PLACING, Trigger.TARGET_LOST): MigrationStep.ROLLING_BACK,
+    (MigrationStep.PLACING, Trigger.WRITE_REFUSED): MigrationStep.ROLLING_BACK,
+    (MigrationStep.STARTING, Trigger.COPY_READY): MigrationStep.SETTLING,
+    (MigrationStep.STARTING, Trigger.COPY_FAILING): MigrationStep.ROLLING_BACK,
+    (MigrationStep.STARTING, Trigger.COPY_GONE): MigrationStep.ROLLING_BACK,
+    (MigrationStep.STARTING, Trigger.TARGET_LOST): MigrationStep.ROLLING_BACK,
+    (MigrationStep.SETTLING, Trigger.SETTLED): MigrationStep.EVICTING,
+    (MigrationStep.SETTLING, Trigger.COPY_UNREADY): MigrationStep.STARTING,
+    (MigrationStep.SETTLING, Trigger.COPY_GONE): MigrationStep.ROLLING_BACK,
+    (MigrationStep.SETTLING, Trigger.TARGET_LOST): MigrationStep.ROLLING_BACK,
+    (MigrationStep.SETTLING, Trigger.SOURCE_LOST): MigrationStep.EVICTING,
+    (MigrationStep.EVICTING, Trigger.COPY_GONE): MigrationStep.ROLLING_BACK,
+    **{(step, Trigger.PARTNER_FAILED): MigrationStep.ROLLING_BACK for step in _COPY_STEPS},
+    **_interrupted_at(MigrationStep.MARKING, *_COPY_STEPS),
+}
+"""Make before break: shared by Adopt and Copy."""
+
+_EVICTION_TRANSITIONS: Final[TransitionTable] = {
+    (MigrationStep.EVICTING, Trigger.TARGET_LOST): MigrationStep.ROLLING_BACK,
+    (MigrationStep.EVICTING, Trigger.WORKLOAD_CHANGED): MigrationStep.ROLLING_BACK,
+    (MigrationStep.EVICTING, Trigger.TIMED_OUT): MigrationStep.ROLLING_BACK,
+    (MigrationStep.EVICTING, Trigger.CANCELLED): MigrationStep.ROLLING_BACK,
+}
+"""No SOURCE_GONE here: at this step a source that goes may have gone by our request. Then only forward.
+Nor COPY_UNREADY: whoever is at this step may have asked for the eviction, so it is left backwards only by
+calling that off; until then it waits here for the copy to be ready again."""
+
+_END_TRANSITIONS: Final[TransitionTable] = {
+    (MigrationStep.RELEASING, Trigger.RELEASED): MigrationStep.COMPLETED,
+    (MigrationStep.RELEASING, Trigger.MISSED): MigrationStep.FAILED,
+    (MigrationStep.ROLLING_BACK, Trigger.RETRY): MigrationStep.QUEUED,
+    (MigrationStep.ROLLING_BACK, Trigger.GIVE_UP): MigrationStep.FAILED,
+}
+
+TRANSITIONS: Final[Mapping[Handover, TransitionTable]] = {
+    Handover.ADOPT: {
+        **_START_TRANSITIONS,
+        **_COPY_TRANSITIONS,
+        **_EVICTION_TRANSITIONS,
+        (MigrationStep.EVICTING, Trigger.SOURCE_LEFT): MigrationStep.ADOPTING,
+        (MigrationStep.ADOPTING, Trigger.ADOPTED): MigrationStep.RELEASING,
+        (MigrationStep.ADOPTING, Trigger.ORPHANED): MigrationStep.RELEASING,
+        (MigrationStep.ADOPTING, Trigger.COPY_GONE): MigrationStep.RELEASING,
+        # The copy is ready and the source is not: the ReplicaSet adopts it and removes one pod too many.
+        (MigrationStep.ROLLING_BACK, Trigger.SOURCE_LOST): MigrationStep.ADOPTING,
+        (MigrationStep.ROLLING_BACK, Trigger.SOURCE_LEFT): MigrationStep.ADOPTING,
+        **_END_TRANSITIONS,
+    },
+    Handover.COPY: {
+        **_START_TRANSITIONS,
+        **_COPY_TRANSITIONS,
+        **_EVICTION_TRANSITIONS,
+        (MigrationStep.EVICTING, Trigger.SOURCE_LEFT): MigrationStep.RELEASING,
+        # The copy is all that is left of a pod without a controller: it is not removed.
+        (MigrationStep.ROLLING_BACK, Trigger.SOURCE_LOST): MigrationStep.EVICTING,
+        # Nor while it is ready and the source is not: in the end the source is evicted.
+        (MigrationStep.ROLLING_BACK, Trigger.SOURCE_LEFT): MigrationStep.RELEASING,
+        **_END_TRANSITIONS,
+    },
+    Handover.EVICT: {
+        **_START_TRANSITIONS,
+        (MigrationStep.MARKING, Trigger.MARKED): MigrationStep.PROTECTING,
+        (MigrationStep.PROTECTING, Trigger.PROTECTED): MigrationStep.EVICTING,
+        (MigrationStep.PROTECTING, Trigger.TARGET_LOST): MigrationStep.ROLLING_BACK,
+        (MigrationStep.PROTECTING, Trigger.WRITE_REFUSED): MigrationStep.ROLLING_BACK,
+        **_interrupted_at(MigrationStep.MARKING, MigrationStep.PROTECTING),
+        **_EVICTION_TRANSITIONS,
+        (MigrationStep.EVICTING, Trigger.SOURCE_LEFT): MigrationStep.REPLACING,
+        (MigrationStep.REPLACING, Trigger.REPLACED): MigrationStep.RELEASING,
+        (MigrationStep.REPLACING, Trigger.ORPHANED): MigrationStep.RELEASING,
+        (MigrationStep.REPLACING, Trigger.UNREPLACED): MigrationStep.RELEASING,
+        **_END_TRANSITIONS,
+    },
+    # Not chosen yet: only what can happen before it is.
+    Handover.AUTO: {**_START_TRANSITIONS},
+}
+
+
+class IllegalTransition(Exception):  # noqa: N818 - reads as what happened
+    """A step that does not know this event: nothing was changed."""
+
+    def __init__(self, handover: Handover, step: MigrationStep, event: Trigger) -> None:
+        super().__init__(f"a migration by {handover} can't see {event.name} at {step}")
+
+
+def next_step(handover: Handover, step: MigrationStep, event: Trigger) -> MigrationStep:
+    """Raises `IllegalEvent`."""
+    try:
+        return TRANSITIONS[handover][step, event]
+    except KeyError:
+        raise IllegalTransition(handover, step, event) from None
+
+
+_PHASES: Final = {
+    MigrationStep.QUEUED: MigrationPhase.PENDING,
+    MigrationStep.COMPLETED: MigrationPhase.COMPLETED,
+    MigrationStep.FAILED: MigrationPhase.FAILED,
+}
+
+
+def phase_of(step: MigrationStep) -> MigrationPhase:
+    return _PHASES.get(step, MigrationPhase.IN_PROGRESS)
+
+
+_FORWARD_ONLY: Final = frozenset({MigrationStep.ADOPTING, MigrationStep.REPLACING, MigrationStep.RELEASING})
+
+
+def is_reversible(step: MigrationStep) -> bool:
+    """Whether everything can still be undone, so that the end may be as if nothing had been."""
+    return step not in _FORWARD_ONLY

@@ -1,0 +1,113 @@
+"""Where a pod could go, and what forbids each other node: like the scheduler's message, but complete.
+
+Which nodes moved pods may be sent to at all, before any rule is asked.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from rescheduler.cluster.node_record import in_maintenance
+from rescheduler.cluster.snapshot import Snapshot
+from rescheduler.rules.placement import Placement
+from rescheduler.rules.rule_check import SchedulerRule
+
+__all__ = [
+    "NodeAvailability",
+    "UnavailableNodes",
+    "availability_message",
+    "closed_because",
+    "node_availability",
+    "nodes_in_maintenance",
+    "open_nodes",
+]
+
+Flags = npt.NDArray[np.bool_]
+
+_PLANNER = "Planner"
+_CLOSED = "node(s) take no moved pods"
+_SHOWN = 3
+"""Nodes whose details are put into words."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnavailableNodes:
+    """One reason, and all nodes that it holds for."""
+
+    rule: str
+    """Named as the scheduler's plugin, or `Planner`."""
+    reason: str
+    """In the scheduler's own words: "Insufficient cpu"."""
+    nodes: tuple[tuple[str, str], ...]
+    """Names, each with numbers and names of its own: "asks 2000m, 1500m of 8000m free"."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAvailability:
+    nodes: int
+    available: tuple[str, ...]
+    forbidden: tuple[UnavailableNodes, ...]
+    """Most nodes first. A node that several rules forbid stands under each."""
+
+
+def node_availability(
+    placement: Placement, pod: int, *, source_stays: bool, open_to: Flags
+) -> NodeAvailability:
+    """`open_to` are the nodes that the planner sends pods to."""
+    records = placement.snapshot.nodes.records
+    found: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    here = int(placement.position[pod])
+    fits = placement.fits(pod, source_stays=source_stays) & open_to
+    for node in np.flatnonzero(~fits).tolist():
+        name = records[node].name
+        if node == here:
+            found.setdefault((SchedulerRule.ALREADY_HERE, "node(s) it is on already"), []).append((name, ""))
+            continue
+        refusals = placement.refusals(pod, node, source_stays=source_stays)
+        for refusal in refusals:
+            for reason in refusal.reasons:
+                found.setdefault((refusal.rule, reason), []).append((name, refusal.detail))
+        if not refusals:
+            # Cordoned by the plan itself, or in maintenance: no rule of the scheduler forbids it.
+            found.setdefault((_PLANNER, _CLOSED), []).append((name, ""))
+    forbidden = [UnavailableNodes(*at, tuple(nodes)) for at, nodes in found.items()]
+    forbidden.sort(key=lambda each: (-len(each.nodes), each.rule, each.reason))
+    return NodeAvailability(
+        len(records), tuple(records[row].name for row in np.flatnonzero(fits)), tuple(forbidden)
+    )
+
+
+def availability_message(found: NodeAvailability) -> str:
+    """One line: "0/12 nodes are available: 3 Insufficient cpu (n1 asks 2000m, …), 9 node(s) …"."""
+    parts = ", ".join(f"{len(each.nodes)} {each.reason}{_example_nodes(each)}" for each in found.forbidden)
+    return f"{len(found.available)}/{found.nodes} nodes are available: {parts}"
+
+
+def _example_nodes(each: UnavailableNodes) -> str:
+    told = [f"{name} {detail}" for name, detail in each.nodes[:_SHOWN] if detail]
+    if not told:
+        return ""
+    more = ["…"] if len(each.nodes) > _SHOWN else []
+    return f" ({'; '.join([*told, *more])})"
+
+
+NodeFlags = npt.NDArray[np.bool_]
+
+
+def open_nodes(snapshot: Snapshot) -> NodeFlags:
+    """[node]: Ready, not cordoned, not in maintenance."""
+    return snapshot.nodes.ready & snapshot.nodes.schedulable & ~nodes_in_maintenance(snapshot)
+
+
+def nodes_in_maintenance(snapshot: Snapshot) -> NodeFlags:
+    return np.fromiter(map(in_maintenance, snapshot.nodes.records), np.bool_)
+
+
+def closed_because(snapshot: Snapshot, node: int) -> str:
+    """In words, to go on with "its target" or "the node"; empty if it is open."""
+    if not snapshot.nodes.ready[node]:
+        return "is not Ready"
+    if not snapshot.nodes.schedulable[node]:
+        return "is cordoned"
+    return "is in maintenance" if in_maintenance(snapshot.nodes.records[node]) else ""

@@ -1,0 +1,236 @@
+"""May it move, why not, where could it go, what forbids each other node: as data, for whoever shows it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from rescheduler.api.podmigration import MAX_GROUP_SIZE, Handover
+from rescheduler.cluster.node_record import in_maintenance
+from rescheduler.cluster.snapshot import NO_ROW, Snapshot
+from rescheduler.config.policy import Policy
+from rescheduler.planner.available_nodes import (
+    NodeAvailability,
+    closed_because,
+    node_availability,
+    open_nodes,
+)
+from rescheduler.planner.handover_choice import ASSUMED_STEERED, HandoverChoice
+from rescheduler.planner.move_units import PodGroups
+from rescheduler.planner.plan import Rejection
+from rescheduler.planner.plan_builder import node_load_percentages, percent_of_allocatable
+from rescheduler.planner.protections.eligibility import Eligibility
+from rescheduler.planner.reasons import Reason
+from rescheduler.recovery.recovery_explanation import (
+    RecoveryExplanation,
+    SuspectNodeExplanation,
+    explain_failing_pod,
+    explain_suspect_node,
+)
+from rescheduler.rules.placement import Placement
+
+__all__ = ["ExplainedPod", "NodeExplanation", "PodExplanation", "explain_node", "explain_pod"]
+
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class PodExplanation:
+    pod: str
+    node: str
+    """Empty without one."""
+    handover: Handover | None
+    """How it would be moved; None if it can't be."""
+    why: str
+    """Why like that, or why not at all."""
+    assumed: str
+    """What had to be taken for granted for that."""
+    kept_by: tuple[Rejection, ...]
+    """What keeps it from being moved for balance, spread or cost."""
+    kept_in_maintenance_by: tuple[Rejection, ...]
+    """What keeps it even when its node has to be emptied."""
+    group: str
+    """The group that it moves with, empty without one."""
+    members: tuple[str, ...]
+    """All pods of the group."""
+    places: NodeAvailability | None
+    """Where it could go by itself, and what forbids every other node; None if it is on no node."""
+    recovery: RecoveryExplanation | None = None
+    """Whether it keeps failing, and what is done about it; None if there is nothing to say about that."""
+    assumptions: tuple[str, ...] = ()
+    """What had to be taken for granted about the cluster."""
+    in_window: bool = True
+    """Whether moves may start at all at this time."""
+
+    @property
+    def may_move(self) -> bool:
+        return not self.kept_by
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedPod:
+    """A pod on the node that is explained."""
+
+    pod: str
+    handover: Handover | None
+    kept_by: tuple[Rejection, ...]
+    targets: int
+    """How many nodes could take it; 0 also for pods that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeExplanation:
+    node: str
+    ready: bool
+    schedulable: bool
+    in_maintenance: bool
+    loads: dict[str, float]
+    """In percent of allocatable, by resource."""
+    tenants: tuple[ExplainedPod, ...]
+    could_come: int
+    """How many pods of other nodes may be moved and fit here; at least, if not all were asked."""
+    all_asked: bool
+    could_come_examples: tuple[str, ...]
+    takes_none: str
+    """Why no moved pod comes here: "is cordoned"; empty if the node takes some."""
+    assumptions: tuple[str, ...] = ()
+    """What had to be taken for granted about the cluster."""
+    in_window: bool = True
+    """Whether moves may start at all at this time."""
+    suspicion: SuspectNodeExplanation | None = None
+    """Why it is the last place to send pods to; None if it is not."""
+
+
+_EXAMPLES = 10
+_MOST_ASKED = 2000
+"""Pods of other nodes that are asked whether they could come."""
+
+
+def explain_pod(
+    snapshot: Snapshot, policy: Policy, key: str, *, steered: bool | None = None, guarded: bool = False
+) -> PodExplanation:
+    """`steered` and `guarded` as for a plan. Raises `KeyError` if there is no such pod."""
+    row = snapshot.pods.row[key]
+    pod = snapshot.pods.records[row]
+    usual, urgent = (
+        Eligibility(snapshot, policy, urgent=each, steered=steered is not False, guarded=guarded)
+        for each in (False, True)
+    )
+    choice = urgent.choice(row)  # which also says what only maintenance would put up with
+    groups = PodGroups(snapshot, policy.pod_group_label)
+    group = groups.of(row)
+    found = None
+    if snapshot.pods.node[row] != NO_ROW:
+        # Also of pods that stay: whoever asks wants to know both. Without a handover the harder one counts.
+        stays = choice.handover.source_stays if isinstance(choice, HandoverChoice) else True
+        found = node_availability(Placement(snapshot), row, source_stays=stays, open_to=open_nodes(snapshot))
+    return PodExplanation(
+        pod=key,
+        node=pod.node,
+        handover=choice.handover if isinstance(choice, HandoverChoice) else None,
+        why=choice.why if isinstance(choice, HandoverChoice) else choice.detail,
+        assumed=choice.assumed if isinstance(choice, HandoverChoice) else "",
+        kept_by=(*usual.refusals(row), *_kept_by_group(groups.members(group), row, usual, policy, group)),
+        kept_in_maintenance_by=tuple(urgent.refusals(row)),
+        group=group,
+        members=tuple(snapshot.pods.records[each].key for each in groups.members(group)) if group else (),
+        places=found,
+        recovery=explain_failing_pod(snapshot, policy, row, steered=steered is not False, guarded=guarded),
+        assumptions=_assumed(
+            steered, isinstance(choice, HandoverChoice) and choice.handover is Handover.EVICT
+        ),
+        in_window=_in_window(snapshot, policy),
+    )
+
+
+def _kept_by_group(
+    members: tuple[int, ...], row: int, eligibility: Eligibility, policy: Policy, group: str
+) -> Iterator[Rejection]:
+    """Whoever moves with others stays with them."""
+    if len(members) < 2:
+        return
+    pod = eligibility.name_of(row)
+    others = (eligibility.refusal(each) for each in members if each != row)
+    if (kept := next((each for each in others if each is not None), None)) is not None:
+        detail = f"{kept.subject} has to stay ({kept.reason}: {kept.detail})"
+        yield Rejection(pod, Reason.GROUP_INCOMPLETE, group, detail)
+    most = min(policy.max_concurrent_migrations, policy.max_reschedule_pods, MAX_GROUP_SIZE)
+    if len(members) > most:
+        detail = f"{len(members)} pods have to move at once, of {most} at most"
+        yield Rejection(pod, Reason.GROUP_TOO_LARGE, group, detail)
+
+
+def _in_window(snapshot: Snapshot, policy: Policy) -> bool:
+    return policy.in_window(datetime.fromtimestamp(snapshot.taken_at_s, UTC))
+
+
+def explain_node(
+    snapshot: Snapshot, policy: Policy, name: str, *, steered: bool | None = None, guarded: bool = False
+) -> NodeExplanation:
+    """`steered` and `guarded` as for a plan. Raises `KeyError` if there is no such node."""
+    row = snapshot.nodes.row[name]
+    nodes = snapshot.nodes
+    record = nodes.records[row]
+    urgent = in_maintenance(record) or not nodes.schedulable[row]
+    eligible = partial(Eligibility, snapshot, policy, steered=steered is not False, guarded=guarded)
+    leaving = eligible(urgent=urgent)
+    placement, open_to = Placement(snapshot), open_nodes(snapshot)
+    closed = closed_because(snapshot, row)
+    coming, all_asked = (
+        ([], True) if closed else _could_come(snapshot, placement, row, eligible(urgent=False))
+    )
+    tenants = tuple(
+        _explained_pod(leaving, placement, pod, open_to) for pod in snapshot.pods.on(row).tolist()
+    )
+    handovers = [*(each.handover for each in tenants if not each.kept_by), *map(leaving.handover, coming)]
+    return NodeExplanation(
+        node=name,
+        ready=bool(nodes.ready[row]),
+        schedulable=bool(nodes.schedulable[row]),
+        in_maintenance=in_maintenance(record),
+        loads=node_load_percentages(snapshot, row),
+        tenants=tenants,
+        could_come=len(coming),
+        all_asked=all_asked,
+        could_come_examples=tuple(snapshot.pods.records[pod].key for pod in coming[:_EXAMPLES]),
+        takes_none=closed,
+        assumptions=_assumed(steered, Handover.EVICT in handovers),
+        in_window=_in_window(snapshot, policy),
+        suspicion=explain_suspect_node(snapshot, policy, name),
+    )
+
+
+def _assumed(steered: bool | None, is_evicted: bool) -> tuple[str, ...]:
+    return (ASSUMED_STEERED,) if steered is None and is_evicted else ()
+
+
+def _explained_pod(eligibility: Eligibility, placement: Placement, pod: int, open_to: Flags) -> ExplainedPod:
+    kept_by = tuple(eligibility.refusals(pod))
+    choice = eligibility.choice(pod)
+    handover = choice.handover if isinstance(choice, HandoverChoice) else None
+    targets = 0
+    if not kept_by and handover is not None:
+        targets = int(np.count_nonzero(placement.fits(pod, source_stays=handover.source_stays) & open_to))
+    return ExplainedPod(placement.snapshot.pods.records[pod].key, handover, kept_by, targets)
+
+
+def _could_come(
+    snapshot: Snapshot, placement: Placement, node: int, eligibility: Eligibility
+) -> tuple[list[int], bool]:
+    """From the most loaded nodes first: those would be the ones to send pods. And whether all were asked."""
+    fullness = percent_of_allocatable(snapshot.nodes.load, snapshot.nodes.allocatable)[:, :2].max(axis=1)
+    found: list[int] = []
+    asked = 0
+    for other in np.argsort(-fullness, kind="stable").tolist():
+        for pod in snapshot.pods.on(other).tolist() if other != node else ():
+            if asked >= _MOST_ASKED:
+                return found, False
+            asked += 1
+            if eligibility.refusal(pod) is None:
+                stays = eligibility.handover(pod).source_stays
+                if placement.fits_on(pod, node, source_stays=stays):
+                    found.append(pod)
+    return found, True

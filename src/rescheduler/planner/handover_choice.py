@@ -1,0 +1,281 @@
+"""How a pod would be moved: Adopt, Copy or Evict, and why.
+
+`Auto` takes what keeps the service whole: Adopt where the workload reckons with one pod more, Copy for pods
+that nobody would replace, Evict for the rest. A configured handover, or the annotation on the workload,
+overrules that, as far as it can be done at all.
+
+What a pod's volumes mean for moving it.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from rescheduler.api.podmigration import Handover
+from rescheduler.api.well_known_names import HANDOVER_ANNOTATION
+from rescheduler.cluster.object_meta import OwnerReference
+from rescheduler.cluster.pod_record import (
+    CLAIM_VOLUME,
+    EMPTY_DIR_VOLUME,
+    HOST_PATH_VOLUME,
+    PodRecord,
+    PodVolume,
+)
+from rescheduler.cluster.snapshot import PodClass, Snapshot
+from rescheduler.cluster.storage_records import ClaimRecord, Storage, VolumeRecord
+from rescheduler.cluster.workload_record import WorkloadRecord, controller_of, is_rolling_out, tolerates_surge
+from rescheduler.config.policy import Policy
+from rescheduler.planner.reasons import Reason
+
+__all__ = [
+    "ASSUMED_STEERED",
+    "HandoverChoice",
+    "HandoverChooser",
+    "ImpossibleHandover",
+    "exclusive_claim",
+    "exclusive_claims",
+    "local_data",
+    "unknown_claim",
+]
+
+_ONE_NODE = frozenset({"ReadWriteOnce", "ReadWriteOncePod"})
+
+
+def exclusive_claim(pod_class: PodClass, storage: Storage) -> str:
+    """A claim that outlives the pod and can be used on one node only: a copy elsewhere could not start."""
+    return next(exclusive_claims(pod_class, storage), "")
+
+
+def exclusive_claims(pod_class: PodClass, storage: Storage) -> Iterator[str]:
+    for volume, claim in _claims(pod_class, storage):
+        if claim is not None and not volume.ephemeral and _ONE_NODE.issuperset(claim.access_modes):
+            yield claim.key
+
+
+def unknown_claim(pod_class: PodClass, storage: Storage) -> str:
+    """A claim that is not there, or is bound to a volume that is not: nobody can say where it can be used."""
+    for volume, claim in _claims(pod_class, storage):
+        if claim is None or (claim.volume and claim.volume not in storage.volumes):
+            return f"{pod_class.namespace}/{volume.name}"
+    return ""
+
+
+def local_data(pod_class: PodClass, storage: Storage, *, replaceable: bool) -> str:
+    """What it keeps on its node, in words. A pod that is `replaceable` keeps nothing in an emptyDir."""
+    for volume in pod_class.volumes:
+        if volume.kind == HOST_PATH_VOLUME:
+            return f"hostPath {volume.name}"
+        if volume.kind == EMPTY_DIR_VOLUME and not replaceable:
+            return "an emptyDir"
+    for _, claim in _claims(pod_class, storage):
+        behind = _behind(claim, storage)
+        if claim is not None and behind is not None and behind.is_local:
+            return f"the local volume {behind.name} of claim {claim.key}"
+    return ""
+
+
+def _claims(pod_class: PodClass, storage: Storage) -> Iterator[tuple[PodVolume, ClaimRecord | None]]:
+    for volume in pod_class.volumes:
+        if volume.kind == CLAIM_VOLUME:
+            yield volume, storage.claims.get(f"{pod_class.namespace}/{volume.name}")
+
+
+def _behind(claim: ClaimRecord | None, storage: Storage) -> VolumeRecord | None:
+    return storage.volumes.get(claim.volume) if claim is not None else None
+
+
+ASSUMED_STEERED = "the webhook is installed: replacements of evicted pods go where they should"
+_ASSUMED_WORKLOADS = "workloads were not given: handovers follow the kind of each pod's owner"
+
+
+@dataclass(frozen=True, slots=True)
+class HandoverChoice:
+    handover: Handover
+    why: str
+    assumed: str = ""
+    """What had to be taken for granted, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImpossibleHandover:
+    reason: Reason
+    detail: str
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _ControllerChain:
+    """The controllers above a pod, as far as they are known."""
+
+    owner: OwnerReference | None
+    """What controls the pod itself."""
+    record: WorkloadRecord | None
+    above: OwnerReference | None
+    """What controls that: the Deployment above a ReplicaSet."""
+    above_record: WorkloadRecord | None
+
+    @property
+    def top(self) -> OwnerReference | None:
+        return self.above if self.above is not None and self.is_replica_set else self.owner
+
+    @property
+    def top_record(self) -> WorkloadRecord | None:
+        return self.above_record if self.above is not None and self.is_replica_set else self.record
+
+    @property
+    def is_replica_set(self) -> bool:
+        return self.owner is not None and _is(self.owner, "ReplicaSet", "apps")
+
+
+class HandoverChooser:
+    def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
+        self._snapshot = snapshot
+        self._configured = policy.handovers
+
+    def choose(self, pod: PodRecord, pod_class: PodClass) -> HandoverChoice | ImpossibleHandover:
+        line = self._line(pod.namespace, pod.owner)
+        unknown = self._unknown(line)
+        asked = self._asked(pod, line)
+        if isinstance(asked, ImpossibleHandover):
+            return asked
+        if unknown is not None and asked is None:
+            return unknown
+        claim = exclusive_claim(pod_class, self._snapshot.storage)
+        assumed = (
+            _ASSUMED_WORKLOADS
+            if line.owner is not None and line.top_record is None and unknown is None
+            else ""
+        )
+        if asked is None or asked is Handover.AUTO:
+            return _automatic(line, claim, assumed, foreign=unknown is not None)
+        return _as_asked(asked, line, claim)
+
+    def _line(self, namespace: str, owner: OwnerReference | None) -> _ControllerChain:
+        known = self._snapshot.controllers
+        record = controller_of(known, namespace, owner)
+        above = record.owner if record is not None else None
+        above_record = controller_of(known, namespace, above)
+        return _ControllerChain(owner, record, above, above_record)
+
+    def _unknown(self, line: _ControllerChain) -> ImpossibleHandover | None:
+        """Whether we know how the pod's owner replaces its pods."""
+        owner, above = line.owner, line.above
+        if owner is None:
+            return None
+        if not any(_is(owner, kind, group) for kind, group in _KNOWN):
+            return ImpossibleHandover(Reason.OWNER_UNKNOWN, f"its owner is a {_full(owner)}", _named(owner))
+        if line.record is None and owner.kind in self._kinds_read:
+            return ImpossibleHandover(Reason.OWNER_UNKNOWN, "its owner is not in the cluster", _named(owner))
+        if not line.is_replica_set or above is None:
+            return None
+        if not _is(above, "Deployment", "apps"):
+            return ImpossibleHandover(
+                Reason.OWNER_UNKNOWN, f"its ReplicaSet belongs to a {_full(above)}", _named(above)
+            )
+        if line.above_record is None and above.kind in self._kinds_read:
+            return ImpossibleHandover(
+                Reason.OWNER_UNKNOWN, "its Deployment is not in the cluster", _named(above)
+            )
+        return None
+
+    @cached_property
+    def _kinds_read(self) -> frozenset[str]:
+        return frozenset(record.kind for record in self._snapshot.controllers.values())
+
+    def _asked(self, pod: PodRecord, line: _ControllerChain) -> Handover | ImpossibleHandover | None:
+        """By the annotation on the workload, else by the configuration; None if by neither."""
+        for marks in _marks(pod, line):
+            if (wanted := marks.get(HANDOVER_ANNOTATION)) is not None:
+                return _read(wanted)
+        if line.owner is None:
+            return self._configured.get("Pod")
+        return self._configured_for(line.top) or (
+            # What is said of ReplicaSets holds for those of Deployments too, but not for those of strangers.
+            self._configured_for(line.owner) if self._unknown(line) is None else None
+        )
+
+    def _configured_for(self, owner: OwnerReference | None) -> Handover | None:
+        if owner is None:
+            return None
+        return self._configured.get(_full(owner)) or self._configured.get(owner.kind)
+
+
+_KNOWN = (("ReplicaSet", "apps"), ("StatefulSet", "apps"), ("Job", "batch"))
+
+
+def _automatic(
+    line: _ControllerChain, claim: str, assumed: str, *, foreign: bool
+) -> HandoverChoice | ImpossibleHandover:
+    record = line.top_record
+    if line.owner is None:
+        if claim:
+            return ImpossibleHandover(
+                Reason.HANDOVER_IMPOSSIBLE, "nobody would replace it, and a copy can't use its claim", claim
+            )
+        return HandoverChoice(Handover.COPY, "it has no controller that would replace it")
+    if record is not None and is_rolling_out(record):
+        return ImpossibleHandover(
+            Reason.ROLLING_OUT, f"{record.kind} {record.key} is rolling out", record.key
+        )
+    if not line.is_replica_set:
+        return HandoverChoice(Handover.EVICT, f"only its {line.owner.kind} can make its successor", assumed)
+    if foreign:
+        return HandoverChoice(Handover.EVICT, "whether its owner tolerates one more pod is not known")
+    if claim:
+        return HandoverChoice(Handover.EVICT, f"its claim {claim} can be used on one node only", assumed)
+    if record is not None and not tolerates_surge(record):
+        return HandoverChoice(
+            Handover.EVICT, f"{record.kind} {record.key} allows no pod more than it asks for"
+        )
+    return HandoverChoice(Handover.ADOPT, "its workload tolerates one more pod for a while", assumed)
+
+
+def _as_asked(asked: Handover, line: _ControllerChain, claim: str) -> HandoverChoice | ImpossibleHandover:
+    record = line.top_record
+    match asked:
+        case Handover.ADOPT if not line.is_replica_set:
+            return ImpossibleHandover(Reason.HANDOVER_IMPOSSIBLE, "Adopt is for pods of ReplicaSets")
+        case Handover.COPY if line.owner is not None:
+            return ImpossibleHandover(Reason.HANDOVER_IMPOSSIBLE, "Copy is for pods without a controller")
+        case Handover.EVICT if line.owner is None:
+            return ImpossibleHandover(
+                Reason.HANDOVER_IMPOSSIBLE, "Evict would lose a pod that has no controller"
+            )
+        case Handover.ADOPT | Handover.COPY if claim:
+            return ImpossibleHandover(
+                Reason.HANDOVER_IMPOSSIBLE, f"{asked} needs a copy, which can't use its claim", claim
+            )
+        case Handover.ADOPT if record is not None and is_rolling_out(record):
+            return ImpossibleHandover(
+                Reason.ROLLING_OUT, f"{record.kind} {record.key} is rolling out", record.key
+            )
+    return HandoverChoice(asked, f"{asked} is asked for")
+
+
+def _read(wanted: str) -> Handover | ImpossibleHandover:
+    try:
+        return Handover(wanted)
+    except ValueError:
+        detail = f'the annotation {HANDOVER_ANNOTATION}: "{wanted}" is none of {", ".join(Handover)}'
+        return ImpossibleHandover(Reason.HANDOVER_IMPOSSIBLE, detail)
+
+
+def _marks(pod: PodRecord, line: _ControllerChain) -> "tuple[Mapping[str, str], ...]":
+    """Where the annotation may stand; the topmost counts, the pod itself only if it has no workload."""
+    if line.owner is None:
+        return (pod.marks,)
+    return tuple(record.marks for record in (line.top_record, line.record) if record is not None)
+
+
+def _is(owner: OwnerReference, kind: str, group: str) -> bool:
+    return owner.kind == kind and owner.api_version.startswith(f"{group}/")
+
+
+def _full(owner: OwnerReference) -> str:
+    """`Rollout.argoproj.io`, as the configuration names it."""
+    group, slash, _ = owner.api_version.rpartition("/")
+    return f"{owner.kind}.{group}" if slash else owner.kind
+
+
+def _named(owner: OwnerReference) -> str:
+    return f"{owner.kind}/{owner.name}"

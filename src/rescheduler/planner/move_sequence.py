@@ -1,0 +1,246 @@
+"""An order in which units can be made one after the other, if there is one.
+
+Each must fit when its turn comes: with its own sources in place where its handover copies first, and with
+those before it gone from theirs. Where units wait for each other in a circle (two full nodes that exchange
+pods), one pod stops on a third node and goes on when its place is free.
+
+Pods that move on: two moves of one pod as one, if they can be.
+
+When all is chosen, a pod may turn out to be better placed elsewhere than where it is to go, because others
+have moved since, or because it can be reached only from there. It goes there straight if there is an order
+of all moves in which it can, and by way of the place that was chosen first if there is none.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from rescheduler.cluster.snapshot import CPU, MEMORY, NO_ROW
+from rescheduler.planner.move_units import MoveUnit, PlannedMove, PodGroups
+from rescheduler.rules.placement import Placement
+
+__all__ = [
+    "can_start",
+    "finish",
+    "is_at_source",
+    "make_in_order",
+    "move_at_once",
+    "pods_that_may_move_again",
+    "sequence",
+    "start",
+    "with_fewer_hops",
+    "with_hops_marked",
+    "withdraw",
+]
+
+Flags = npt.NDArray[np.bool_]
+
+_STOPS_TRIED = 3
+"""Nodes that are tried for a stop, emptiest first: where one is refused, the next rarely fares better."""
+
+
+def sequence(placement: Placement, units: Sequence[MoveUnit], stops: Flags) -> list[MoveUnit] | None:
+    """The units in an order that works, or None. `stops` are the nodes that a pod may stop on.
+
+    The board is left as it was.
+    """
+    if len(units) == 1:  # nearly always: nothing to arrange, so nothing to try
+        return [*units] if can_start(placement, units[0]) else None
+    with placement.trial():
+        done, waiting = make_in_order(placement, units)
+        if not waiting:
+            return done
+        for hop, second_move in _hop_candidates(placement, waiting, stops):
+            with placement.trial():
+                move_at_once(placement, hop)
+                rest = [
+                    second_move if unit.moves[0].pod == second_move.moves[0].pod else unit for unit in waiting
+                ]
+                further, stuck = make_in_order(placement, rest)
+                if not stuck:
+                    return [*done, hop, *further]
+    return None
+
+
+def make_in_order(placement: Placement, units: Sequence[MoveUnit]) -> tuple[list[MoveUnit], list[MoveUnit]]:
+    """Makes all that can be made, round after round: those made, in order, and those that wait."""
+    done: list[MoveUnit] = []
+    waiting = list(units)
+    progress = True
+    while waiting and progress:
+        progress = False
+        for unit in tuple(waiting):
+            if is_at_source(placement, unit) and can_start(placement, unit):
+                move_at_once(placement, unit)
+                waiting.remove(unit)
+                done.append(unit)
+                progress = True
+    return done, waiting
+
+
+def is_at_source(placement: Placement, unit: MoveUnit) -> bool:
+    """A pod that stops on its way goes on when it has arrived there."""
+    return all(placement.position[move.pod] == move.source for move in unit.moves)
+
+
+def can_start(placement: Placement, unit: MoveUnit) -> bool:
+    """Whether every copy fits now, beside each other and beside all sources."""
+    if len(unit.moves) == 1:
+        move = unit.moves[0]
+        return placement.fits_on(move.pod, move.target, source_stays=move.source_stays)
+    with placement.trial():
+        for move in unit.moves:
+            if not placement.fits_on(move.pod, move.target, source_stays=move.source_stays):
+                return False
+            placement.place(move.pod, move.target)
+    return True
+
+
+def start(placement: Placement, unit: MoveUnit) -> None:
+    """The copies are there, and the sources still are."""
+    for move in unit.moves:
+        placement.place(move.pod, move.target)
+
+
+def withdraw(placement: Placement, unit: MoveUnit) -> None:
+    """As if it had not been started."""
+    for move in unit.moves:
+        placement.remove(move.pod, move.target)
+
+
+def finish(placement: Placement, unit: MoveUnit) -> None:
+    """The sources of a unit that was started are gone."""
+    for move in unit.moves:
+        if move.source != NO_ROW:  # one that has failed is in nobody's way
+            placement.remove(move.pod, move.source)
+
+
+def move_at_once(placement: Placement, unit: MoveUnit) -> None:
+    """From where they are to where they go, at once."""
+    for move in unit.moves:
+        placement.move(move.pod, move.target)
+
+
+def _hop_candidates(
+    placement: Placement, waiting: Sequence[MoveUnit], stops: Flags
+) -> Iterator[tuple[MoveUnit, MoveUnit]]:
+    """Each pod whose leaving could let another in, by way of each node that could take it for a while."""
+    wanted = {move.target for unit in waiting for move in unit.moves}
+    for unit in waiting:
+        move = unit.moves[0]
+        if unit.group or move.source not in wanted:
+            continue
+        for stop in _least_requested_first(placement, move, stops)[:_STOPS_TRIED]:
+            there, second_move = move.split_at(stop)
+            yield MoveUnit((there,)), MoveUnit((second_move,))
+
+
+def _least_requested_first(placement: Placement, move: PlannedMove, stops: Flags) -> list[int]:
+    nodes = np.flatnonzero(stops & placement.fits(move.pod, source_stays=move.source_stays))
+    have = np.maximum(placement.snapshot.nodes.allocatable[nodes][:, [CPU, MEMORY]], 1)
+    fullness = (placement.requested[nodes][:, [CPU, MEMORY]] / have).max(axis=1)
+    ordered: list[int] = nodes[np.argsort(fullness, kind="stable")].tolist()
+    return ordered
+
+
+MovesByPod = dict[int, list[PlannedMove]]
+"""By pod."""
+
+
+def pods_that_may_move_again(units: Iterable[MoveUnit], groups: PodGroups) -> set[int]:
+    """Those that move by themselves."""
+    return {
+        pod
+        for pod, moves in _moves_by_pod(units).items()
+        if moves[0].source != NO_ROW and groups.goes_alone(pod)
+    }
+
+
+def with_fewer_hops(
+    placement: Placement, units: Sequence[MoveUnit], more: Sequence[MoveUnit]
+) -> list[MoveUnit] | None:
+    """All of them in an order that works, where pods that `more` moves on stop as little as can be. None if
+    one of them would have to stop that must not.
+
+    They work in the order given. The board is as the first of them finds it, and is left so.
+    """
+    everything, further = [*units, *more], _moves_by_pod(more)
+    moves_by_pod = {
+        pod: moves for pod, moves in _moves_by_pod(everything).items() if len(moves) > 1 and pod in further
+    }
+    if (found := _played(placement, everything, moves_by_pod, without_hops=moves_by_pod)) is not None:
+        return found
+    without_hops = {pod for pod, moves in moves_by_pod.items() if not _may_hop(moves)}
+    found = (
+        _played(placement, everything, moves_by_pod, without_hops=without_hops)
+        if without_hops
+        else everything
+    )
+    if found is not None:
+        for pod in sorted(moves_by_pod.keys() - without_hops):
+            better = _played(placement, everything, moves_by_pod, without_hops=without_hops | {pod})
+            if better is not None:
+                without_hops, found = without_hops | {pod}, better
+    return found
+
+
+def _may_hop(moves: list[PlannedMove]) -> bool:
+    """Once, on the way to somewhere else, and if nobody has to do without it twice."""
+    return (
+        len(moves) == 2
+        and moves[-1].target != moves[0].source
+        and all(move.handover.source_stays for move in moves)
+    )
+
+
+def with_hops_marked(units: Iterable[MoveUnit]) -> Iterator[MoveUnit]:
+    """Where a pod goes on later, it only stops: what is gained is gained by the move that takes it on."""
+    last = {move.pod: move for unit in units for move in unit.moves}
+    for unit in units:
+        move = unit.moves[0]
+        yield MoveUnit((move.as_hop(),)) if last[move.pod] is not move else unit
+
+
+def _moves_by_pod(units: Iterable[MoveUnit]) -> MovesByPod:
+    found: MovesByPod = {}
+    for move in (move for unit in units for move in unit.moves):
+        found.setdefault(move.pod, []).append(move)
+    return found
+
+
+def _played(
+    placement: Placement,
+    units: Sequence[MoveUnit],
+    moves_by_pod: MovesByPod,
+    *,
+    without_hops: Collection[int],
+) -> list[MoveUnit] | None:
+    with placement.trial():
+        done, waiting = make_in_order(
+            placement, list(_without_hops(placement, units, moves_by_pod, without_hops))
+        )
+    return None if waiting else done
+
+
+def _without_hops(
+    placement: Placement, units: Sequence[MoveUnit], moves_by_pod: MovesByPod, without_hops: Collection[int]
+) -> Iterator[MoveUnit]:
+    """The first leg of a pod that goes straight takes it to its end; the others fall away, and so does it if
+    that is where it began."""
+    for unit in units:
+        move = unit.moves[0]
+        if move.pod not in without_hops:
+            yield unit
+        elif move is moves_by_pod[move.pod][0] and move.source != moves_by_pod[move.pod][-1].target:
+            yield MoveUnit((_merged_move(placement, moves_by_pod[move.pod]),))
+
+
+def _merged_move(placement: Placement, moves: Sequence[PlannedMove]) -> PlannedMove:
+    chosen_first = replace(next(move for move in moves if not move.hop), source=moves[0].source)
+    if chosen_first.target == moves[-1].target:
+        return chosen_first
+    nodes = placement.snapshot.nodes.records
+    instead = f"{nodes[moves[-1].target].name} rather than {nodes[chosen_first.target].name}"
+    return chosen_first.merged_with(moves[-1], instead)

@@ -1,0 +1,185 @@
+"""One check, one plan: pure, and the same for the same input.
+
+What a plan expects: the loads of every node, before and after.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+
+import numpy as np
+import numpy.typing as npt
+
+from rescheduler.api.podmigration import Handover
+from rescheduler.cluster.snapshot import NO_ROW, Snapshot
+from rescheduler.config.policy import Policy
+from rescheduler.planner.handover_choice import ASSUMED_STEERED, HandoverChoice
+from rescheduler.planner.hot_nodes import HotNodeHistory
+from rescheduler.planner.move_units import MoveUnit, PlannedMove
+from rescheduler.planner.plan import Move, NodeLoadChange, Plan, Rejection
+from rescheduler.planner.proposal_selection import select_moves
+from rescheduler.planner.reasons import Reason
+from rescheduler.planner.strategy_view import MAX_LISTED_REJECTIONS, PlanDraft, PlanView, RejectionLog
+from rescheduler.planner.waves import order_into_waves
+from rescheduler.strategies.fair_shares import NOTHING_QUEUED, QueuedMigrations
+from rescheduler.strategies.strategy import HotNodeStrategy, Strategy
+
+__all__ = [
+    "build_plan",
+    "node_load_changes",
+    "node_load_percentages",
+    "percent_of_allocatable",
+    "too_hot_nodes",
+]
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+_DIGITS = 3
+
+
+def node_load_changes(snapshot: Snapshot, after: Ints) -> tuple[NodeLoadChange, ...]:
+    """`after` is [node, resource], like the snapshot's own loads."""
+    nodes = snapshot.nodes
+    before = percent_of_allocatable(nodes.load, nodes.allocatable).tolist()
+    has = (nodes.allocatable > 0).tolist()
+    found = [_loads(snapshot, *row) for row in zip(before, has, strict=True)]
+    then = {
+        node: _loads(
+            snapshot, percent_of_allocatable(after[node], nodes.allocatable[node]).tolist(), has[node]
+        )
+        for node in np.flatnonzero((nodes.load != after).any(axis=1)).tolist()
+    }
+    return tuple(
+        NodeLoadChange(node.name, loads, then.get(row, loads))
+        for row, (node, loads) in enumerate(zip(nodes.records, found, strict=True))
+    )
+
+
+def percent_of_allocatable(load: Ints, allocatable: Ints) -> Floats:
+    """Of what is not there at all, nothing is used."""
+    found: Floats = np.round(100.0 * load / np.maximum(allocatable, 1), _DIGITS)
+    return found
+
+
+def node_load_percentages(snapshot: Snapshot, node: int) -> dict[str, float]:
+    """In percent of allocatable, by resource."""
+    has = snapshot.nodes.allocatable[node]
+    return _loads(
+        snapshot, percent_of_allocatable(snapshot.nodes.load[node], has).tolist(), (has > 0).tolist()
+    )
+
+
+def _loads(snapshot: Snapshot, loads: list[float], has: list[bool]) -> dict[str, float]:
+    return {name: load for name, load, there in zip(snapshot.resources, loads, has, strict=True) if there}
+
+
+_OUTSIDE_WINDOW = (
+    Reason.OUTSIDE_WINDOW,
+    "",
+    "no window is open now: nothing is moved but pods that keep failing",
+)
+
+
+def build_plan(  # noqa: PLR0913 - one per circumstance
+    snapshot: Snapshot,
+    policy: Policy,
+    strategies: Sequence[Strategy],
+    *,
+    heat: HotNodeHistory | None = None,
+    steered: bool | None = None,
+    guarded: bool = False,
+    queue: QueuedMigrations = NOTHING_QUEUED,
+    held_namespaces: frozenset[str] = frozenset(),
+) -> Plan:
+    """`heat` is what the checks up to this one have seen; without it, a node is hot as soon as it is.
+
+    `steered` says whether the webhook is installed, without which pods are evicted only where allowed. None
+    if nobody knows: then it is assumed, and said so. `guarded` says whether it was seen to keep ReplicaSets
+    from creating a pod while they adopt a copy.
+
+    `queue` is what earlier checks have asked for and what has not begun; it takes up room. Pods of
+    `held_namespaces` stay where they are.
+    """
+    in_window = policy.in_window(datetime.fromtimestamp(snapshot.taken_at_s, UTC))
+    draft = PlanDraft(
+        snapshot,
+        policy,
+        in_window=in_window,
+        steered=steered is not False,
+        guarded=guarded,
+        queue=queue,
+        held_namespaces=held_namespaces,
+    )
+    if not in_window:
+        draft.rejections.add(Rejection("", *_OUTSIDE_WINDOW))
+    with (
+        draft.placement.trial()
+    ):  # chosen on the same board as ordered: the rules remember what they worked out
+        chosen = select_moves(draft, strategies, heat)
+    order = order_into_waves(draft.placement, chosen.units, draft.limits)
+    _note_dropped(draft, order.left)
+    moves = tuple(_moves(snapshot, order.waves))
+    refused = draft.rejections.without(move.pod for move in moves)
+    return Plan(
+        taken_at_s=snapshot.taken_at_s,
+        moves=moves,
+        changes=chosen.changes,
+        nodes=node_load_changes(snapshot, order.placement.load),
+        refused=tuple(refused[:MAX_LISTED_REJECTIONS]),
+        refused_counts=RejectionLog.counts(refused),
+        assumptions=(*snapshot.assumptions, *_plan_assumptions(draft, order.waves, steered)),
+    )
+
+
+def too_hot_nodes(
+    snapshot: Snapshot, policy: Policy, strategies: Iterable[Strategy]
+) -> list[tuple[str, str]]:
+    """What is too hot in this check, by strategy and node: what `Heat.after` counts."""
+    draft = PlanDraft(snapshot, policy)
+    found: list[tuple[str, str]] = []
+    for strategy in strategies:
+        if isinstance(strategy, HotNodeStrategy):
+            flags = strategy.too_hot(PlanView(draft, strategy)).tolist()
+            nodes = snapshot.nodes.records
+            found += [(strategy.name, node.name) for node, is_hot in zip(nodes, flags, strict=True) if is_hot]
+    return found
+
+
+def _moves(snapshot: Snapshot, waves: Sequence[Sequence[MoveUnit]]) -> Iterator[Move]:
+    for number, wave in enumerate(waves):
+        for unit in wave:
+            for move in unit.moves:
+                yield _move(snapshot, move, number)
+
+
+def _move(snapshot: Snapshot, move: PlannedMove, wave: int) -> Move:
+    pod = snapshot.pods.records[move.pod]
+    return Move(
+        pod=pod.key,
+        uid=pod.uid,
+        source=snapshot.nodes.records[move.source].name if move.source != NO_ROW else pod.node,
+        target=snapshot.nodes.records[move.target].name,
+        strategy=move.strategy,
+        handover=move.handover,
+        reason=move.reason,
+        gain=move.gain,
+        wave=wave,
+        group=move.group,
+        hop=move.hop,
+    )
+
+
+def _note_dropped(draft: PlanDraft, units: Iterable[MoveUnit]) -> None:
+    for move in (move for unit in units for move in unit.moves):
+        key = draft.snapshot.pods.records[move.pod].key
+        draft.rejections.add(Rejection(key, Reason.NO_ORDER, "", "the moves before it leave no room for it"))
+
+
+def _plan_assumptions(
+    draft: PlanDraft, waves: Iterable[Iterable[MoveUnit]], steered: bool | None
+) -> Iterator[str]:
+    moves = [move for wave in waves for unit in wave for move in unit.moves]
+    choices = (draft.eligibility[True].choice(move.pod) for move in moves)
+    yield from sorted({each.assumed for each in choices if isinstance(each, HandoverChoice) and each.assumed})
+    if steered is None and any(move.handover is Handover.EVICT for move in moves):
+        yield ASSUMED_STEERED

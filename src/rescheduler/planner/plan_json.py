@@ -1,0 +1,361 @@
+"""A plan as JSON has it: what `plan -o json` prints, `--save` writes and `apply` reads.
+
+The names are a public contract; `docs/plan.schema.json` is generated from these types. Fields may be added,
+but none changes its meaning or goes without another `apiVersion`.
+
+Plans into JSON and back. A plan that is read may be executed: it is refused whole if any of it is odd.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from kubevalues.json_errors import json_error_text
+from rescheduler.api.podmigration import Handover
+from rescheduler.cluster.node_record import NodeChange
+from rescheduler.planner.plan import Move, NodeLoadChange, Plan, PlannedNodeChange, Rejection
+
+__all__ = [
+    "API_VERSION",
+    "KIND",
+    "ChangeForm",
+    "LoadForm",
+    "MoveForm",
+    "NodeForm",
+    "PlanForm",
+    "RefusalForm",
+    "SpreadForm",
+    "SummaryForm",
+    "UnreadablePlan",
+    "plan_from_json",
+    "plan_to_json",
+    "summary_of",
+]
+
+API_VERSION: Final = "rescheduler.dev/v1alpha1"
+KIND: Final = "Plan"
+
+PodKey = Annotated[str, Meta(pattern="^[^/]+/[^/]+$", description="namespace/name")]
+Text = Annotated[str, Meta(min_length=1)]
+Percent = Annotated[float, Meta(description="percent of allocatable")]
+
+
+class _Form(msgspec.Struct, rename="camel"):
+    pass
+
+
+class MoveForm(_Form, forbid_unknown_fields=True):
+    """One pod to another node. Moves are executed in this order, or wave by wave."""
+
+    pod: PodKey
+    uid: Annotated[str, Meta(min_length=1, description="of the pod: another of the same name is not moved")]
+    source: Annotated[Text, Meta(description="the node it is on")] = msgspec.field(name="from")
+    target: Annotated[Text | None, Meta(description="null: to be chosen when it is executed")] = (
+        msgspec.field(name="to")
+    )
+    strategy: Text
+    handover: Annotated[
+        Literal["Adopt", "Copy", "Evict"],
+        Meta(description="Adopt and Copy make before they break; Evict does not"),
+    ]
+    reason: Annotated[str, Meta(description="in words and numbers, for people")]
+    gain: Annotated[float, Meta(description="relative to what the strategy improves: 0.05 is 5 %")]
+    wave: Annotated[int, Meta(ge=0, description="moves of one wave may be under way together")] = 0
+    group: Annotated[str, Meta(description="pods of one group are handed over together, or not at all")] = ""
+    hop: Annotated[bool, Meta(description="only a stop: a later move of the same uid takes it on")] = False
+
+
+class ChangeForm(_Form, forbid_unknown_fields=True):
+    """What is to be done to a node."""
+
+    node: Text
+    change: NodeChange
+    strategy: Text
+    reason: str = ""
+
+
+class LoadForm(_Form):
+    before: Percent
+    after: Annotated[float, Meta(description="percent of allocatable, when all is done")]
+
+
+class NodeForm(_Form, omit_defaults=True):
+    """The loads of one node."""
+
+    name: Text
+    cpu: LoadForm | None = None
+    memory: LoadForm | None = None
+    pods: LoadForm | None = None
+    others: Annotated[dict[str, LoadForm], Meta(description="further resources, by name")] = {}
+
+
+class RefusalForm(_Form, omit_defaults=True):
+    """A pod that was not moved though something spoke for it; or a node; or, with neither, the whole plan."""
+
+    pod: PodKey | None = None
+    node: Text | None = None
+    reason: Annotated[str, Meta(description="for programs: one word of a documented list")] = ""
+    detail: Annotated[str, Meta(description="for people")] = ""
+    by: Annotated[str, Meta(description="the object that is the cause, if it is another one")] = ""
+
+
+class SpreadForm(_Form):
+    """Over all nodes, in percent of allocatable."""
+
+    mean: float
+    deviation: Annotated[float, Meta(description="standard deviation")]
+    lowest: float
+    highest: float
+
+
+class OutlookForm(_Form):
+    before: SpreadForm
+    after: SpreadForm
+
+
+class SummaryForm(_Form):
+    """In short. Of a great many refusals a plan lists only some; all are counted here."""
+
+    moves: int = 0
+    waves: int = 0
+    by_strategy: dict[str, int] = {}
+    refused: Annotated[dict[str, int], Meta(description="how many pods and nodes, by reason")] = {}
+    load: Annotated[dict[str, OutlookForm], Meta(description="by resource")] = {}
+    assumptions: Annotated[
+        list[str], Meta(description="what was taken for granted because the cluster did not say")
+    ] = []
+
+
+class PlanForm(_Form):
+    """What one check proposes, and what it expects of it."""
+
+    api_version: Literal["rescheduler.dev/v1alpha1"]
+    kind: Literal["Plan"]
+    taken_at: Annotated[str, Meta(description="when the cluster looked so, in RFC 3339")]
+    moves: list[MoveForm]
+    changes: list[ChangeForm] = []
+    nodes: list[NodeForm] = []
+    refused: list[RefusalForm] = []
+    summary: SummaryForm = msgspec.field(default_factory=SummaryForm)
+
+
+T = TypeVar("T")
+
+_NAMED = ("cpu", "memory", "pods")
+"""Loads that stand in a node's entry by themselves."""
+_DIGITS = 3
+_MOST_FAULTS = 20
+
+
+class UnreadablePlan(ValueError):  # noqa: N818 - says what the content is
+    """Not a plan that could be executed; `faults` has everything that was found, each with its path."""
+
+    def __init__(self, source: str, faults: Iterable[str]) -> None:
+        self.source = source
+        self.faults = tuple(faults)
+        more = [f"and {len(self.faults) - _MOST_FAULTS} more"] if len(self.faults) > _MOST_FAULTS else []
+        listed = "\n  ".join([*self.faults[:_MOST_FAULTS], *more])
+        super().__init__(
+            f"{source} is not a plan that can be used:\n  {listed}\n"
+            "A plan is saved by: rescheduler plan --save FILE"
+        )
+
+
+# --- out
+
+
+def plan_to_json(plan: Plan) -> dict[str, Any]:
+    form = PlanForm(
+        API_VERSION,
+        KIND,
+        _moment(plan.taken_at_s),
+        [_move_form(each) for each in plan.moves],
+        [ChangeForm(each.node, each.change, each.strategy, each.reason) for each in plan.changes],
+        [_node_form(each) for each in plan.nodes],
+        [_refusal_form(each) for each in plan.refused],
+        summary_of(plan),
+    )
+    content: dict[str, Any] = msgspec.to_builtins(form)
+    return content
+
+
+def summary_of(plan: Plan) -> SummaryForm:
+    resources = dict.fromkeys(name for node in plan.nodes for name in node.before)
+    return SummaryForm(
+        moves=len(plan.moves),
+        waves=len({move.wave for move in plan.moves}),
+        by_strategy=dict(Counter(move.strategy for move in plan.moves)),
+        refused=dict(plan.refused_counts or Counter(each.reason for each in plan.refused)),
+        load={name: _outlook(plan.nodes, name) for name in resources},
+        assumptions=list(plan.assumptions),
+    )
+
+
+def _move_form(move: Move) -> MoveForm:
+    return MoveForm(
+        move.pod,
+        move.uid,
+        move.source,
+        move.target,
+        move.strategy,
+        move.handover.value,  # type: ignore[arg-type] # `Auto` is for settings, and never in a move
+        move.reason,
+        move.gain,
+        move.wave,
+        move.group,
+        move.hop,
+    )
+
+
+def _node_form(node: NodeLoadChange) -> NodeForm:
+    loads = {
+        name: LoadForm(round(before, _DIGITS), round(node.after.get(name, before), _DIGITS))
+        for name, before in node.before.items()
+    }
+    named = {name: loads.pop(name) for name in _NAMED if name in loads}
+    return NodeForm(node.name, **named, others=loads)
+
+
+def _refusal_form(each: Rejection) -> RefusalForm:
+    subject = {"pod" if "/" in each.subject else "node": each.subject or None}
+    return RefusalForm(**subject, reason=each.reason, detail=each.detail, by=each.by)
+
+
+def _outlook(nodes: Sequence[NodeLoadChange], resource: str) -> OutlookForm:
+    before = [node.before[resource] for node in nodes if resource in node.before]
+    after = [node.after.get(resource, node.before[resource]) for node in nodes if resource in node.before]
+    return OutlookForm(_spread(before), _spread(after))
+
+
+def _spread(loads: list[float]) -> SpreadForm:
+    # Not by `statistics`, which takes a hundred times as long for digits that nobody sees.
+    mean = math.fsum(loads) / len(loads)
+    deviation = math.sqrt(math.fsum((load - mean) ** 2 for load in loads) / len(loads))
+    numbers = (mean, deviation, min(loads), max(loads))
+    return SpreadForm(*(round(number, _DIGITS) for number in numbers))
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+
+
+# --- in
+
+
+def plan_from_json(raw: bytes, *, source: str) -> Plan:
+    """Raises `UnreadablePlan`."""
+    try:
+        content = msgspec.json.decode(raw, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise UnreadablePlan(source, [json_error_text("", error)]) from error
+    faults: list[str] = []
+    form = _form(content, faults)
+    if form is None or faults:
+        raise UnreadablePlan(source, faults)
+    taken_at_s = _seconds(form.taken_at, faults)
+    faults += _contradictions(form.moves)
+    if faults:
+        raise UnreadablePlan(source, faults)
+    return Plan(
+        taken_at_s=taken_at_s,
+        moves=tuple(map(_move, form.moves)),
+        changes=tuple(
+            PlannedNodeChange(each.node, each.change, each.strategy, each.reason) for each in form.changes
+        ),
+        nodes=tuple(map(_node, form.nodes)),
+        refused=tuple(map(_rejection, form.refused)),
+        refused_counts=form.summary.refused,
+        assumptions=tuple(form.summary.assumptions),
+    )
+
+
+_LISTS: dict[str, type[msgspec.Struct]] = {
+    "moves": MoveForm,
+    "changes": ChangeForm,
+    "nodes": NodeForm,
+    "refused": RefusalForm,
+}
+
+
+def _form(content: dict[str, Any], faults: list[str]) -> PlanForm | None:
+    """Entry by entry first, so that one fault doesn't hide another."""
+    for name, kind in _LISTS.items():
+        entries = content.get(name, [])
+        for place, entry in enumerate(entries if isinstance(entries, list) else ()):
+            try:
+                msgspec.convert(entry, kind)
+            except msgspec.ValidationError as error:
+                faults.append(json_error_text(f"{name}[{place}]", error))
+    try:
+        return msgspec.convert(content, PlanForm)
+    except msgspec.ValidationError as error:
+        fault = json_error_text("", error)
+        if fault not in faults:
+            faults.append(fault)
+        return None
+
+
+def _seconds(moment: str, faults: list[str]) -> float:
+    try:
+        found = datetime.fromisoformat(moment)
+    except ValueError:
+        faults.append(f'takenAt: "{moment}" is no time in RFC 3339')
+        return 0.0
+    if found.tzinfo is None:
+        faults.append(f'takenAt: "{moment}" does not say its time zone')
+    return found.timestamp()
+
+
+def _contradictions(moves: Sequence[MoveForm]) -> Iterator[str]:
+    """What no planner would say: it was edited, or it is damaged."""
+    stops: dict[str, MoveForm] = {}
+    for place, move in enumerate(moves):
+        path = f"moves[{place}]"
+        if move.target == move.source:
+            yield f"{path}.to: {move.target} is where the pod is already"
+        if not math.isfinite(move.gain):
+            yield f"{path}.gain: a finite number is needed"
+        if place and move.wave < moves[place - 1].wave:
+            yield f"{path}.wave: {move.wave} comes after {moves[place - 1].wave}"
+        before = stops.get(move.uid)
+        if before is not None and not (before.hop and before.target == move.source):
+            yield f"{path}.uid: the pod {move.pod} is moved already, and not to {move.source} as a hop"
+        stops[move.uid] = move
+    for move in stops.values():
+        if move.hop:
+            yield f"moves: {move.pod} hops to {move.target}, and nothing takes it on"
+
+
+def _move(form: MoveForm) -> Move:
+    return Move(
+        pod=form.pod,
+        uid=form.uid,
+        source=form.source,
+        target=form.target,
+        strategy=form.strategy,
+        handover=Handover(form.handover),
+        reason=form.reason,
+        gain=form.gain,
+        wave=form.wave,
+        group=form.group,
+        hop=form.hop,
+    )
+
+
+def _node(form: NodeForm) -> NodeLoadChange:
+    named = {name: load for name in _NAMED if (load := getattr(form, name)) is not None}
+    loads: dict[str, LoadForm] = {**named, **form.others}
+    return NodeLoadChange(
+        form.name,
+        {name: load.before for name, load in loads.items()},
+        {name: load.after for name, load in loads.items()},
+    )
+
+
+def _rejection(form: RefusalForm) -> Rejection:
+    return Rejection(form.pod or form.node or "", form.reason, form.by, form.detail)

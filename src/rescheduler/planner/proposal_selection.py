@@ -1,0 +1,257 @@
+"""Which of the proposed moves are made: strategies by precedence, each proposal whole or not at all.
+
+What is taken changes the board at once, so the next proposal finds the room that is left and, once a source
+has gone, the room that it frees: `ordering` sees to it that the moves can be made in such an order.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from rescheduler.api.podmigration import MAX_GROUP_SIZE
+from rescheduler.cluster.node_record import NodeChange
+from rescheduler.config.config_validation import FAILED_PODS
+from rescheduler.planner.hot_nodes import HotNodeHistory
+from rescheduler.planner.move_sequence import (
+    move_at_once,
+    pods_that_may_move_again,
+    sequence,
+    with_fewer_hops,
+    with_hops_marked,
+)
+from rescheduler.planner.move_units import MoveUnit, PlannedMove, count_moves
+from rescheduler.planner.plan import PlannedNodeChange
+from rescheduler.planner.reasons import Reason
+from rescheduler.planner.strategy_view import PlanDraft, PlanView
+from rescheduler.rules.placement import Placement
+from rescheduler.strategies.fair_shares import reserved_slots
+from rescheduler.strategies.strategy import NodeProposal, Proposal, ProposedMove, Strategy
+
+__all__ = ["SelectedMoves", "select_moves"]
+
+_ROUNDS = 4
+"""More than any cluster was seen to need; each is one that could take moves."""
+_TURNS = 8
+"""Likewise of settling."""
+_MOST_SETTLED = 1000
+"""Moves up to which a plan is settled: where one of them changes, all of them are played anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedMoves:
+    units: tuple[MoveUnit, ...]
+    """In an order in which they can be made one after the other."""
+    changes: tuple[PlannedNodeChange, ...]
+
+
+def select_moves(
+    draft: PlanDraft, strategies: Sequence[Strategy], heat: HotNodeHistory | None = None
+) -> SelectedMoves:
+    """Plays what the strategies propose on the draft's board.
+
+    FailedPods is asked no more when all others settle: its pods are few, and what the others do for other
+    ends is hardly ever in its way.
+    """
+    choice = _Selection(draft, heat)
+    choice.ask(strategies)
+    choice.reach_fixed_point([strategy for strategy in strategies if strategy.name != FAILED_PODS])
+    return choice.made()
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    reason: Reason
+    detail: str
+    by: str = ""
+
+
+class _Selection:
+    def __init__(self, draft: PlanDraft, heat: HotNodeHistory | None) -> None:
+        self.draft, self.heat = draft, heat
+        self.units: list[MoveUnit] = []
+        self.changes: dict[int, PlannedNodeChange] = {}
+        self.taken = 0
+        """How many proposals were."""
+        self._has_shared = False
+        """Whether all strategies have had their share, so that what is left is for whoever comes first."""
+
+    @cached_property
+    def start(self) -> Placement:
+        """As things stand before the first move."""
+        return Placement(self.draft.snapshot)
+
+    def made(self) -> SelectedMoves:
+        units = self.units
+        return SelectedMoves(
+            tuple(with_hops_marked(units)), tuple(self.changes[node] for node in sorted(self.changes))
+        )
+
+    def ask(self, strategies: Sequence[Strategy]) -> None:
+        """What a later one moves may make the room that an earlier one lacked, so they are asked again until
+        nothing new comes: else the next check would begin with what this one could have done."""
+        others = [strategy for strategy in strategies if strategy.name != FAILED_PODS]
+        for _ in range(_ROUNDS):
+            taken_by_later = False
+            limited: list[Strategy] = []
+            for place, strategy in enumerate(strategies, start=1):
+                before = self.taken
+                self.draft.reserved = self._reserve(strategy, strategies[place:])
+                limited += [strategy] * bool(self.draft.reserved)
+                self._ask_one(strategy)
+                taken_by_later |= strategy in others[1:] and self.taken > before
+            self.draft.reserved, self._has_shared = 0, True
+            for strategy in limited:  # what the others left
+                self._ask_one(strategy)
+            if not taken_by_later or self.draft.room <= 0:
+                return
+
+    def _reserve(self, strategy: Strategy, later: Sequence[Strategy]) -> int:
+        """Moves that are kept for those who are asked after it.
+
+        Failing pods leave some to all others, unless there is one namespace only: then nobody else is kept
+        waiting by them. And maintenance has its share whatever comes before it by precedence.
+        """
+        draft = self.draft
+        in_maintenance = bool(draft.being_emptied.any()) and any(each.urgent for each in later)
+        if strategy.name == FAILED_PODS:
+            is_shared = bool(later) and (in_maintenance or draft.has_several_namespaces)
+        else:
+            is_shared = in_maintenance and not strategy.urgent
+        return 0 if self._has_shared or not is_shared else reserved_slots(draft.policy.max_reschedule_pods)
+
+    def _ask_one(self, strategy: Strategy) -> None:
+        view = PlanView(self.draft, strategy, self.heat)
+        for proposal in strategy.propose(view):
+            if isinstance(proposal, NodeProposal):
+                self._take_node(strategy, proposal)
+            else:
+                self._answer(view, proposal)
+
+    def _take_node(self, strategy: Strategy, proposal: NodeProposal) -> None:
+        """The strategy with precedence decides about a node. Cordons come before moves, so none closes a
+        node that a pod is to stop on."""
+        node, cordons = proposal.node, proposal.change is NodeChange.CORDON
+        if node in self.changes or (cordons and self._is_target(node)):
+            return
+        name = self.draft.snapshot.nodes.records[node].name
+        self.changes[node] = PlannedNodeChange(name, proposal.change, strategy.name, proposal.reason)
+        if cordons:
+            self.draft.cordon(node)
+
+    def _is_target(self, node: int) -> bool:
+        return any(move.target == node for unit in self.units for move in unit.moves)
+
+    def reach_fixed_point(self, strategies: Sequence[Strategy]) -> None:
+        """The next check knows nothing of this one, and is to find nothing to do: neither while pods that
+        moved have to rest, nor when they may move again."""
+        draft, quiet = self.draft, 1
+        at_first = [*self.units], {**self.changes}
+        for turn in range(_TURNS):
+            if quiet == 2 or draft.room <= 0 or not 0 < len(self.units) <= _MOST_SETTLED:
+                break
+            draft.moved = {move.pod for unit in self.units for move in unit.moves}
+            draft.may_move_again = set() if turn % 2 else pods_that_may_move_again(self.units, draft.groups)
+            before = self.taken
+            self.ask(strategies)
+            quiet = quiet + 1 if self.taken == before else 0
+        else:  # two strategies undo what the other does: no plan could satisfy both
+            self.units, self.changes = at_first
+        draft.may_move_again = set()
+
+    def _answer(self, view: PlanView, proposal: Proposal) -> None:
+        """If it is taken, it is played on the board."""
+        pods = tuple(proposed.pod for proposed in proposal.moves)
+        if len(set(pods)) != len(pods):
+            raise ValueError(f"{view.strategy.name} proposes to move a pod twice at once: {proposal}")
+        found = _refused_by_protection(self.draft, view, pods) or _sequenced(self.draft, view, proposal)
+        room = self.draft.room
+        refused = found if isinstance(found, _Refused) else self._add(found)
+        self.draft.used[view.strategy.name] += room - self.draft.room
+        if refused is not None:
+            view.refuse(pods, refused.reason, refused.detail, refused.by)
+            return
+        self.taken += 1
+        self.draft.moved.update(pods)
+        self.draft.may_move_again.difference_update(pods)
+
+    def _add(self, more: Sequence[MoveUnit]) -> _Refused | None:
+        draft = self.draft
+        if draft.moved.isdisjoint(move.pod for unit in more for move in unit.moves):
+            self.units += more
+            draft.room -= count_moves(more)
+        else:
+            units = with_fewer_hops(self.start, self.units, more)
+            if units is None:
+                return _Refused(Reason.NO_ORDER, "it would have to stop on the way, which it must not")
+            draft.room += count_moves(self.units) - count_moves(units)
+            self.units = units
+        for unit in more:
+            move_at_once(draft.placement, unit)
+        return None
+
+
+def _refused_by_protection(draft: PlanDraft, view: PlanView, pods: tuple[int, ...]) -> _Refused | None:
+    """Where some must stay, all do."""
+    kept = [pod for pod in pods if not view.may_move(pod)]  # which notes why
+    if not kept:
+        return None
+    group = draft.groups.of(kept[0])
+    reason = Reason.GROUP_INCOMPLETE if group else Reason.NO_ORDER
+    return _Refused(reason, f"{draft.snapshot.pods.records[kept[0]].key} has to stay", group)
+
+
+def _sequenced(draft: PlanDraft, view: PlanView, proposal: Proposal) -> list[MoveUnit] | _Refused:
+    units = _units(draft, view, proposal.moves)
+    if (no := _refused_by_groups(draft, view, units)) is not None:
+        return no
+    if not all(view.open[proposed.target] for proposed in proposal.moves):
+        return _Refused(Reason.TARGET_UNFIT, "its target is not Ready, cordoned, or being emptied")
+    if any(draft.placement.position[proposed.pod] == proposed.target for proposed in proposal.moves):
+        return _Refused(Reason.TARGET_UNFIT, "it is there already")
+    found = sequence(draft.placement, units, view.stops)
+    if found is None:
+        if len(proposal.moves) == 1:
+            return _Refused(Reason.TARGET_UNFIT, "it does not fit there beside the other moves")
+        return _Refused(Reason.NO_ORDER, f"no order was found for these {len(proposal.moves)} moves")
+    if count_moves(found) > view.room:
+        return _Refused(*view.no_room)
+    return found
+
+
+def _units(draft: PlanDraft, view: PlanView, moves: Sequence[ProposedMove]) -> list[MoveUnit]:
+    """Members of a group are one unit, everybody else is one of its own."""
+    grouped: dict[str | int, list[PlannedMove]] = {}
+    for proposed in moves:
+        group = draft.groups.of(proposed.pod)
+        move = PlannedMove(
+            pod=proposed.pod,
+            source=int(draft.placement.position[proposed.pod]),
+            target=proposed.target,
+            handover=view.handover(proposed.pod),
+            strategy=view.strategy.name,
+            reason=proposed.reason,
+            gain=proposed.gain,
+            group=group,
+        )
+        grouped.setdefault(group or proposed.pod, []).append(move)
+    return [MoveUnit(tuple(moves)) for moves in grouped.values()]
+
+
+def _refused_by_groups(draft: PlanDraft, view: PlanView, units: Sequence[MoveUnit]) -> _Refused | None:
+    policy = draft.policy
+    most = min(policy.max_concurrent_migrations, policy.max_reschedule_pods, MAX_GROUP_SIZE)
+    for unit in units:
+        if not unit.group:
+            continue
+        missing = set(view.moves_with(unit.moves[0].pod)) - {move.pod for move in unit.moves}
+        if missing:
+            names = ", ".join(draft.snapshot.pods.records[pod].key for pod in sorted(missing)[:3])
+            return _Refused(Reason.GROUP_INCOMPLETE, f"{names} would have to move too", unit.group)
+        if len(unit.moves) > most:
+            detail = f"{len(unit.moves)} pods have to move at once, of {most} at most"
+            return _Refused(Reason.GROUP_TOO_LARGE, detail, unit.group)
+        for budget, needed, allowed in draft.limits.demand(unit).disruptions:
+            if needed > allowed:
+                detail = f"{needed} disruptions are needed at once, of {allowed} that {budget} allows"
+                return _Refused(Reason.BUDGET_SPENT, detail, budget)
+    return None

@@ -1,0 +1,205 @@
+"""A pod, and what else the questions about it look at."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rescheduler.api.podmigration import Handover
+from rescheduler.cluster.object_meta import OwnerReference
+from rescheduler.cluster.pod_record import CLAIM_VOLUME, PodRecord
+from rescheduler.cluster.snapshot import NO_ROW, PodClass, Snapshot
+from rescheduler.cluster.workload_record import WorkloadRecord, controller_of
+from rescheduler.config.policy import Policy
+from rescheduler.planner.handover_choice import HandoverChoice, HandoverChooser, ImpossibleHandover
+from rescheduler.planner.preemption import Preemption
+from rescheduler.planner.reasons import Reason
+from rescheduler.planner.workload_availability import (
+    DisruptionBudgets,
+    ReplicaReadiness,
+    WorkloadReadiness,
+    revision_of_successor,
+)
+
+__all__ = ["PodCandidate", "Protection", "ProtectionCheck", "ProtectionContext", "TemplateKey"]
+
+Flags = npt.NDArray[np.bool_]
+
+TemplateKey = tuple[int, int, tuple[OwnerReference, ...] | str]
+"""What pods must have in common for the questions about templates to have the same answers."""
+
+
+class Protection(NamedTuple):
+    """Why a question is answered with no."""
+
+    detail: str
+    by: str = ""
+
+
+class ProtectionContext:
+    """What is the same for all pods of a snapshot, and what is found out about their workloads."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        policy: Policy,
+        *,
+        urgent: bool,
+        steered: bool,
+        guarded: bool,
+        cordoned: Flags,
+    ) -> None:
+        self.snapshot = snapshot
+        self.policy = policy
+        self.urgent = urgent
+        """Whether the pods have to go: maintenance."""
+        self.steered = steered
+        """Whether a webhook puts the replacements of evicted pods where they should go."""
+        self.guarded = guarded
+        """Whether a webhook keeps ReplicaSets from creating a pod while they adopt a copy."""
+        self.recovering = False
+        """Whether the pods keep failing where they are, and their owners allow them to go elsewhere."""
+        self.cordoned = cordoned
+        """[node]: where no replacement comes back to; more may be added while a plan is made."""
+        self.budgets = DisruptionBudgets(snapshot)
+        self.preemption = Preemption(snapshot)
+        self._workload_readiness = WorkloadReadiness(snapshot)
+        self._handovers = HandoverChooser(snapshot, policy)
+        self._choices: dict[TemplateKey, HandoverChoice | ImpossibleHandover] = {}
+
+    def candidate(self, row: int) -> "PodCandidate":
+        pods = self.snapshot.pods
+        pod, pod_class = pods.records[row], self.snapshot.classes[pods.pod_class[row]]
+        choice = self.choice(row)
+        return PodCandidate(
+            row, pod, pod.owner, pod_class, choice, self.snapshot, self.policy, self.urgent, self
+        )
+
+    def template(self, row: int) -> TemplateKey:
+        pods = self.snapshot.pods
+        pod = pods.records[row]
+        # A bare pod is its own workload: its annotations count like a template's.
+        return int(pods.pod_class[row]), id(pod.shape), pod.owners if pod.owner is not None else pod.key
+
+    def choice(self, row: int) -> HandoverChoice | ImpossibleHandover:
+        """How it would be moved, and why like that."""
+        template = self.template(row)
+        found = self._choices.get(template)
+        if found is None:
+            pods = self.snapshot.pods
+            pod, pod_class = pods.records[row], self.snapshot.classes[pods.pod_class[row]]
+            found = self._choices[template] = self._handovers.choose(pod, pod_class)
+        is_rolling_out = isinstance(found, ImpossibleHandover) and found.reason is Reason.ROLLING_OUT
+        if self.recovering and is_rolling_out and self._is_seen(row):
+            # Which may well be stuck because of this very pod. It serves nobody where it is.
+            assert isinstance(found, ImpossibleHandover)
+            return HandoverChoice(Handover.EVICT, f"{found.detail}, and this pod fails")
+        if self.urgent and isinstance(found, HandoverChoice) and (revision := self.other_revision(row)):
+            return _with_other_revision(found, self.snapshot.pods.records[row], revision)
+        return found
+
+    def _is_seen(self, row: int) -> bool:
+        """Whether its controller has seen the newest state of its workload. Of a Deployment, also our own
+        record is a change that it looks at, and a moment later it is no rollout any more."""
+        record = self.record(row)
+        return record is None or record.observed_generation >= record.generation
+
+    def other_revision(self, row: int) -> str:
+        """The revision that its successor would have, if that is another than its own."""
+        pod = self.snapshot.pods.records[row]
+        owner = pod.owner
+        if owner is None or owner.kind != "StatefulSet":
+            return ""
+        return revision_of_successor(pod, controller_of(self.snapshot.controllers, pod.namespace, owner))
+
+    def record(self, row: int) -> WorkloadRecord | None:
+        """Of its workload, as far as it is known."""
+        index = int(self.snapshot.pods.workload[row])
+        return None if index == NO_ROW else self.snapshot.workloads[index].record
+
+    def readiness(self, row: int) -> ReplicaReadiness | None:
+        """It and the other pods of its workload, wherever they are; None of a pod that has none."""
+        index = int(self.snapshot.pods.workload[row])
+        return None if index == NO_ROW else self._workload_readiness.of(index)
+
+    def replicas(self, row: int) -> int:
+        """How many pods its workload is asked to have; if that is not known, how many there are."""
+        index = int(self.snapshot.pods.workload[row])
+        if index == NO_ROW:
+            return 1
+        record = self.snapshot.workloads[index].record
+        return record.replicas if record is not None else int(self._pods_of_workloads[index])
+
+    def users_of_claim(self, claim: str) -> int:
+        """How many pods on nodes mount it."""
+        return self._users_of_claims[claim]
+
+    @cached_property
+    def _users_of_claims(self) -> Counter[str]:
+        pods, classes = self.snapshot.pods, self.snapshot.classes
+        sizes = np.bincount(pods.pod_class[pods.node != NO_ROW], minlength=len(classes)).tolist()
+        found: Counter[str] = Counter()
+        for pod_class, size in zip(classes, sizes, strict=True):
+            for claim in {volume.name for volume in pod_class.volumes if volume.kind == CLAIM_VOLUME}:
+                found[f"{pod_class.namespace}/{claim}"] += size
+        return found
+
+    @cached_property
+    def _pods_of_workloads(self) -> npt.NDArray[np.int64]:
+        """Those on nodes: what has finished serves nobody."""
+        pods = self.snapshot.pods
+        known = pods.workload[(pods.workload != NO_ROW) & (pods.node != NO_ROW)]
+        return np.bincount(known, minlength=len(self.snapshot.workloads))
+
+
+@dataclass(slots=True)
+class PodCandidate:
+    """Plain fields, because each is looked at by many questions about many pods."""
+
+    row: int
+    pod: PodRecord
+    owner: OwnerReference | None
+    pod_class: PodClass
+    choice: HandoverChoice | ImpossibleHandover
+    """How it would be moved, if it can be."""
+    snapshot: Snapshot
+    policy: Policy
+    urgent: bool
+    context: ProtectionContext
+
+    @property
+    def owner_name(self) -> str:
+        return f"{self.owner.kind}/{self.owner.name}" if self.owner is not None else ""
+
+    def is_owned_by(self, kind: str) -> bool:
+        return self.owner is not None and self.owner.kind == kind
+
+    @property
+    def handover(self) -> Handover | None:
+        """None if there is no way to move it."""
+        return self.choice.handover if isinstance(self.choice, HandoverChoice) else None
+
+    def impossible(self, reason: Reason) -> Protection | None:
+        """Whether that is why there is none."""
+        choice = self.choice
+        if isinstance(choice, ImpossibleHandover) and choice.reason is reason:
+            return Protection(choice.detail, choice.by)
+        return None
+
+
+def _with_other_revision(choice: HandoverChoice, pod: PodRecord, revision: str) -> HandoverChoice:
+    assert pod.owner is not None
+    name = f"StatefulSet {pod.namespace}/{pod.owner.name}"
+    return replace(
+        choice,
+        why=f"{choice.why}, and that will be of revision {revision}",
+        assumed=f"pods of {name} may come back with its revision {revision}, as whenever they are deleted",
+    )
+
+
+ProtectionCheck = Callable[[PodCandidate], Protection | None]
+"""Answered with None if the pod may be moved, as far as that is concerned."""

@@ -1,0 +1,301 @@
+"""What is asked of each pod by itself: does it belong to its node, and in which state is it?
+
+What kind of pod it is: the same for all pods of a template.
+"""
+
+import fnmatch
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from kubevalues.duration import short_duration
+from rescheduler.cluster.pod_record import is_rescheduler_pod
+from rescheduler.cluster.workload_record import controller_of
+from rescheduler.planner.handover_choice import exclusive_claims, local_data, unknown_claim
+from rescheduler.planner.protections.pod_candidate import PodCandidate, Protection
+from rescheduler.planner.reasons import Reason
+
+__all__ = [
+    "already_moving",
+    "bare_pod",
+    "claim_shared",
+    "cooling_down",
+    "daemon_set_pod",
+    "do_not_disrupt",
+    "excluded_by_selector",
+    "excluded_namespace",
+    "finished",
+    "gated",
+    "job_pod",
+    "local_storage",
+    "marks_in_template",
+    "mirror_pod",
+    "moves_system_pods",
+    "node_name_in_template",
+    "node_unknown",
+    "not_safe_to_evict",
+    "opted_out",
+    "other_scheduler",
+    "own_pod",
+    "owner_unknown",
+    "priority_too_high",
+    "resource_claims",
+    "scheduling_group",
+    "system_pod",
+    "terminating",
+    "too_young",
+    "unscheduled",
+    "volume_unknown",
+]
+
+_PREFIX = "scheduler.alpha.kubernetes.io/"
+_MOVED_AT = f"{_PREFIX}migration-time"
+_MIRROR = "kubernetes.io/config.mirror"
+_SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
+_HAVE_OWNERS = frozenset({"ReplicaSet", "Job"})
+_DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+
+
+def mirror_pod(candidate: PodCandidate) -> Protection | None:
+    if _MIRROR in candidate.pod.marks or candidate.is_owned_by("Node"):
+        return Protection("it is a static pod of its kubelet")
+    return None
+
+
+def daemon_set_pod(candidate: PodCandidate) -> Protection | None:
+    return (
+        Protection("its DaemonSet wants it there", candidate.owner_name)
+        if candidate.is_owned_by("DaemonSet")
+        else None
+    )
+
+
+def finished(candidate: PodCandidate) -> Protection | None:
+    if candidate.context.recovering and candidate.owner is None and candidate.pod.phase == "Failed":
+        return None  # nobody else brings it back
+    return Protection(f"its phase is {candidate.pod.phase}") if candidate.pod.is_finished else None
+
+
+def terminating(candidate: PodCandidate) -> Protection | None:
+    if candidate.pod.is_terminating:
+        return Protection("its deletion has begun")
+    owner = candidate.owner
+    while owner is not None:
+        record = controller_of(candidate.snapshot.controllers, candidate.pod.namespace, owner)
+        if record is not None and record.deleted_s is not None:
+            return Protection(f"the deletion of its {record.kind} has begun", f"{record.kind}/{record.name}")
+        # Of the kinds that we read, none stands above a Deployment or a CronJob.
+        owner = record.owner if record is not None and record.kind in _HAVE_OWNERS else None
+    return None
+
+
+def unscheduled(candidate: PodCandidate) -> Protection | None:
+    return None if candidate.pod.node else Protection("no node was found for it yet")
+
+
+def node_unknown(candidate: PodCandidate) -> Protection | None:
+    node = candidate.pod.node
+    if node and node not in candidate.snapshot.nodes.row:
+        return Protection(f"its node {node} is not in the cluster", node)
+    return None
+
+
+def already_moving(candidate: PodCandidate) -> Protection | None:
+    return (
+        Protection("a migration of it is under way")
+        if candidate.pod.uid in candidate.snapshot.moving
+        else None
+    )
+
+
+def cooling_down(candidate: PodCandidate) -> Protection | None:
+    if candidate.context.recovering:
+        return None  # how often it may be moved is for its tries to say
+    rest = candidate.policy.pod_cooldown.total_seconds()
+    for moment_s, words in _last_moves(candidate):
+        ago = candidate.snapshot.taken_at_s - moment_s
+        if moment_s and ago < rest:
+            return Protection(f"{words} {_span(ago)} ago, of {_span(rest)}")
+    return None
+
+
+def _last_moves(candidate: PodCandidate) -> Iterator[tuple[float, str]]:
+    """When, in seconds since 1970, 0 for never; and what it was."""
+    if candidate.urgent:
+        # It has to go, however lately it came. But what did not work a minute ago will hardly work now.
+        yield candidate.snapshot.failed_moves.get(candidate.pod.uid, 0.0), "a migration of it failed"
+        return
+    yield _seconds(candidate.pod.marks.get(_MOVED_AT)), "it was moved"
+    # Also one that failed, and left no mark.
+    yield candidate.snapshot.recent_moves.get(candidate.pod.uid, 0.0), "a migration of it ended"
+
+
+def too_young(candidate: PodCandidate) -> Protection | None:
+    if candidate.context.recovering:
+        return None
+    age, least = (
+        candidate.snapshot.taken_at_s - candidate.pod.created_s,
+        candidate.policy.min_pod_age.total_seconds(),
+    )
+    return Protection(f"it is {_span(age)} old, of {_span(least)}") if age < least else None
+
+
+def not_safe_to_evict(candidate: PodCandidate) -> Protection | None:
+    return Protection("it says so itself") if candidate.pod.marks.get(_SAFE_TO_EVICT) == "false" else None
+
+
+def do_not_disrupt(candidate: PodCandidate) -> Protection | None:
+    return Protection("it says so itself") if candidate.pod.marks.get(_DO_NOT_DISRUPT) == "true" else None
+
+
+def _seconds(moment: str | None) -> float:
+    """0 for none, and for what is no time: a mark that nobody can read protects nothing."""
+    try:
+        found = datetime.fromisoformat(moment) if moment else None
+    except ValueError:
+        return 0.0
+    return found.timestamp() if found is not None and found.tzinfo is not None else 0.0
+
+
+def _span(seconds: float) -> str:
+    """Clocks differ: what is said to be still to come was just now."""
+    return short_duration(timedelta(seconds=round(max(seconds, 0.0))))
+
+
+_RESCHEDULING = "scheduler.alpha.kubernetes.io/rescheduling"
+_DEFAULT_SCHEDULER = "default-scheduler"
+_SYSTEM_PRIORITY = 2_000_000_000
+"""Priorities from here on are reserved for the system's own classes."""
+
+
+def owner_unknown(candidate: PodCandidate) -> Protection | None:
+    # Said already, and better.
+    if candidate.is_owned_by("DaemonSet") or candidate.is_owned_by("Node"):
+        return None
+    return candidate.impossible(Reason.OWNER_UNKNOWN)
+
+
+def job_pod(candidate: PodCandidate) -> Protection | None:
+    if (
+        candidate.is_owned_by("Job")
+        and not candidate.policy.include_jobs
+        and not candidate.context.recovering
+    ):
+        return Protection("includeJobs is not set", candidate.owner_name)
+    return None
+
+
+def bare_pod(candidate: PodCandidate) -> Protection | None:
+    if candidate.owner is not None:
+        return None
+    if not candidate.policy.include_bare_pods and not candidate.context.recovering:
+        return Protection("includeBarePods is not set")
+    policy = candidate.pod.shape.restart_policy or "Always"
+    return None if policy == "Always" else Protection(f"its restartPolicy is {policy}")
+
+
+def own_pod(candidate: PodCandidate) -> Protection | None:
+    if is_rescheduler_pod(candidate.pod) and (not candidate.urgent or candidate.context.recovering):
+        return Protection("it is one of ours")
+    return None
+
+
+def excluded_namespace(candidate: PodCandidate) -> Protection | None:
+    excluded = candidate.pod_class.namespace in candidate.policy.excluded_namespaces
+    if excluded and not moves_system_pods(candidate):
+        return Protection(f"the namespace {candidate.pod_class.namespace} is excluded")
+    return None
+
+
+def system_pod(candidate: PodCandidate) -> Protection | None:
+    name, priority = candidate.pod.shape.priority_class, candidate.pod.priority
+    system = fnmatch.fnmatchcase(name, "system-*-critical") or priority >= _SYSTEM_PRIORITY
+    if system and not moves_system_pods(candidate):
+        return Protection(f"its priority is {name or priority}")
+    return None
+
+
+def moves_system_pods(candidate: PodCandidate) -> bool:
+    return (
+        candidate.urgent and not candidate.context.recovering and candidate.policy.maintenance_includes_system
+    )
+
+
+def priority_too_high(candidate: PodCandidate) -> Protection | None:
+    most = candidate.policy.max_priority
+    if most is None or candidate.pod.priority <= most:
+        return None
+    return Protection(f"its priority is {candidate.pod.priority}, of {most} at most")
+
+
+def opted_out(candidate: PodCandidate) -> Protection | None:
+    return (
+        Protection("it says so itself")
+        if candidate.pod_class.labels.get(_RESCHEDULING) == "disabled"
+        else None
+    )
+
+
+def excluded_by_selector(candidate: PodCandidate) -> Protection | None:
+    selector = candidate.policy.excluded_pod_selector
+    return Protection(f"it matches {selector}") if selector.matches(candidate.pod_class.labels) else None
+
+
+def gated(candidate: PodCandidate) -> Protection | None:
+    gates = candidate.pod.shape.scheduling_gates
+    return Protection(f"it waits for {', '.join(gates)}") if gates else None
+
+
+def resource_claims(candidate: PodCandidate) -> Protection | None:
+    claims = candidate.pod.shape.resource_claims
+    return Protection(f"it holds {', '.join(claims)}") if claims else None
+
+
+def scheduling_group(candidate: PodCandidate) -> Protection | None:
+    group = candidate.pod.shape.scheduling_group
+    return None if group is None else Protection(f"the scheduler places it with {group or 'its group'}")
+
+
+def other_scheduler(candidate: PodCandidate) -> Protection | None:
+    name = candidate.pod.shape.scheduler_name or _DEFAULT_SCHEDULER
+    return None if name in candidate.policy.known_schedulers else Protection(f"its schedulerName is {name}")
+
+
+def node_name_in_template(candidate: PodCandidate) -> Protection | None:
+    record = candidate.context.record(candidate.row)
+    if record is None or not record.template_node:
+        return None
+    return Protection(f"the template of {record.kind} {record.name} sets nodeName: {record.template_node}")
+
+
+def local_storage(candidate: PodCandidate) -> Protection | None:
+    if candidate.policy.include_local_storage:
+        return None
+    # What a pod that keeps failing has in an emptyDir is of no use to anybody.
+    replaceable = candidate.is_owned_by("ReplicaSet") or candidate.context.recovering
+    kept = local_data(candidate.pod_class, candidate.snapshot.storage, replaceable=replaceable)
+    return Protection(f"it has {kept}") if kept else None
+
+
+def volume_unknown(candidate: PodCandidate) -> Protection | None:
+    claim = unknown_claim(candidate.pod_class, candidate.snapshot.storage)
+    return Protection(f"of its claim {claim} too little is known", claim) if claim else None
+
+
+def claim_shared(candidate: PodCandidate) -> Protection | None:
+    """The scheduler would not mind, but the volume can't be attached to a second node."""
+    for claim in exclusive_claims(candidate.pod_class, candidate.snapshot.storage):
+        others = candidate.context.users_of_claim(claim) - 1
+        if others > 0:
+            users = "1 more pod uses" if others == 1 else f"{others} more pods use"
+            return Protection(f"{users} its claim {claim}, which is for one node only", claim)
+    return None
+
+
+def marks_in_template(candidate: PodCandidate) -> Protection | None:
+    """A migration sets these labels on the pod and removes them: its controller would no longer know it."""
+    controller = controller_of(candidate.snapshot.controllers, candidate.pod.namespace, candidate.owner)
+    for record in (controller, candidate.context.record(candidate.row)):
+        if record is not None and record.own_migration_labels:
+            labels = ", ".join(record.own_migration_labels)
+            return Protection(f"the labels {labels} are its workload's", f"{record.kind}/{record.name}")
+    return None

@@ -1,0 +1,155 @@
+"""Who belongs together: a workload, the controllers below it and their pods; or a pod of nobody.
+
+The topmost workload names the family (`Deployment/shop/web`): what concerns any of its pods is looked at in
+one go, by one worker. Reads nothing but what is followed.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from rescheduler.api.well_known_names import AVOIDED_NODES_ANNOTATION, FAILED_ATTEMPTS_ANNOTATION
+from rescheduler.cluster.object_meta import OwnerKey, OwnerReference
+from rescheduler.cluster.pod_record import PodRecord
+from rescheduler.cluster.sources.watched_cluster import WatchedCluster
+from rescheduler.cluster.sources.watched_objects import nested_field, owner_key_of_workload
+from rescheduler.cluster.workload_record import WORKLOAD_KINDS, WorkloadRecord
+from rescheduler.config.policy import FailedPodsPolicy
+from rescheduler.kube.api_resources import Object
+from rescheduler.recovery.recovery_decision import RETRIES_ANNOTATION
+from rescheduler.recovery.replica_lineage import KSE_ANNOTATIONS
+from rescheduler.recovery.workload_examination import (
+    LedgerHolder,
+    WorkloadExamination,
+    examine_workload,
+    holder_of,
+)
+
+__all__ = ["POD", "RECOVERY_ANNOTATIONS", "OwnerTrees", "tree_key"]
+
+POD: Final = "Pod"
+RECOVERY_ANNOTATIONS: Final = frozenset(
+    {RETRIES_ANNOTATION, FAILED_ATTEMPTS_ANNOTATION, *KSE_ANNOTATIONS.values()}
+)
+"""Annotations by which somebody asks for recovery, or has done so."""
+_INTERMEDIATE_KIND: Final = {"Deployment": "ReplicaSet", "CronJob": "Job"}
+"""Whose pods belong to controllers of another kind."""
+
+
+def tree_key(kind: str, key: str) -> str:
+    return f"{kind}/{key}"
+
+
+class OwnerTrees:
+    def __init__(self, cluster: WatchedCluster) -> None:
+        self._cluster = cluster
+        self._records = cluster.followed.records
+
+    def key_of(self, pod: PodRecord) -> str:
+        """Empty for pods of controllers that we know nothing of, and for copies that still are ours."""
+        if pod.owner is None:
+            return "" if self._is_copy_under_way(pod) else tree_key(POD, pod.key)
+        chain = self.above(pod)
+        return tree_key(chain[-1].kind, chain[-1].key) if chain else ""
+
+    def key_of_workload(self, kind: str, item: Object) -> str:
+        record = self._records.workload(item, kind)
+        above = self._controllers(record.namespace, record.owner)
+        top = above[-1] if above else record
+        return tree_key(top.kind, top.key)
+
+    def above(self, pod: PodRecord) -> tuple[WorkloadRecord, ...]:
+        """The controllers above it, the nearest first, as far as we know them."""
+        return self._controllers(pod.namespace, pod.owner)
+
+    def pods(self, key: str) -> list[PodRecord]:
+        """All of the family, also those on their way out."""
+        kind, _, name = key.partition("/")
+        seen = self._cluster.followed.pods
+        if kind == POD:
+            pod = seen.get(name)
+            return [pod] if pod is not None and self.key_of(pod) == key else []
+        item = self.item(kind, name)
+        if item is None:
+            return []
+        controllers = [owner_key_of_workload(kind, item)]
+        if kind in _INTERMEDIATE_KIND:
+            below = _INTERMEDIATE_KIND[kind]
+            controllers += [owner_key_of_workload(below, each) for each in self._below(below, controllers[0])]
+        return [pod for controller in controllers for pod in seen.find("owner", controller)]
+
+    def holder(self, key: str) -> LedgerHolder | None:
+        """Who keeps the family's ledger; None if there is no such family any more."""
+        kind, _, name = key.partition("/")
+        if kind == POD:
+            pod = self._cluster.followed.pods.get(name)
+            return None if pod is None or self.key_of(pod) != key else holder_of(pod, ())
+        record = self.record(kind, name)
+        return None if record is None else LedgerHolder(kind, name, record.uid, record.marks)
+
+    def pods_of(self, holder: LedgerHolder) -> list[PodRecord]:
+        return self.pods(tree_key(holder.kind, holder.key))
+
+    def examine(self, key: str, terms: FailedPodsPolicy, now_s: float) -> WorkloadExamination | None:
+        """None if there is no such family any more, or nobody asks about it."""
+        holder = self.holder(key)
+        if holder is None or not _may_request_recovery(holder, terms):
+            return None
+        node_of = self._cluster.followed.nodes.get
+        return examine_workload(holder, self.pods(key), self.above, node_of, terms, now_s)
+
+    def item(self, kind: str, key: str) -> Object | None:
+        """A workload as it is known."""
+        found = self._cluster.workloads.get(kind)
+        return None if found is None else found.get(key)
+
+    def record(self, kind: str, key: str) -> WorkloadRecord | None:
+        item = self.item(kind, key)
+        return None if item is None else self._records.workload(item, kind)
+
+    def excludes_nodes_itself(self, pod: PodRecord) -> bool:
+        """Whether the annotation about avoided nodes is in the template of its workload, and so not ours."""
+        if pod.owner is None:
+            return True
+        item = self.item(pod.owner.kind, f"{pod.namespace}/{pod.owner.name}")
+        return AVOIDED_NODES_ANNOTATION in (
+            nested_field(item or {}, "spec", "template", "metadata", "annotations") or {}
+        )
+
+    def _below(self, kind: str, owner: OwnerKey) -> Iterator[Object]:
+        workloads = self._cluster.workloads.get(kind)
+        if workloads is not None:
+            yield from workloads.informer.find("owner", owner)
+
+    def _is_copy_under_way(self, pod: PodRecord) -> bool:
+        """Whether a migration that is not over has it on record as its copy: then it sees to its failure."""
+        followed = self._cluster.followed
+        items = followed.migrations.find("pod", (pod.namespace, pod.name))
+        found = (self._records.migration(item) for item in items)
+        return any(
+            each is not None
+            and not each.is_finished
+            and each.status.target_pod is not None
+            and each.status.target_pod.uid == pod.uid
+            for each in found
+        )
+
+    def _controllers(self, namespace: str, owner: OwnerReference | None) -> tuple[WorkloadRecord, ...]:
+        found: list[WorkloadRecord] = []
+        # Nobody stands above himself, whatever he writes.
+        while owner is not None and WORKLOAD_KINDS.get(owner.kind) == owner.api_version and len(found) < 3:
+            record = self.record(owner.kind, f"{namespace}/{owner.name}")
+            if record is None or record.uid != owner.uid:
+                break
+            found.append(record)
+            owner = record.owner
+        return tuple(found)
+
+
+def _may_request_recovery(holder: LedgerHolder, terms: FailedPodsPolicy) -> bool:
+    """By an annotation of its own, or perhaps of a Job below it; or by default."""
+    asked = (
+        bool(terms.default_retries)
+        or holder.kind == "CronJob"
+        or bool(RECOVERY_ANNOTATIONS & holder.marks.keys())
+    )
+    return terms.enabled and asked

@@ -1,0 +1,233 @@
+"""Recovers pods that keep failing, while this process leads. Never polls, and reads nothing in steady state.
+
+informers ──▶ families that are not well ──▶ WorkQueue ──▶ Workers ──▶ Attending
+
+Which pods fail, how often they may go elsewhere and what is to be done is decided in `rescheduler.recovery`.
+
+Which families a change is about: their keys are looked at again. Healthy pods concern nobody.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from rescheduler.api.podmigration import FAILED_PODS
+from rescheduler.cluster.node_record import NodeRecord
+from rescheduler.cluster.pod_record import PodRecord
+from rescheduler.cluster.sources.watched_cluster import WatchedCluster
+from rescheduler.cluster.sources.watched_objects import nested_field
+from rescheduler.config.policy import Policy
+from rescheduler.kube.api_resources import Object
+from rescheduler.kube.client import Client
+from rescheduler.kube.event_recorder import EventRecorder
+from rescheduler.kube.informer import ChangeHandler, Informer
+from rescheduler.kube.work_queue import WorkerPool, WorkQueue
+from rescheduler.recovery.controller.owner_trees import RECOVERY_ANNOTATIONS, OwnerTrees
+from rescheduler.recovery.controller.recovery_events import RecoveryEvents
+from rescheduler.recovery.controller.recovery_reconciler import RecoveryReconciler
+from rescheduler.recovery.controller.recovery_report import (
+    ExaminationCache,
+    FailureListener,
+    ObservedFailures,
+    RecoveryReport,
+)
+
+__all__ = [
+    "LOST_NODES_KEY",
+    "SUSPECT_NODES_KEY",
+    "RecoveryController",
+    "RecoveryEventRouter",
+    "RecoveryReport",
+]
+
+LOST_NODES_KEY: Final = "nodes"
+"""Not of a family: some node was lost, or has come back, and its pods are to be looked for."""
+SUSPECT_NODES_KEY: Final = "suspects"
+"""Nor is this: which nodes are suspect may have changed, although nothing fails that did not before."""
+
+
+class RecoveryEventRouter:
+    def __init__(self, cluster: WatchedCluster, families: OwnerTrees, enqueue: Callable[[str], None]) -> None:
+        self._cluster = cluster
+        self._trees = families
+        self._enqueue = enqueue
+
+    def subscribe(self) -> Callable[[], None]:
+        """Everything that is not well is looked at once, and from then on when something changes."""
+        ends = [informer.subscribe(handler) for informer, handler in self._handlers()]
+
+        def end() -> None:
+            for each in ends:
+                each()
+
+        return end
+
+    def enqueue_all(self) -> None:
+        """Everything that is not well is looked at once more, as at the beginning."""
+        for informer, handler in self._handlers():
+            for each in informer:
+                handler(None, each)
+
+    def _handlers(self) -> Iterator[tuple[Informer[Any], ChangeHandler[Any]]]:
+        seen = self._cluster.followed
+        for kind, known in self._cluster.workloads.items():
+            yield known.informer, self._of_workload(kind)
+        yield seen.pods.informer, self._pod
+        yield seen.nodes, self._node
+        yield seen.migrations.informer, self._migration
+
+    def enqueue_pods_of_lost_nodes(self) -> None:
+        ready = {node.name for node in self._cluster.followed.nodes if node.is_ready}
+        for pod in self._cluster.followed.pods.informer:
+            if pod.node and pod.node not in ready:
+                self._enqueue_tree(pod)
+
+    def _pod(self, old: PodRecord | None, new: PodRecord | None) -> None:
+        if new is not None and _is_uninteresting(new) and (old is None or _is_uninteresting(old)):
+            return
+        for pod in (old, new):
+            if pod is not None:
+                self._enqueue_tree(pod)
+
+    def _enqueue_tree(self, pod: PodRecord) -> None:
+        if key := self._trees.key_of(pod):
+            self._enqueue(key)
+
+    def _of_workload(self, kind: str) -> Callable[[Object | None, Object | None], None]:
+        def changed(old: Object | None, new: Object | None) -> None:
+            for item in (new, old):
+                if item is not None and RECOVERY_ANNOTATIONS.intersection(_annotations(item)):
+                    self._enqueue(self._trees.key_of_workload(kind, item))
+                    return
+
+        return changed
+
+    def _node(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
+        if old is None or new is None:
+            self._enqueue(SUSPECT_NODES_KEY)
+        is_well = new is not None and new.is_ready
+        if is_well and (old is None or old.is_ready):
+            return
+        if old is None or new is None or old.is_ready != new.is_ready or old.taints != new.taints:
+            self._enqueue(LOST_NODES_KEY)
+
+    def _migration(self, _: Object | None, new: Object | None) -> None:
+        """One that has ended may leave a failed copy behind, and its copy is a pod like any other now."""
+        if new is None or not nested_field(new, "status", "finishedAt"):
+            return
+        namespace, known = new["metadata"]["namespace"], self._cluster.followed.pods
+        source = known.get(f"{namespace}/{nested_field(new, 'spec', 'pod', 'name')}")
+        if source is not None and nested_field(new, "spec", "strategy") == FAILED_PODS:
+            self._enqueue_tree(source)
+        copy = known.get(f"{namespace}/{nested_field(new, 'status', 'targetPod', 'name')}")
+        if copy is not None and not _is_uninteresting(copy):
+            self._enqueue_tree(copy)
+
+
+def _is_uninteresting(pod: PodRecord) -> bool:
+    return pod.is_ready and not pod.is_terminating and not _has_recovery_annotation(pod)
+
+
+def _has_recovery_annotation(pod: PodRecord) -> bool:
+    """Of a pod that is its own family: a record that may be due to go, or a number that makes no sense."""
+    return pod.owner is None and bool(RECOVERY_ANNOTATIONS.intersection(pod.marks))
+
+
+def _annotations(item: Object) -> Mapping[str, str]:
+    return item["metadata"].get("annotations") or {}
+
+
+_WORKERS: Final = 2
+_SOON_S: Final = 0.1
+"""Pods of a family often change together: one look is enough for all of them."""
+_ASK_AGAIN_S: Final = 30.0
+"""While nothing may be begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryHooks:
+    """What the rest of the program has to say, and wants to know."""
+
+    may_act: Callable[[], bool] = lambda: True
+    """False while nothing is to be begun."""
+    listener: FailureListener = FailureListener()  # noqa: RUF009 - hears everything, and keeps nothing
+
+
+class RecoveryController:
+    def __init__(
+        self,
+        client: Client,
+        cluster: WatchedCluster,
+        policy: Callable[[], Policy],
+        now: Callable[[], datetime],
+        hooks: RecoveryHooks = RecoveryHooks(),  # noqa: B008 - frozen
+    ) -> None:
+        """`cluster` is run by somebody else, and outlives it; `policy` is asked at every look."""
+        self._cluster = cluster
+        self._policy = policy
+        self._now = now
+        self._hooks = hooks
+        self._queue = WorkQueue()
+        self._workers = WorkerPool(self._queue, self._look, now, count=_WORKERS, task="recovery of")
+        self._events = EventRecorder(client, now)
+        families = OwnerTrees(cluster)
+        self._recovery_events = RecoveryEvents(self._events, families)
+        self._reconciler = RecoveryReconciler(
+            client, cluster, policy, self._recovery_events, now, may_act=hooks.may_act
+        )
+        self._router = RecoveryEventRouter(cluster, families, self._enqueue)
+        self._examinations = ExaminationCache()
+        self._observed = ObservedFailures(cluster.followed)
+
+    def report(self) -> RecoveryReport:
+        """Who fails now, who has no try left, and which nodes are suspect."""
+        made_s = {node.name: node.created_s for node in self._cluster.followed.nodes}
+        terms, now_s = self._policy().failed_pods, self._now().timestamp()
+        return self._examinations.report(terms, made_s, self._observed, now_s)
+
+    def reconsider(self) -> None:
+        """By another policy: from what is known already, nobody is asked anything."""
+        self._router.enqueue_all()
+        self._enqueue(SUSPECT_NODES_KEY)
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """While the body runs. At its end every worker stops where it is: the record suffices."""
+        async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(self._events.running())
+            stack.callback(self._cluster.followed.migrations.informer.subscribe(self._observed.changed))
+            stack.callback(self._router.subscribe())
+            await stack.enter_async_context(self._workers.working())
+            yield
+
+    def _enqueue(self, key: str) -> None:
+        self._queue.add_after(key, _SOON_S)
+
+    async def _look(self, key: str) -> datetime | None:
+        check_again_at_s = await self._reconcile(key)
+        return None if check_again_at_s is None else datetime.fromtimestamp(check_again_at_s, UTC)
+
+    async def _reconcile(self, key: str) -> float | None:
+        if key == LOST_NODES_KEY:
+            self._router.enqueue_pods_of_lost_nodes()
+            return None
+        if key == SUSPECT_NODES_KEY:
+            self._publish_report()
+            return None
+        if not self._cluster.is_fresh:
+            # By news of yesterday nothing is begun.
+            return self._now().timestamp() + _ASK_AGAIN_S
+        seen, check_again_at_s = await self._reconciler.reconcile(key)
+        if self._examinations.learn(key, seen):
+            self._publish_report()
+        return check_again_at_s
+
+    def _publish_report(self) -> None:
+        report = self.report()
+        self._recovery_events.suspects({each.node: each.workloads for each in report.suspects})
+        self._hooks.listener.failing(report.failing)
+        self._hooks.listener.suspects(report.suspect_nodes)
+        if report.changes_s is not None:
+            self._queue.add_after(SUSPECT_NODES_KEY, report.changes_s - self._now().timestamp())

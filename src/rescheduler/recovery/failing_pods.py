@@ -1,0 +1,174 @@
+"""Which pods of a whole cluster keep failing: asked at every check, so it costs next to nothing if none do.
+
+Only pods that are not ready are looked at, or whose node is not; of those only what their owners ask us to
+see to.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
+
+from rescheduler.api.well_known_names import FAILED_ATTEMPTS_ANNOTATION
+from rescheduler.cluster.node_record import NodeRecord
+from rescheduler.cluster.pod_record import PodRecord
+from rescheduler.cluster.snapshot import NO_ROW, Rows, Snapshot
+from rescheduler.cluster.workload_record import WorkloadRecord
+from rescheduler.config.policy import FailedPodsPolicy
+from rescheduler.recovery.failure_signs import failure_of
+from rescheduler.recovery.recovery_decision import RETRIES_ANNOTATION, allowance_of, owner_chain
+from rescheduler.recovery.suspect_nodes import find_suspect_nodes, workload_failures_of
+from rescheduler.recovery.workload_examination import (
+    FailingReplica,
+    WorkloadExamination,
+    examine_workload,
+    holder_of,
+)
+
+__all__ = ["FailingPods", "examine_pod", "find_failing_pods"]
+
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FailingPods:
+    cases: Mapping[int, FailingReplica]
+    """Failing pods that somebody asked about, by row, in that order."""
+    suspects: Mapping[str, tuple[str, ...]]
+    """Nodes on which several workloads failed lately, with those workloads."""
+    is_suspect: Flags
+    """[node]: the same."""
+    failed_on: Mapping[int, Flags]
+    """By workload, [node]: where pods of it keep failing, or failed and have not recovered yet."""
+
+    def last_resort_nodes(self, workload: int) -> Flags | None:
+        """[node]: the last places to send pods of that workload to; None if all are as good."""
+        own = self.failed_on.get(workload)
+        if own is None:
+            return self.is_suspect if self.suspects else None
+        return own | self.is_suspect
+
+
+def find_failing_pods(snapshot: Snapshot, terms: FailedPodsPolicy) -> FailingPods:
+    if not terms.enabled:
+        return FailingPods({}, {}, _node_flags(snapshot, ()), {})
+    now_s, nodes = snapshot.taken_at_s, snapshot.nodes.records
+    seen = list(_Finder(snapshot, terms).examinations())
+    row = snapshot.pods.row
+    cases = {row[case.pod.key]: case for _, each in seen for case in each.cases if case.allowance is not None}
+    witnesses = [
+        (workload, workload_failures_of(each, snapshot.left_after_failure, now_s)) for workload, each in seen
+    ]
+    made_s = {node.name: node.created_s for node in nodes} if witnesses else {}
+    found = find_suspect_nodes((witness for _, witness in witnesses), made_s, terms, now_s)
+    failed_on = {
+        workload: _node_flags(snapshot, (failure.node for failure in witness.failures))
+        for workload, witness in witnesses
+        if workload != NO_ROW and witness.failures
+    }
+    return FailingPods(dict(sorted(cases.items())), found, _node_flags(snapshot, found), failed_on)
+
+
+def examine_pod(snapshot: Snapshot, terms: FailedPodsPolicy, row: int) -> WorkloadExamination | None:
+    """The pod with all of its workload; None if nothing is known of its owner."""
+    return _Finder(snapshot, terms).examined(row)
+
+
+class _Finder:
+    def __init__(self, snapshot: Snapshot, terms: FailedPodsPolicy) -> None:
+        self._snapshot = snapshot
+        self._terms = terms
+
+    def examinations(self) -> Iterator[tuple[int, WorkloadExamination]]:
+        """With the number of the workload: of all that something is, or was, amiss with."""
+        pods = self._snapshot.pods
+        seen: set[int] = set()
+        for row in chain(self._in_question(), self._one_of_each_on_record()):
+            workload = int(pods.workload[row])
+            if workload in seen or not (self._is_on_record(workload) or self._fails(row)):
+                continue
+            if workload != NO_ROW:
+                seen.add(workload)
+            if (found := self.examined(row)) is not None:
+                yield workload, found
+
+    def _one_of_each_on_record(self) -> Iterator[int]:
+        for workload in range(len(self._snapshot.workloads)):
+            if self._is_on_record(workload):
+                rows, first = self._by_workload
+                yield int(rows[first[workload]])
+
+    def _is_on_record(self, workload: int) -> bool:
+        """Whether something is remembered of it."""
+        record = None if workload == NO_ROW else self._snapshot.workloads[workload].record
+        return record is not None and FAILED_ATTEMPTS_ANNOTATION in record.marks
+
+    def examined(self, row: int) -> WorkloadExamination | None:
+        pods = self._snapshot.pods
+        pod, workload = pods.records[row], pods.workload[row]
+        holder = holder_of(pod, self._chain(pod))
+        if holder is None:
+            return None
+        if workload == NO_ROW:
+            members = [pod]
+        else:
+            rows, first = self._by_workload
+            members = [pods.records[each] for each in rows[first[workload] : first[workload + 1]].tolist()]
+        return examine_workload(
+            holder, members, self._chain, self._node, self._terms, self._snapshot.taken_at_s
+        )
+
+    @cached_property
+    def _by_workload(self) -> tuple[Rows, Rows]:
+        """Rows of all pods, sorted by workload, and where each workload's begin."""
+        workload = self._snapshot.pods.workload
+        rows = np.argsort(workload, kind="stable").astype(np.int32)
+        first = np.searchsorted(workload, np.arange(len(self._snapshot.workloads) + 1), sorter=rows)
+        return rows, first.astype(np.int32)
+
+    def _in_question(self) -> Iterator[int]:
+        """Rows of pods that are not at their best, and that may be asked about."""
+        pods, workloads = self._snapshot.pods, self._snapshot.workloads
+        # A pod whose node is not known counts on none; the last entry stands for that.
+        lost = np.append(~self._snapshot.nodes.ready, True)
+        rows = np.flatnonzero(~pods.ready | lost[pods.node])
+        if self._terms.default_retries:
+            yield from rows.tolist()
+            return
+        of_rows = pods.workload[rows]
+        present = np.flatnonzero(np.bincount(of_rows[of_rows != NO_ROW], minlength=1)).tolist()
+        asked = [each for each in present if workloads and _may_request_recovery(workloads[each].record)]
+        yield from rows[np.isin(of_rows, asked)].tolist()
+        for row in rows[of_rows == NO_ROW].tolist():
+            if RETRIES_ANNOTATION in pods.records[row].marks:
+                yield row
+
+    def _fails(self, row: int) -> bool:
+        pod = self._snapshot.pods.records[row]
+        if pod.phase == "Succeeded" or not pod.node:
+            return False
+        if failure_of(pod, self._node(pod.node), self._terms, self._snapshot.taken_at_s) is None:
+            return False
+        return allowance_of(pod, self._chain(pod), self._terms) is not None
+
+    def _chain(self, pod: PodRecord) -> tuple[WorkloadRecord, ...]:
+        return owner_chain(pod, self._snapshot.controllers)
+
+    def _node(self, name: str) -> NodeRecord | None:
+        row = self._snapshot.nodes.row.get(name)
+        return None if row is None else self._snapshot.nodes.records[row]
+
+
+def _node_flags(snapshot: Snapshot, nodes: Iterable[str]) -> Flags:
+    known = snapshot.nodes.row
+    found = np.zeros(len(snapshot.nodes), np.bool_)
+    found[[known[node] for node in nodes if node in known]] = True
+    return found
+
+
+def _may_request_recovery(top: WorkloadRecord | None) -> bool:
+    """By an annotation of its own, or of its Jobs."""
+    return top is not None and (RETRIES_ANNOTATION in top.marks or top.kind == "CronJob")

@@ -1,0 +1,269 @@
+"""What containers tell: signs that their pod can't run here, each with the moment from which on it counts.
+
+Containers don't say since when they are in trouble. What is known is when it was their turn: when the kubelet
+took the pod, when the init container before them was done, when they last ended.
+
+Is a pod failing where it is? Said by its containers, its phase and its node, never by one bad moment.
+
+It is not when it is merely slow to become ready, when it waits for a node, or when it has done its work.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from rescheduler.cluster.node_record import NodeRecord
+from rescheduler.cluster.pod_record import (
+    ContainerStateTerminated,
+    ContainerStateWaiting,
+    ContainerStatus,
+    PodRecord,
+)
+from rescheduler.config.policy import FailedPodsPolicy
+
+__all__ = [
+    "FailureKind",
+    "FailureSign",
+    "PodFailure",
+    "container_signs",
+    "failure_and_next_check",
+    "failure_of",
+    "next_failure_check_s",
+    "unready_since_s",
+]
+
+
+class FailureKind(StrEnum):
+    CRASH_LOOP = "CrashLoop"
+    IMAGE_ERROR = "ImageError"
+    CREATE_ERROR = "CreateError"
+    INIT_FAILURE = "InitFailure"
+    STUCK_CREATING = "StuckCreating"
+    FAILED = "Failed"
+    EVICTED = "Evicted"
+    NODE_LOST = "NodeLost"
+
+
+class FailureSign(NamedTuple):
+    counts_from_s: float
+    kind: FailureKind
+    since_s: float
+    words: str
+
+
+_CRASH_LOOP: Final = "CrashLoopBackOff"
+_IMAGE_ERRORS: Final = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "ErrImageNeverPull",
+        "InvalidImageName",
+        "ImageInspectError",
+        "RegistryUnavailable",
+        "SignatureValidationFailed",
+    }
+)
+_STARTING_REASONS: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
+"""What a container waits for that nothing is wrong with; every other reason is an error."""
+
+
+def container_signs(pod: PodRecord, terms: FailedPodsPolicy) -> Iterator[FailureSign]:
+    sidecars = {each.name for each in pod.shape.init_containers if each.restarts_always}
+    turn_s, begun = pod.started_s, True
+    for status in pod.init_container_statuses:
+        if status.name in sidecars:
+            yield from _app_container_signs(pod, status, turn_s, terms)
+        elif isinstance(status.state, ContainerStateTerminated) and status.state.exit_code == 0:
+            turn_s = max(turn_s or 0, status.state.finished_s)
+        else:
+            yield from _init_container_signs(pod, status, turn_s, terms)
+            begun = False
+            break
+    if begun:
+        for status in pod.container_statuses:
+            yield from _app_container_signs(pod, status, turn_s, terms)
+    yield from _stuck_creating_signs(pod, turn_s, terms)
+
+
+def unready_since_s(pod: PodRecord) -> int:
+    """0 if it is ready, or nobody knows."""
+    ready = pod.condition("Ready")
+    return ready.since_s if ready is not None and ready.status != "True" else 0
+
+
+def _app_container_signs(
+    pod: PodRecord, status: ContainerStatus, turn_s: int | None, terms: FailedPodsPolicy
+) -> Iterator[FailureSign]:
+    """Of a container that should run as long as its pod does."""
+    ended = _last_crash(pod, status)
+    if ended is not None:
+        ran_well = ended.finished_s - ended.started_s >= terms.recovery_window.total_seconds()
+        # Restarts are counted over a pod's whole life: the end of a long good run starts no loop.
+        if status.restart_count >= terms.restart_threshold and not ran_well:
+            since_s = unready_since_s(pod) or ended.finished_s
+            yield FailureSign(since_s, FailureKind.CRASH_LOOP, since_s, _crash_message(status, ended))
+    elif (error := _waiting_error(status)) is not None and turn_s is not None:
+        yield _lasting_error_sign(status, error, turn_s, terms)
+
+
+def _init_container_signs(
+    pod: PodRecord, status: ContainerStatus, turn_s: int | None, terms: FailedPodsPolicy
+) -> Iterator[FailureSign]:
+    """Of the one whose turn it is. It may well fail until something else is there: so both count, how often
+    and for how long."""
+    if turn_s is None:
+        return
+    ended = _last_crash(pod, status)
+    if ended is not None and status.restart_count >= terms.restart_threshold:
+        due_s = turn_s + terms.stuck_after.total_seconds()
+        yield FailureSign(
+            due_s, FailureKind.INIT_FAILURE, turn_s, f"init container {_crash_message(status, ended)}"
+        )
+    elif ended is None and (error := _waiting_error(status)) is not None:
+        yield _lasting_error_sign(status, error, turn_s, terms)
+
+
+def _lasting_error_sign(
+    status: ContainerStatus, error: str, turn_s: int, terms: FailedPodsPolicy
+) -> FailureSign:
+    kind = FailureKind.IMAGE_ERROR if error in _IMAGE_ERRORS else FailureKind.CREATE_ERROR
+    last = status.last_state
+    since_s = max(turn_s, last.finished_s if isinstance(last, ContainerStateTerminated) else 0)
+    return FailureSign(since_s + terms.stuck_after.total_seconds(), kind, since_s, f"{status.name}: {error}")
+
+
+def _stuck_creating_signs(
+    pod: PodRecord, turn_s: int | None, terms: FailedPodsPolicy
+) -> Iterator[FailureSign]:
+    """As long as it has no sandbox: volumes or network don't come. After that it pulls images, which takes as
+    long as it takes, or says what is wrong."""
+    sandbox = pod.condition("PodReadyToStartContainers")
+    statuses = (*pod.init_container_statuses, *pod.container_statuses)
+    if turn_s is None or (sandbox is not None and sandbox.status == "True"):
+        return
+    if all(
+        isinstance(each.state, ContainerStateWaiting) and each.state.reason in _STARTING_REASONS
+        for each in statuses
+    ):
+        since_s = max(turn_s, sandbox.since_s if sandbox is not None else 0)
+        due_s = since_s + terms.stuck_after.total_seconds()
+        yield FailureSign(due_s, FailureKind.STUCK_CREATING, since_s, "stuck in ContainerCreating")
+
+
+def _last_crash(pod: PodRecord, status: ContainerStatus) -> ContainerStateTerminated | None:
+    """How it last ended, if it is to be started again and is not running yet."""
+    state, last = status.state, status.last_state
+    if isinstance(state, ContainerStateWaiting) and state.reason == _CRASH_LOOP:
+        return last if isinstance(last, ContainerStateTerminated) else ContainerStateTerminated()
+    if not isinstance(state, ContainerStateTerminated):
+        return None
+    policy = pod.shape.restart_policy or "Always"
+    restarts = policy == "Always" or (policy == "OnFailure" and state.exit_code != 0)
+    return state if restarts else None
+
+
+def _waiting_error(status: ContainerStatus) -> str | None:
+    state = status.state
+    return (
+        state.reason
+        if isinstance(state, ContainerStateWaiting) and state.reason not in _STARTING_REASONS
+        else None
+    )
+
+
+def _crash_message(status: ContainerStatus, ended: ContainerStateTerminated) -> str:
+    how = ended.reason if ended.reason not in {"", "Error", "Completed"} else f"exit code {ended.exit_code}"
+    restarts = "1 restart" if status.restart_count == 1 else f"{status.restart_count} restarts"
+    return f"{status.name}: {_CRASH_LOOP}, {restarts}, {how}"
+
+
+@dataclass(frozen=True, slots=True)
+class PodFailure:
+    kind: FailureKind
+    since_s: float
+    words: str
+    """For people: "app: CrashLoopBackOff, 5 restarts, exit code 1"."""
+
+
+def failure_of(
+    pod: PodRecord, node: NodeRecord | None, terms: FailedPodsPolicy, now_s: float
+) -> PodFailure | None:
+    """`node` is the one that the pod is bound to, None if there is no such node. None if it is not failing,
+    or not for long enough."""
+    return failure_and_next_check(pod, node, terms, now_s)[0]
+
+
+def next_failure_check_s(
+    pod: PodRecord, node: NodeRecord | None, terms: FailedPodsPolicy, now_s: float
+) -> float | None:
+    """When what is going on now would count, if it lasted; None if time alone makes no difference."""
+    return failure_and_next_check(pod, node, terms, now_s)[1]
+
+
+def failure_and_next_check(
+    pod: PodRecord, node: NodeRecord | None, terms: FailedPodsPolicy, now_s: float
+) -> tuple[PodFailure | None, float | None]:
+    """Both at once, which costs half."""
+    signs = list(_pod_signs(pod, node, terms, now_s))
+    counting = (
+        PodFailure(each.kind, each.since_s, each.words) for each in signs if each.counts_from_s <= now_s
+    )
+    to_come = (each.counts_from_s for each in signs if each.counts_from_s > now_s)
+    return next(counting, None), min(to_come, default=None)
+
+
+def _pod_signs(
+    pod: PodRecord, node: NodeRecord | None, terms: FailedPodsPolicy, now_s: float
+) -> Iterator[FailureSign]:
+    if not pod.node or pod.phase == "Succeeded":
+        return
+    if pod.phase == "Failed":
+        if not pod.is_terminating:
+            yield from _failed_phase_signs(pod, terms, now_s)
+    elif node is None or not node.is_ready:
+        # What its containers say is old: only the node counts.
+        yield from _lost_node_signs(pod, node, terms)
+    elif not pod.is_ready and not pod.is_terminating:
+        yield from container_signs(pod, terms)
+
+
+def _failed_phase_signs(pod: PodRecord, terms: FailedPodsPolicy, now_s: float) -> Iterator[FailureSign]:
+    since_s = _ended_s(pod)
+    # Those that were replaced lie about for long. What is past counts no longer than a recovery takes: else
+    # last week's would use up the tries of today.
+    if pod.owner is None or now_s - since_s < terms.recovery_window.total_seconds():
+        kind = FailureKind.EVICTED if pod.reason == "Evicted" else FailureKind.FAILED
+        why = pod.reason if pod.reason not in {"", "Failed"} else _exit_code_message(pod)
+        words = "evicted by its kubelet" if why == "Evicted" else f"failed: {why}".removesuffix(": ")
+        yield FailureSign(since_s, kind, since_s, words)
+
+
+def _lost_node_signs(
+    pod: PodRecord, node: NodeRecord | None, terms: FailedPodsPolicy
+) -> Iterator[FailureSign]:
+    if node is None:
+        # One that no kubelet has taken yet may be on a node so new that it has not been heard of.
+        since_s, state = max(unready_since_s(pod), pod.started_s) if pod.started_s else 0, "gone"
+    else:
+        ready = node.condition("Ready")
+        since_s = ready.since_s if ready is not None else 0
+        state = "not Ready" if ready is not None and ready.status == "False" else "unreachable"
+    if since_s:
+        # One that is going may still stop by itself as long as its grace period lasts.
+        due_s = max(since_s + terms.node_lost_after.total_seconds(), pod.deleted_s or 0)
+        yield FailureSign(due_s, FailureKind.NODE_LOST, since_s, f"its node {pod.node} is {state}")
+
+
+def _ended_s(pod: PodRecord) -> int:
+    """When it failed; as late as can be told, for its replacement came after that."""
+    statuses = (*pod.init_container_statuses, *pod.container_statuses)
+    ends = (each.state.finished_s for each in statuses if isinstance(each.state, ContainerStateTerminated))
+    return max((unready_since_s(pod), *ends)) or pod.started_s or pod.created_s
+
+
+def _exit_code_message(pod: PodRecord) -> str:
+    for each in (*pod.init_container_statuses, *pod.container_statuses):
+        if isinstance(each.state, ContainerStateTerminated) and each.state.exit_code:
+            return f"{each.name}: exit code {each.state.exit_code}"
+    return ""

@@ -1,0 +1,236 @@
+"""Finds pod classes by what they are: labels, ports, disks, claims, and whom they keep away.
+
+Thousands of classes are asked about thousands of times; what is looked up here is never scanned for.
+
+One term of an affinity between pods: which pods it means, and what "near" is.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+from kubevalues import NOTHING, Requirement, Selector, SelectorError, SelectorOperator
+from rescheduler.cluster.pod_constraints import HostPort, LabelSelector, PodAffinityTerm
+from rescheduler.cluster.pod_record import CLAIM_VOLUME, PodVolume
+from rescheduler.cluster.snapshot import PodClass, Snapshot
+
+__all__ = ["AffinityTerm", "PodClassIndex", "UnparsedAffinityTerm", "parse_selector"]
+
+_CACHED = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class AffinityTerm:
+    """Hashable, so that what asks the same is counted once."""
+
+    topology_key: str
+    namespaces: frozenset[str]
+    namespace_selector: Selector
+    selector: Selector
+
+    def includes(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        return namespace in self.namespaces or self.namespace_selector.matches(labels)
+
+    def __str__(self) -> str:
+        return str(self.selector) or ("no pod" if self.selector.selects_nothing else "every pod")
+
+
+class UnparsedAffinityTerm(NamedTuple):
+    """A term as a pod has it, and what it says depends on. Equal ones mean the same."""
+
+    term: PodAffinityTerm
+    namespace: str
+    labels: tuple[tuple[str, str], ...]
+    """Those of the pod's labels that the term asks for by their keys."""
+
+    @classmethod
+    def by(cls, pod_class: PodClass, term: PodAffinityTerm) -> "UnparsedAffinityTerm":
+        keys = (*term.match_label_keys, *term.mismatch_label_keys)
+        labels = tuple((key, pod_class.labels[key]) for key in keys if key in pod_class.labels)
+        return cls(term, pod_class.namespace, labels)
+
+    def read(self) -> AffinityTerm:
+        """Raises `SelectorError`."""
+        return _parse_term(self)
+
+
+@lru_cache(_CACHED)
+def _parse_term(written: UnparsedAffinityTerm) -> AffinityTerm:
+    term = written.term
+    named = frozenset(term.namespaces)
+    if not named and term.namespace_selector is None:
+        named = frozenset({written.namespace})
+    return AffinityTerm(
+        topology_key=term.topology_key,
+        namespaces=named,
+        namespace_selector=parse_selector(term.namespace_selector),
+        selector=_merged(parse_selector(term.label_selector), term, dict(written.labels)),
+    )
+
+
+def parse_selector(selector: LabelSelector | None) -> Selector:
+    """Without one, nothing is meant. Raises `SelectorError`."""
+    return NOTHING if selector is None else selector.selector()
+
+
+def _merged(selector: Selector, term: PodAffinityTerm, labels: Mapping[str, str]) -> Selector:
+    """With the label keys to match or not, as the API server merges them in when it admits a pod.
+
+    A key that the selector already speaks of was merged in then, from the labels that the pod had.
+    """
+    spoken_of = {requirement.key for requirement in selector.requirements}
+    added = [
+        Requirement.checked(key, operator, [labels[key]])
+        for keys, operator in (
+            (term.match_label_keys, SelectorOperator.IN),
+            (term.mismatch_label_keys, SelectorOperator.NOT_IN),
+        )
+        for key in keys
+        if key in labels and key not in spoken_of
+    ]
+    return selector & Selector.of(added) if added else selector
+
+
+_NAMESPACE_NAME_LABEL = "kubernetes.io/metadata.name"
+_Label = tuple[str, str]
+
+
+class PodClassIndex:
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.classes = snapshot.classes
+        self._namespaces = snapshot.namespaces
+        self._by_label: dict[str, dict[_Label, list[int]]] = {}
+
+    def matching(self, term: AffinityTerm) -> list[int]:
+        """Classes that the term means."""
+        namespaces: Iterable[str] = term.namespaces
+        if not term.namespace_selector.selects_nothing:
+            labels = self.namespace_labels
+            namespaces = [each for each in self._in_namespace if term.includes(each, labels(each))]
+        return [number for namespace in namespaces for number in self.selected(namespace, term.selector)]
+
+    def selected(self, namespace: str, selector: Selector) -> Iterator[int]:
+        """Classes of that namespace whose labels match."""
+        for number in self._candidates(namespace, selector):
+            if selector.matches(self.classes[number].labels):
+                yield number
+
+    def against(self, number: int) -> dict[AffinityTerm, list[int]]:
+        """Terms by which other pods keep pods of this class away, and the classes that have each."""
+        pod_class = self.classes[number]
+        labels = self.namespace_labels(pod_class.namespace)
+        found: defaultdict[AffinityTerm, list[int]] = defaultdict(list)
+        for pair in (*pod_class.labels.items(), None):
+            for written, holders in self._anti_affinity.get(pair, {}).items():
+                term = _parsed_or_none(written)
+                if (
+                    term is not None
+                    and term.selector.matches(pod_class.labels)
+                    and term.includes(pod_class.namespace, labels)
+                ):
+                    found[term] += holders
+        return found
+
+    def with_port(self, wanted: HostPort) -> Iterator[int]:
+        """Classes that can't be on a node together with that port."""
+        for number, port in self._ports.get((wanted.port, wanted.protocol), ()):
+            if wanted.ip == port.ip or _ANY_ADDRESS in {wanted.ip, port.ip}:
+                yield number
+
+    def with_disk(self, kind: str, name: str) -> list[tuple[int, PodVolume]]:
+        """Classes with a volume of that source, and the volume."""
+        return self._volumes.get((kind, name), [])
+
+    def with_claim(self, namespace: str, name: str) -> list[int]:
+        """Classes that name that claim; those of ephemeral volumes are no one else's."""
+        return [
+            number
+            for number, volume in self._volumes.get((CLAIM_VOLUME, name), ())
+            if not volume.ephemeral and self.classes[number].namespace == namespace
+        ]
+
+    def namespace_labels(self, namespace: str) -> Mapping[str, str]:
+        """The API server sees to it that every namespace has its name as a label."""
+        return self._namespaces.get(namespace) or {_NAMESPACE_NAME_LABEL: namespace}
+
+    def _candidates(self, namespace: str, selector: Selector) -> Iterable[int]:
+        """Those whose labels may match: by the requirement that leaves the fewest."""
+        if selector.selects_nothing:
+            return ()
+        fewest: list[int] = self._in_namespace.get(namespace, [])
+        for requirement in selector.requirements:
+            if requirement.operator is SelectorOperator.IN:
+                labelled = self._labelled(namespace)
+                pairs = [(requirement.key, value) for value in requirement.values]
+                fewest = min(fewest, [each for pair in pairs for each in labelled.get(pair, ())], key=len)
+        return fewest
+
+    @cached_property
+    def _in_namespace(self) -> dict[str, list[int]]:
+        found: defaultdict[str, list[int]] = defaultdict(list)
+        for number, pod_class in enumerate(self.classes):
+            found[pod_class.namespace].append(number)
+        return dict(found)
+
+    def _labelled(self, namespace: str) -> dict[_Label, list[int]]:
+        """Classes of that namespace by each of their labels. Namespaces are read when they are asked for."""
+        found = self._by_label.get(namespace)
+        if found is None:
+            labelled: defaultdict[_Label, list[int]] = defaultdict(list)
+            for number in self._in_namespace.get(namespace, ()):
+                for pair in self.classes[number].labels.items():
+                    labelled[pair].append(number)
+            found = self._by_label[namespace] = dict(labelled)
+        return found
+
+    @cached_property
+    def _anti_affinity(self) -> dict[_Label | None, dict[UnparsedAffinityTerm, list[int]]]:
+        """Terms and the classes that have them, each below a label that they can't do without, or None."""
+        found: defaultdict[_Label | None, dict[UnparsedAffinityTerm, list[int]]] = defaultdict(dict)
+        for number, pod_class in enumerate(self.classes):
+            for term in pod_class.affinity.pod_anti_affinity.required:
+                written = UnparsedAffinityTerm.by(pod_class, term)
+                for pair in _required_labels(term.label_selector):
+                    found[pair].setdefault(written, []).append(number)
+        return dict(found)
+
+    @cached_property
+    def _ports(self) -> dict[tuple[int, str], list[tuple[int, HostPort]]]:
+        found: defaultdict[tuple[int, str], list[tuple[int, HostPort]]] = defaultdict(list)
+        for number, pod_class in enumerate(self.classes):
+            for port in pod_class.constraints.host_ports:
+                found[port.port, port.protocol].append((number, port))
+        return dict(found)
+
+    @cached_property
+    def _volumes(self) -> dict[tuple[str, str], list[tuple[int, PodVolume]]]:
+        found: defaultdict[tuple[str, str], list[tuple[int, PodVolume]]] = defaultdict(list)
+        for number, pod_class in enumerate(self.classes):
+            for volume in pod_class.volumes:
+                found[volume.kind, volume.name].append((number, volume))
+        return dict(found)
+
+
+_ANY_ADDRESS = HostPort(0).ip
+
+
+def _required_labels(selector: LabelSelector | None) -> Iterable[_Label | None]:
+    """Labels of which a pod must have one to be selected; None if it can be selected without."""
+    if selector is None:
+        return ()
+    if selector.match_labels:
+        return selector.match_labels[:1]
+    for expression in selector.match_expressions:
+        if expression.operator == "In":
+            return {(expression.key, value): None for value in expression.values}
+    return (None,)
+
+
+def _parsed_or_none(written: UnparsedAffinityTerm) -> AffinityTerm | None:
+    """A term that can't be read means nobody: the API server would not have admitted its pod."""
+    try:
+        return written.read()
+    except SelectorError:
+        return None

@@ -1,0 +1,244 @@
+"""Which pods stand on which nodes, while they are being moved about.
+
+A pod stands where the snapshot has it (its home) until it is lifted from there, and on every node that a
+copy of it was placed on.
+
+How many pods of certain classes are in each domain, kept up to date while pods are moved about.
+
+Every rule that looks at other pods asks this one question: which classes, by what domains. A zone, a node
+and the whole cluster are all domains. Counts are sparse: a workload is on few of many nodes.
+
+Pods that can't be on one node together, whatever the reason.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from rescheduler.cluster.snapshot import NO_ROW, Flags, Ints, PodTable, Rows, Snapshot
+from rescheduler.rules.node_labels import NodeLabels
+from rescheduler.rules.rule_check import NodeRefusal
+
+__all__ = [
+    "ITSELF",
+    "DomainCountRegistry",
+    "DomainCounts",
+    "NodeConflicts",
+    "PodNotOnNodeError",
+    "PodPositions",
+]
+
+ITSELF: Final = -1
+"""Instead of the number of a copy: the pod as the snapshot has it."""
+_FEW_CLASSES: Final = 32
+
+
+class PodNotOnNodeError(LookupError):
+    """A pod was to be lifted from a node that it is not on."""
+
+
+class PodPositions:
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._pods = snapshot.pods
+        self._nodes = snapshot.nodes
+        self.home: Rows = snapshot.pods.node.copy()
+        """[pod]: the node of the pod itself, `NOWHERE` once it was lifted from there."""
+        self.latest: Rows = snapshot.pods.node.copy()
+        """[pod]: the last of the nodes it is standing on."""
+        self._copies: dict[int, list[int]] = {}
+        self._copies_on: defaultdict[int, list[int]] = defaultdict(list)
+        self._copies_of_class: defaultdict[int, list[int]] = defaultdict(list)
+        self._left: set[int] = set()
+        """Nodes that may no longer be home to all their pods."""
+
+    def nodes_with(self, pod: int) -> list[int]:
+        """The nodes it is on: its home, then those of its copies."""
+        home = int(self.home[pod])
+        copies = self._copies.get(pod, ())
+        return [*copies] if home == NO_ROW else [home, *copies]
+
+    def pods_on(self, node: int) -> list[int]:
+        """In order of their keys."""
+        found: list[int] = self._pods.on(node).tolist()
+        if node in self._left:
+            found = [pod for pod in found if self.home[pod] == node]
+        if copies := self._copies_on.get(node):
+            found = sorted((*found, *copies))
+        return found
+
+    def nodes_of(self, classes: Collection[int], *, ending: bool) -> Rows:
+        """The node of every pod of these classes, as often as there are pods.
+
+        Pods that are being deleted only if `ending`. A copy of one is a new pod: it counts either way.
+        """
+        rows = self._rows_of(classes)
+        nodes = self.home[rows]
+        there = nodes != NO_ROW
+        if not ending:
+            records = self._pods.records
+            there &= np.array([records[row].deleted_s is None for row in rows.tolist()], np.bool_)
+        copies = [node for pod_class in classes for node in self._copies_of_class.get(pod_class, ())]
+        return np.concatenate((nodes[there], np.array(copies, np.int32)))
+
+    def each_of(self, classes: Collection[int]) -> Iterator[tuple[int, int]]:
+        """Class and node of every pod of these classes."""
+        rows = self._rows_of(classes)
+        pairs = zip(self._pods.pod_class[rows].tolist(), self.home[rows].tolist(), strict=True)
+        yield from ((pod_class, node) for pod_class, node in pairs if node != NO_ROW)
+        for pod_class in classes:
+            yield from ((pod_class, node) for node in self._copies_of_class.get(pod_class, ()))
+
+    def next_number(self, pod: int) -> int:
+        """Of a copy that is to be put somewhere."""
+        return len(self._copies.get(pod, ()))
+
+    def find(self, pod: int, node: int) -> int:
+        """The number of its copy on that node, or `ITSELF`. Raises `NotThereError`."""
+        if self.home[pod] == node:
+            return ITSELF
+        copies = self._copies.get(pod, [])
+        if node not in copies:
+            raise PodNotOnNodeError(
+                f"{self._pods.records[pod].key} is not on {self._nodes.records[node].name}"
+            )
+        return copies.index(node)
+
+    def put(self, pod: int, node: int, number: int) -> None:
+        """The copy of that number, or the pod `ITSELF`."""
+        if number == ITSELF:
+            self.home[pod] = node
+        else:
+            self._copies.setdefault(pod, []).insert(number, node)
+            self._copies_on[node].append(pod)
+            self._copies_of_class[int(self._pods.pod_class[pod])].append(node)
+        copies = self._copies.get(pod)
+        self.latest[pod] = copies[-1] if copies else node
+
+    def take(self, pod: int, node: int, number: int) -> None:
+        """Undoes `put`, with the same arguments."""
+        if number == ITSELF:
+            self.home[pod] = NO_ROW
+            self._left.add(node)
+        else:
+            del self._copies[pod][number]
+            self._copies_on[node].remove(pod)
+            self._copies_of_class[int(self._pods.pod_class[pod])].remove(node)
+        copies = self._copies.get(pod)
+        self.latest[pod] = copies[-1] if copies else self.home[pod]
+
+    def _rows_of(self, classes: Collection[int]) -> Rows:
+        if len(classes) > _FEW_CLASSES:
+            wanted = np.zeros(self._class_starts.size, np.bool_)
+            wanted[list(classes)] = True
+            return np.flatnonzero(wanted[self._pods.pod_class]).astype(np.int32)
+        starts, order = self._class_starts, self._by_class
+        parts = [order[starts[number] : starts[number + 1]] for number in classes]
+        return np.concatenate(parts) if parts else np.zeros(0, np.int32)
+
+    @cached_property
+    def _by_class(self) -> Rows:
+        """Rows of all pods, sorted by class."""
+        return np.argsort(self._pods.pod_class, kind="stable").astype(np.int32)
+
+    @cached_property
+    def _class_starts(self) -> Ints:
+        """[class + 1]: where the pods of a class begin in `_by_class`."""
+        sizes = np.bincount(self._pods.pod_class)
+        return np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
+
+
+class DomainCounts:
+    __slots__ = ("classes", "counts", "domain_of", "ending")
+
+    def __init__(self, classes: tuple[int, ...], domain_of: Rows, *, ending: bool, nodes: Rows) -> None:
+        self.classes = classes
+        """Those that count, sorted."""
+        self.domain_of = domain_of
+        """[node]: its domain; pods on nodes of `NOWHERE` don't count."""
+        self.ending = ending
+        """Whether pods count that are being deleted."""
+        self.counts: dict[int, int] = Counter(domain_of[nodes].tolist())
+        """By domain; only those where there is at least one."""
+        self.counts.pop(NO_ROW, None)
+
+    def at(self, node: int) -> int:
+        """How many there are in that node's domain."""
+        return self.counts.get(int(self.domain_of[node]), 0)
+
+    def add(self, node: int, by: int) -> None:
+        domain = int(self.domain_of[node])
+        if domain == NO_ROW:
+            return
+        count = self.counts.get(domain, 0) + by
+        if count:
+            self.counts[domain] = count
+        else:
+            del self.counts[domain]
+
+
+class DomainCountRegistry:
+    """Equal questions share their tally."""
+
+    def __init__(self, positions: PodPositions) -> None:
+        self._positions = positions
+        self._by_question: dict[tuple[tuple[int, ...], int, bool], DomainCounts] = {}
+        self._with_class: defaultdict[int, list[DomainCounts]] = defaultdict(list)
+
+    def of(self, classes: Iterable[int], domain_of: Rows, *, ending: bool = True) -> DomainCounts:
+        listed = tuple(sorted(classes))
+        question = (listed, id(domain_of), ending)  # the tally keeps the array, so its id stays taken
+        found = self._by_question.get(question)
+        if found is None:
+            nodes = self._positions.nodes_of(listed, ending=ending)
+            found = self._by_question[question] = DomainCounts(listed, domain_of, ending=ending, nodes=nodes)
+            for pod_class in listed:
+                self._with_class[pod_class].append(found)
+        return found
+
+    def count(self, pod_class: int, node: int, by: int, *, is_ending: bool) -> None:
+        """So many pods of that class more on that node."""
+        for domain_counts in self._with_class.get(pod_class, ()):
+            if domain_counts.ending or not is_ending:
+                domain_counts.add(node, by)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConflicts:
+    """Who is on a node with whom."""
+
+    pods: PodTable
+    positions: PodPositions
+    node_labels: NodeLabels
+    count_registry: DomainCountRegistry
+
+    def without(self, classes: Iterable[int], refusal: NodeRefusal) -> "_NoConflict":
+        """A check that passes nodes on which there is no pod of these classes."""
+        return _NoConflict(self, self.count_registry.of(classes, self.node_labels.each_node.of), refusal)
+
+    def first_of(self, classes: Iterable[int], node: int) -> str:
+        """The key of a pod of these classes on that node."""
+        wanted = set(classes)
+        found = (pod for pod in self.positions.pods_on(node) if self.pods.pod_class[pod] in wanted)
+        return next((self.pods.records[pod].key for pod in found), "")
+
+
+@dataclass(frozen=True, slots=True)
+class _NoConflict:
+    node_conflicts: NodeConflicts
+    domain_counts: DomainCounts
+    refused: NodeRefusal
+
+    def fits(self) -> Flags:
+        found = np.ones(len(self.node_conflicts.node_labels), np.bool_)
+        found[[*self.domain_counts.counts]] = False
+        return found
+
+    def refusal(self, node: int) -> NodeRefusal | None:
+        if not self.domain_counts.at(node):
+            return None
+        name = self.node_conflicts.first_of(self.domain_counts.classes, node)
+        return replace(self.refused, detail=f"{self.refused.detail}, taken by {name}")

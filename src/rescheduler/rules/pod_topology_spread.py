@@ -1,0 +1,133 @@
+"""Topology spread constraints that must hold (`DoNotSchedule`): no domain much fuller than the emptiest."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from kubevalues import Selector, SelectorError, selector_from_labels
+from rescheduler.cluster.pod_constraints import TopologySpreadConstraint
+from rescheduler.cluster.snapshot import NO_ROW, Flags, PodClass
+from rescheduler.rules.node_labels import TopologyDomains
+from rescheduler.rules.pod_class_index import PodClassIndex, parse_selector
+from rescheduler.rules.pod_positions import DomainCountRegistry, DomainCounts
+from rescheduler.rules.rule_check import AllChecks, NodeRefusal, RuleCheck, SchedulerRule, fits_nowhere
+from rescheduler.rules.static_rules import StaticRules
+
+__all__ = ["SpreadCheck", "pod_topology_spread", "spread_checks"]
+
+
+_TOO_UNEVEN: Final = "node(s) didn't match pod topology spread constraints"
+_NO_DOMAIN: Final = f"{_TOO_UNEVEN} (missing required label)"
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadCheck:
+    """One constraint: how many pods count in each of its domains."""
+
+    key: str
+    domains: TopologyDomains
+    domain_counts: DomainCounts
+    eligible: int
+    """How many domains there are to spread over."""
+    min_domains: int
+    """With less than these, the emptiest counts as empty."""
+    self_match: int
+    """1 if the pod matches its own constraint, else 0."""
+    max_skew: int
+
+    def min_count(self) -> int:
+        counts = self.domain_counts.counts
+        if self.eligible < self.min_domains or len(counts) < self.eligible:
+            return 0
+        return min(counts.values())
+
+    def most(self) -> int:
+        """How many may already be in a domain that one more is put into."""
+        return self.min_count() + self.max_skew - self.self_match
+
+    def fits(self) -> Flags:
+        most = self.most()
+        if most < 0:
+            return np.zeros(self.domains.of.size, np.bool_)
+        too_full = [domain for domain, count in self.domain_counts.counts.items() if count > most]
+        found: Flags = (self.domains.of != NO_ROW) & ~self.domains.spread(too_full)
+        return found
+
+    def fits_after_leaving(self, source: int) -> Flags | None:
+        """[node]: where a pod of that node can go without leaving it too empty; None if anywhere.
+
+        The scheduler doesn't ask that, because it only knows pods that come. The emptiest domain gets
+        emptier only if the pod leaves it.
+        """
+        counts, domain = self.domain_counts.counts, int(self.domain_counts.domain_of[source])
+        min_count = self.min_count()
+        is_counted = self.self_match and domain != NO_ROW and self.eligible >= self.min_domains
+        if not is_counted or counts.get(domain, 0) > min_count:
+            return None
+        most = min_count - 1 + self.max_skew
+        if max(counts.values()) <= most:
+            too_full = [other for other, count in counts.items() if count + 1 > most and other != domain]
+            return ~self.domains.spread(too_full)
+        found: Flags = self.domains.of == domain
+        return found
+
+    def refusal(self, node: int) -> NodeRefusal | None:
+        domain = int(self.domains.of[node])
+        if domain == NO_ROW:
+            return NodeRefusal(
+                SchedulerRule.TOPOLOGY_SPREAD, (_NO_DOMAIN,), f"the node has no label {self.key}"
+            )
+        count, min_count = self.domain_counts.counts.get(domain, 0), self.min_count()
+        if count <= self.most():
+            return None
+        place = f"{self.key}={self.domains.names[domain]}"
+        crowd = f"{count + self.self_match} pods in {place} with this one, {min_count} in the emptiest"
+        detail = f"{crowd}, maxSkew is {self.max_skew}"
+        return NodeRefusal(SchedulerRule.TOPOLOGY_SPREAD, (_TOO_UNEVEN,), detail)
+
+
+def pod_topology_spread(
+    number: int, index: PodClassIndex, static_rules: StaticRules, count_registry: DomainCountRegistry
+) -> RuleCheck | None:
+    """For the pods of the class of that number."""
+    try:
+        found = spread_checks(number, index, static_rules, count_registry)
+    except SelectorError as error:
+        refusal = NodeRefusal(SchedulerRule.TOPOLOGY_SPREAD, (f"get constraints from pod: {error}",))
+        return fits_nowhere(len(static_rules.node_labels), refusal)
+    return AllChecks(found) if found else None
+
+
+def spread_checks(
+    number: int, index: PodClassIndex, static_rules: StaticRules, count_registry: DomainCountRegistry
+) -> list[SpreadCheck]:
+    """The constraints that pods of that class must keep. Raises `SelectorError`."""
+    pod_class = index.classes[number]
+    must_hold = [c for c in pod_class.constraints.spread if c.when_unsatisfiable == "DoNotSchedule"]
+    keys = tuple(constraint.topology_key for constraint in must_hold)
+    found = []
+    for constraint in must_hold:
+        selector = _selector(constraint, pod_class)
+        counted = static_rules.counted_domains(constraint, keys, pod_class)
+        # An empty selector matches the pod itself, but no other pod is ever counted by it.
+        meant = () if selector.selects_everything else index.selected(pod_class.namespace, selector)
+        found.append(
+            SpreadCheck(
+                key=constraint.topology_key,
+                domains=static_rules.node_labels.domains(constraint.topology_key),
+                domain_counts=count_registry.of(meant, counted.of, ending=False),
+                eligible=counted.number,
+                min_domains=constraint.min_domains or 1,
+                self_match=int(selector.matches(pod_class.labels)),
+                max_skew=constraint.max_skew,
+            )
+        )
+    return found
+
+
+def _selector(constraint: TopologySpreadConstraint, pod_class: PodClass) -> Selector:
+    """With the values of the labels to match, which a newer API server has already merged in."""
+    keys = constraint.match_label_keys
+    wanted = {key: pod_class.labels[key] for key in keys if key in pod_class.labels}
+    return parse_selector(constraint.label_selector) & selector_from_labels(wanted)

@@ -1,0 +1,96 @@
+"""Why a pod may not run on a node.
+
+What a rule is once it knows the pod: something to ask about nodes.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+import numpy as np
+
+from rescheduler.cluster.snapshot import Flags
+
+__all__ = ["AllChecks", "NodeRefusal", "RuleCheck", "SchedulerRule", "StaticCheck", "fits_nowhere"]
+
+
+class SchedulerRule(StrEnum):
+    """Named as the scheduler's plugins are, in the order in which it asks them; then ours."""
+
+    NODE_UNSCHEDULABLE = "NodeUnschedulable"
+    TAINT_TOLERATION = "TaintToleration"
+    NODE_AFFINITY = "NodeAffinity"
+    NODE_PORTS = "NodePorts"
+    NODE_RESOURCES = "NodeResourcesFit"
+    VOLUME_RESTRICTIONS = "VolumeRestrictions"
+    VOLUME_LIMITS = "NodeVolumeLimits"
+    VOLUME_BINDING = "VolumeBinding"
+    VOLUME_ZONE = "VolumeZone"
+    TOPOLOGY_SPREAD = "PodTopologySpread"
+    POD_AFFINITY = "InterPodAffinity"
+    DECLARED_FEATURES = "NodeDeclaredFeatures"
+    NODE_READY = "NodeReady"
+    """Ours: the scheduler leaves it to taints, which come later than the condition."""
+    ALREADY_HERE = "AlreadyHere"
+    """Ours: a move leads somewhere else."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRefusal:
+    rule: SchedulerRule
+    reasons: tuple[str, ...]
+    """In the scheduler's own words: "Insufficient cpu", "node(s) had untolerated taint(s)"."""
+    detail: str = ""
+    """With numbers and names: "asks 2000m cpu, 1500m of 8000m free", "taint dedicated=gpu:NoSchedule"."""
+    unknown: str = ""
+    """The object that the cluster did not show, so that nothing can be said: "claim shop/data"."""
+
+
+class RuleCheck(Protocol):
+    """One rule, ready for the pods of one class. Both answers agree, for every node, at any time."""
+
+    def fits(self) -> Flags:
+        """[node], of all nodes at once. Not to be written to."""
+        ...
+
+    def refusal(self, node: int) -> NodeRefusal | None:
+        """Of one node, with the reason."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StaticCheck:
+    """A rule whose answer no move changes."""
+
+    passes: Flags
+    explain: Callable[[int], NodeRefusal]
+    """Called only for nodes that don't pass."""
+
+    def fits(self) -> Flags:
+        return self.passes
+
+    def refusal(self, node: int) -> NodeRefusal | None:
+        return None if self.passes[node] else self.explain(node)
+
+
+@dataclass(frozen=True, slots=True)
+class AllChecks:
+    """Several conditions of one rule: all must hold, and the first that doesn't is told."""
+
+    checks: Sequence[RuleCheck]
+
+    def fits(self) -> Flags:
+        found: Flags = np.logical_and.reduce([check.fits() for check in self.checks])
+        return found
+
+    def refusal(self, node: int) -> NodeRefusal | None:
+        for check in self.checks:
+            if (refusal := check.refusal(node)) is not None:
+                return refusal
+        return None
+
+
+def fits_nowhere(nodes: int, refusal: NodeRefusal) -> StaticCheck:
+    """The pod can't go anywhere, whatever the node."""
+    return StaticCheck(np.zeros(nodes, np.bool_), lambda _: refusal)

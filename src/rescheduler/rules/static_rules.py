@@ -1,0 +1,140 @@
+"""What no move changes: where a pod may go by the nodes alone, whoever else is on them.
+
+Many classes have the same tolerations and ask for the same nodes, so each question is answered once.
+
+Some fields of a pod need a kubelet that declares to know them.
+
+Nodes that are not Ready. The scheduler leaves it to a taint, which comes later than the condition.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from rescheduler.cluster.pod_constraints import NodeSelector, TopologySpreadConstraint
+from rescheduler.cluster.snapshot import NO_ROW, Flags, PodClass, Rows
+from rescheduler.rules.node_affinity import Labels, node_affinity
+from rescheduler.rules.node_labels import NodeLabels
+from rescheduler.rules.rule_check import NodeRefusal, SchedulerRule, StaticCheck
+from rescheduler.rules.taint_toleration import Tolerations, node_unschedulable, taint_toleration
+
+__all__ = ["CountedDomains", "StaticRules", "node_declared_features", "node_ready"]
+
+
+def node_declared_features(needed: tuple[str, ...], node_labels: NodeLabels) -> StaticCheck | None:
+    if not needed:
+        return None
+    wanted = frozenset(needed)
+
+    def explain(node: int) -> NodeRefusal:
+        lacking = ", ".join(sorted(wanted.difference(node_labels.records[node].declared_features)))
+        reason = "node(s) didn't match Pod's required features"
+        return NodeRefusal(SchedulerRule.DECLARED_FEATURES, (reason,), f"the node does not declare {lacking}")
+
+    passes = [wanted.issubset(record.declared_features) for record in node_labels.records]
+    return StaticCheck(np.array(passes, np.bool_), explain)
+
+
+def node_ready(node_labels: NodeLabels) -> StaticCheck | None:
+    def explain(node: int) -> NodeRefusal:
+        condition = node_labels.records[node].condition("Ready")
+        detail = "the node has no condition Ready"
+        if condition is not None:
+            detail = f"the condition Ready is {condition.status}"
+            detail += f" ({condition.reason})" if condition.reason else ""
+        return NodeRefusal(SchedulerRule.NODE_READY, ("node(s) were not ready",), detail)
+
+    ready = node_labels.nodes.ready
+    return None if ready.all() else StaticCheck(ready, explain)
+
+
+_NodeRequirement = tuple[Labels, NodeSelector | None]
+
+
+class CountedDomains(NamedTuple):
+    of: Rows
+    """[node]: its domain; `NOWHERE` if its pods don't count."""
+    number: int
+    """How many domains have a node that counts."""
+
+
+class StaticRules:
+    def __init__(self, node_labels: NodeLabels) -> None:
+        self.node_labels = node_labels
+        self._ready = node_ready(node_labels)
+        self._by_tolerations: dict[Tolerations, tuple[StaticCheck | None, StaticCheck | None]] = {}
+        self._by_node_requirement: dict[_NodeRequirement, StaticCheck | None] = {}
+        self._by_features: dict[tuple[str, ...], StaticCheck | None] = {}
+        self._masks: dict[tuple[int, ...], Flags] = {}
+        self._counted: dict[tuple[object, ...], CountedDomains] = {}
+
+    def checks(self, pod_class: PodClass) -> list[StaticCheck]:
+        """Those that have something to say about pods of that class."""
+        found = (
+            *self._taint_checks(pod_class.constraints.tolerations),
+            self._node_affinity_check(pod_class),
+            self._features_check(pod_class.constraints.needed_features),
+            self._ready,
+        )
+        return [check for check in found if check is not None]
+
+    def mask(self, checks: Sequence[StaticCheck]) -> Flags:
+        """[node]: where all of these `checks` pass. Not to be written to."""
+        question = tuple(map(id, checks))  # they are kept here, so their ids stay taken
+        found = self._masks.get(question)
+        if found is None:
+            found = np.ones(len(self.node_labels), np.bool_)
+            for check in checks:
+                found &= check.passes
+            self._masks[question] = found
+        return found
+
+    def counted_domains(
+        self, constraint: TopologySpreadConstraint, keys: tuple[str, ...], pod_class: PodClass
+    ) -> CountedDomains:
+        """Nodes count that have the labels of all constraints, and that its policies don't leave out."""
+        honors_affinity = (constraint.node_affinity_policy or "Honor") == "Honor"
+        honors_taints = constraint.node_taints_policy == "Honor"
+        requirement = _node_requirement_of(pod_class) if honors_affinity else None
+        tolerations = pod_class.constraints.tolerations if honors_taints else None
+        question = (constraint.topology_key, frozenset(keys), requirement, tolerations)
+        found = self._counted.get(question)
+        if found is None:
+            counts = np.ones(len(self.node_labels), np.bool_)
+            for key in keys:
+                counts &= self.node_labels.domains(key).of != NO_ROW
+            for check in (
+                self._node_affinity_check(pod_class) if honors_affinity else None,
+                self._taint_checks(tolerations)[1] if tolerations is not None else None,
+            ):
+                if check is not None:
+                    counts &= check.passes
+            domains = self.node_labels.domains(constraint.topology_key)
+            counted = np.where(counts, domains.of, np.int32(NO_ROW))
+            number = int(np.count_nonzero(np.bincount(domains.of[counts])))
+            found = self._counted[question] = CountedDomains(counted, number)
+        return found
+
+    def _taint_checks(self, tolerations: Tolerations) -> tuple[StaticCheck | None, StaticCheck | None]:
+        found = self._by_tolerations.get(tolerations)
+        if found is None:
+            node_labels = self.node_labels
+            found = (node_unschedulable(tolerations, node_labels), taint_toleration(tolerations, node_labels))
+            self._by_tolerations[tolerations] = found
+        return found
+
+    def _node_affinity_check(self, pod_class: PodClass) -> StaticCheck | None:
+        requirement = _node_requirement_of(pod_class)
+        if requirement not in self._by_node_requirement:
+            self._by_node_requirement[requirement] = node_affinity(*requirement, self.node_labels)
+        return self._by_node_requirement[requirement]
+
+    def _features_check(self, features: tuple[str, ...]) -> StaticCheck | None:
+        if features not in self._by_features:
+            self._by_features[features] = node_declared_features(features, self.node_labels)
+        return self._by_features[features]
+
+
+def _node_requirement_of(pod_class: PodClass) -> _NodeRequirement:
+    return pod_class.constraints.node_selector, pod_class.affinity.node_affinity.required

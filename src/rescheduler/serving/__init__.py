@@ -1,1 +1,0 @@
-"""What other programs ask us: the webhook that steers replacements."""

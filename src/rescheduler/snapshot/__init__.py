@@ -1,1 +1,0 @@
-"""The cluster at one moment, in columns: what every decision is made from."""

@@ -1,0 +1,152 @@
+"""Webhook and extender as a process: HTTPS, certificate, registration, and the cache it answers from."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from aiohttp import web
+
+from rescheduler.api.structured_log import log_event
+from rescheduler.http.http_server import serve_http
+from rescheduler.http.request_limits import BodyReader
+from rescheduler.kube.client import Client
+from rescheduler.steering.steering_service import SteeringService
+from rescheduler.steering.webhook.ca_bundle import CABundleWriter
+from rescheduler.steering.webhook.certificate_manager import CertificateIntervals, CertificateManager
+from rescheduler.steering.webhook.certificate_rotation import CertificateLifetimes
+from rescheduler.steering.webhook.certificate_secret import CertificateSecret
+from rescheduler.steering.webhook.webhook_configurations import GUARD_PATH, STEERING_PATH, WebhookAddress
+
+__all__ = ["FILTER_PATH", "PRIORITIZE_PATH", "SteeringServer", "SteeringServerOptions", "webhook_application"]
+
+log = logging.getLogger(__name__)
+
+FILTER_PATH: Final = "/extender/filter"
+PRIORITIZE_PATH: Final = "/extender/prioritize"
+
+
+def _wall_clock() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class SteeringServerOptions:
+    namespace: str
+    """Where the Secret with the certificates is."""
+    address: WebhookAddress
+    """How API servers reach us."""
+    host: str | None = None
+    """None listens on all addresses."""
+    port: int = 9443
+    """For API servers, and for probes."""
+    extender_port: int = 9444
+    """For schedulers, which have to show a certificate of ours."""
+    registers: bool = True
+    """Whether API servers ask us, and so have to know our certificates; without, only schedulers do."""
+    drain_s: float = 5.0
+    """From the wish to end to the end: so long it takes until everybody knows that we are not ready."""
+    lifetimes: CertificateLifetimes = field(default_factory=CertificateLifetimes)
+    pace: CertificateIntervals = field(default_factory=CertificateIntervals)
+
+
+class SteeringServer:
+    def __init__(
+        self, client: Client, options: SteeringServerOptions, *, now: Callable[[], datetime] = _wall_clock
+    ) -> None:
+        self.port = 0
+        """On which it listens, once it runs."""
+        self.extender_port = 0
+        self._options = options
+        self._is_ending = False
+        self._service = SteeringService(client, now)
+        secret = CertificateSecret(client, options.namespace, options.address.names, now, options.lifetimes)
+        registration = (
+            CABundleWriter(client, options.address, options.namespace) if options.registers else None
+        )
+        self._certificates = CertificateManager(client, secret, registration, now=now, pace=options.pace)
+
+    @property
+    def is_ready(self) -> bool:
+        return self._service.is_ready and not self._is_ending
+
+    async def ready(self) -> None:
+        """Returns when it knows the running migrations."""
+        await self._service.synced()
+
+    async def registered(self) -> None:
+        """Returns when its certificate is in order, and API servers have been told of it."""
+        await self._certificates.done_once.wait()
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Serves while the body runs. Raises `KubeError` without a certificate, `OSError` without a port."""
+        await self._certificates.prepare()
+        async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(self._service.running())
+            await stack.enter_async_context(self._listening())
+            words = f"listens on port {self.port}, and for schedulers on {self.extender_port}"
+            log_event(
+                log, logging.INFO, "WebhookListening", words, port=self.port, extender=self.extender_port
+            )
+            await stack.enter_async_context(self._certificates.running())
+            try:
+                yield
+            finally:
+                self._is_ending = True
+
+    async def run_until(self, ended: asyncio.Event) -> None:
+        async with self.running():
+            await ended.wait()
+            self._is_ending = True
+            words = f"ends in {self._options.drain_s:g} s, when everybody knows that it is not ready"
+            log_event(log, logging.INFO, "WebhookEnding", words)
+            await asyncio.sleep(self._options.drain_s)
+
+    @contextlib.asynccontextmanager
+    async def _listening(self) -> AsyncIterator[None]:
+        options, tls = self._options, self._certificates.tls
+        reviews = {STEERING_PATH: self._service.answer, GUARD_PATH: self._service.guard}
+        questions = {FILTER_PATH: self._service.filter, PRIORITIZE_PATH: self._service.prioritize}
+        async with contextlib.AsyncExitStack() as stack:
+            app = webhook_application(reviews if options.registers else {}, lambda: self.is_ready)
+            serving = serve_http(app, options.host, options.port, tls.public)
+            self.port = await stack.enter_async_context(serving)
+            app = webhook_application(questions, lambda: self.is_ready)
+            serving = serve_http(app, options.host, options.extender_port, tls.mutual)
+            self.extender_port = await stack.enter_async_context(serving)
+            yield
+
+
+def webhook_application(
+    answers: Mapping[str, Callable[[bytes], bytes]], is_ready: Callable[[], bool]
+) -> web.Application:
+    """Bytes in, bytes out, by path; and whether it lives and is ready."""
+
+    async def healthz(_: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def readyz(_: web.Request) -> web.Response:
+        if is_ready():
+            return web.Response(text="ok")
+        return web.Response(status=503, text="the running migrations are not known yet, or not any more")
+
+    app = web.Application()
+    bodies = BodyReader()
+    for path, answer in answers.items():
+        app.router.add_post(path, _post_handler(answer, bodies))
+    app.router.add_get("/healthz", healthz)
+    app.router.add_get("/readyz", readyz)
+    return app
+
+
+def _post_handler(
+    answer: Callable[[bytes], bytes], bodies: BodyReader
+) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def post(request: web.Request) -> web.Response:
+        return web.Response(body=answer(await bodies.read(request)), content_type="application/json")
+
+    return post

@@ -1,0 +1,188 @@
+"""Answers API servers and schedulers from a cache of running migrations and failed attempts, asking nobody.
+
+If the cache isn't there yet, or has not heard of the server for too long, pods are let through as they are:
+better unsteered than by news of yesterday.
+
+The intents of the moment, read off the records that they follow from as these change.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from datetime import UTC, datetime
+
+from rescheduler.api.podmigration import UnreadableMigration, decode_migration
+from rescheduler.api.podmigration_crd import POD_MIGRATION_PLURAL
+from rescheduler.api.structured_log import log_event
+from rescheduler.api.well_known_names import GROUP, POD_MIGRATION_KIND, VERSION
+from rescheduler.kube.api_resources import Object, api_resource
+from rescheduler.kube.client import Client
+from rescheduler.kube.informer import ChangeHandler, Informer
+from rescheduler.steering.extender.extender_verbs import filter_nodes, prioritize_nodes
+from rescheduler.steering.failed_attempts_watch import FailedAttemptsWatch
+from rescheduler.steering.intents import Intent, IntentIndex, intent_of_migration
+from rescheduler.steering.webhook.pod_mutation import SteeredPod, answer_review
+from rescheduler.steering.webhook.surplus_guard import SurplusGuard
+
+__all__ = ["IntentCache", "SteeringService"]
+
+
+class IntentCache:
+    def __init__(self, on_end: Callable[[Intent], None] = lambda _: None) -> None:
+        """`on_end` hears of intents that hold no longer."""
+        self._by_record: dict[str, tuple[Intent, ...]] = {}
+        self._book: IntentIndex | None = None
+        """None if it is to be made anew."""
+        self._on_end = on_end
+
+    @property
+    def book(self) -> IntentIndex:
+        if self._book is None:
+            self._book = IntentIndex(intent for each in self._by_record.values() for intent in each)
+        return self._book
+
+    def reading(self, kind: str, read: Callable[[Object], Iterable[Intent]]) -> ChangeHandler[Object]:
+        """What an informer of that kind is to call; `read` must not raise."""
+
+        def heard(old: Object | None, new: Object | None) -> None:
+            item = old if new is None else new
+            assert item is not None
+            key = f"{kind}/{item['metadata'].get('namespace', '')}/{item['metadata']['name']}"
+            self.learn(key, () if new is None else tuple(read(new)))
+
+        return heard
+
+    def learn(self, key: str, intents: tuple[Intent, ...]) -> None:
+        """From now on these follow from the record of that name."""
+        before = self._by_record.get(key, ())
+        if intents == before:
+            return
+        self._book = None
+        if intents:
+            self._by_record[key] = intents
+        else:
+            del self._by_record[key]
+        still = {(intent.namespace, intent.cause) for intent in intents}
+        for intent in before:
+            if (intent.namespace, intent.cause) not in still:
+                self._on_end(intent)
+
+
+log = logging.getLogger(__name__)
+
+_NO_INTENTS = IntentIndex()
+
+
+def _wall_clock() -> datetime:
+    return datetime.now(UTC)
+
+
+def _loop_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+class SteeringService:
+    def __init__(self, client: Client, now: Callable[[], datetime] = _wall_clock) -> None:
+        self._known = IntentCache(self._forget)
+        self._used: Counter[str] = Counter()
+        """How often each migration was answered with."""
+        self._given: dict[str, str] = {}
+        """By the uid of a pod, the migration whose target the scheduler was told for it."""
+        self.informer = Informer(
+            client, api_resource(GROUP, VERSION, POD_MIGRATION_PLURAL, POD_MIGRATION_KIND)
+        )
+        self.informer.subscribe(self._known.reading(POD_MIGRATION_KIND, _intents_of_object))
+        self._attempts = FailedAttemptsWatch(client, self._known.learn)
+        self._guard = SurplusGuard(self.informer, now, _loop_s)
+
+    @property
+    def is_ready(self) -> bool:
+        return self.informer.is_fresh and self._attempts.is_settled
+
+    async def synced(self) -> None:
+        """Returns when all records have been read once."""
+        await self.informer.synced()
+        await self._attempts.settled()
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with self.informer.running(), self._attempts.running():
+            yield
+
+    # -- answering; none of these raises, whatever is asked
+
+    def answer(self, body: bytes) -> bytes:
+        """To a review as an API server sends it."""
+        answered = answer_review(body, self._known.book if self.is_ready else None, self._used)
+        if answered.steered is not None:
+            self._note(answered.steered)
+        return answered.body
+
+    def guard(self, body: bytes) -> bytes:
+        """To a review of a pod that the ReplicaSet controller is about to create."""
+        return self._guard.answer(body, is_ready=self.informer.is_fresh)
+
+    def filter(self, body: bytes) -> bytes:
+        """To the arguments of `filter` as a scheduler sends them."""
+        found = filter_nodes(body, self._book)
+        if found.dropped:
+            words = "it may go where it failed: there is no other place"
+            log_event(log, logging.INFO, "PodLetBack", words, pod=found.pod, nodes=",".join(found.dropped))
+        if found.refusals:
+            words = "the scheduler was told where it must not go"
+            log_event(log, logging.INFO, "PodKeptAway", words, pod=found.pod, nodes=",".join(found.refusals))
+        return found.body
+
+    def prioritize(self, body: bytes) -> bytes:
+        """To the arguments of `prioritize` as a scheduler sends them."""
+        found = prioritize_nodes(body, self._book, self._used, self._given)
+        intent = found.intent
+        if intent is not None and intent.cause:
+            key = f"{intent.namespace}/{intent.cause}"
+            words = "the scheduler was told where it should go"
+            log_event(
+                log, logging.INFO, "PodSteered", words, pod=found.pod, target=intent.prefer, migration=key
+            )
+            # Schedulers ask again until the pod has its place: it counts once, and keeps its target.
+            if found.pod_uid and found.pod_uid not in self._given and not found.is_again:
+                self._given[found.pod_uid] = intent.cause
+                self._used[key] += 1
+        return found.body
+
+    @property
+    def _book(self) -> IntentIndex:
+        return self._known.book if self.is_ready else _NO_INTENTS
+
+    def _note(self, steered: SteeredPod) -> None:
+        intent = steered.intent
+        if intent.cause and not steered.is_dry_run and not steered.is_again:
+            self._used[f"{intent.namespace}/{intent.cause}"] += 1
+        words = (
+            "it was created with where it should go" if intent.cause else "it is kept from where it failed"
+        )
+        log_event(
+            log,
+            logging.INFO,
+            "PodSteered",
+            f"{words}, in a dry run" if steered.is_dry_run else words,
+            pod=steered.pod,
+            target=intent.prefer or "",
+            excluded=",".join(intent.excluded),
+            migration=f"{intent.namespace}/{intent.cause}" if intent.cause else "",
+        )
+
+    def _forget(self, intent: Intent) -> None:
+        self._used.pop(f"{intent.namespace}/{intent.cause}", None)
+        self._given = {uid: cause for uid, cause in self._given.items() if cause != intent.cause}
+
+
+def _intents_of_object(item: Object) -> Iterator[Intent]:
+    try:
+        intent = intent_of_migration(decode_migration(item))
+    except UnreadableMigration as error:
+        log_event(log, logging.WARNING, "MigrationUnreadable", f"{error}; it steers nothing")
+        return
+    if intent is not None:
+        yield intent

@@ -1,0 +1,196 @@
+"""Keeps the webhook callable: certificates renewed in time, and the server told whom to trust.
+
+Looks when somebody has changed the Secret or the registration, and when something is due. Each look does the
+same: read the certificates, renew what is due, tell the server of the authorities, and only then serve what
+they have signed. What fails or is missing is tried again, at growing intervals; meanwhile the webhook goes on
+with what it has.
+
+TLS contexts whose certificates can be exchanged while connections are served.
+
+Connections that are open stay with the certificates they began with; each new one gets the newest context. A
+context can learn to trust another authority, but not to distrust one: so there is a new one for each change.
+"""
+
+import asyncio
+import contextlib
+import logging
+import ssl
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from kubevalues.tls_contexts import server_tls_context
+from rescheduler.api.structured_log import log_event
+from rescheduler.kube import errors
+from rescheduler.kube.api_resources import SECRETS, Object
+from rescheduler.kube.client import Client
+from rescheduler.kube.informer import Informer, ListOptions
+from rescheduler.steering.webhook.ca_bundle import WEBHOOK_CONFIGURATION_KINDS, CABundleWriter
+from rescheduler.steering.webhook.certificate_rotation import ServingCredentials
+from rescheduler.steering.webhook.certificate_secret import CertificateSecret
+from rescheduler.steering.webhook.webhook_configurations import WEBHOOK_SECRET
+
+__all__ = ["CertificateIntervals", "CertificateManager", "ReloadableTLS"]
+
+
+class ReloadableTLS:
+    def __init__(self) -> None:
+        self._loaded: ServingCredentials | None = None
+        self._public: ssl.SSLContext | None = None
+        self._mutual: ssl.SSLContext | None = None
+
+    def load(self, found: ServingCredentials) -> bool:
+        """Whether it serves another certificate than before."""
+        before, self._loaded = self._loaded, found
+        if found != before:
+            self._public = server_tls_context(found.serving.certificate, found.serving.key)
+            self._mutual = _mutual_tls_context(found)
+        return before is None or found.serving != before.serving
+
+    def public(self) -> ssl.SSLContext:
+        """For anybody."""
+        assert self._public is not None, "nothing is loaded yet"
+        return self._public
+
+    def mutual(self) -> ssl.SSLContext:
+        """Only for clients that show a certificate of our own authority."""
+        assert self._mutual is not None, "nothing is loaded yet"
+        return self._mutual
+
+
+def _mutual_tls_context(found: ServingCredentials) -> ssl.SSLContext:
+    context = server_tls_context(found.serving.certificate, found.serving.key)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(cadata=found.trusted.decode())
+    # A session that is resumed would be one without a look at the certificate.
+    context.options |= ssl.OP_NO_TICKET
+    context.num_tickets = 0
+    return context
+
+
+log = logging.getLogger(__name__)
+
+_APPLY_AGAIN: Final = (
+    "Apply what was installed again: `rescheduler manifests | kubectl apply -f -`, or `helm upgrade`."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateIntervals:
+    """In seconds."""
+
+    pause_s: float = 2.0
+    """Between two looks. Programs that disagree about the registration must not wear the server out."""
+    longest_s: float = 3600.0
+    """A look at least so often: clocks are set."""
+    retry_s: float = 10.0
+    """After the first failure; twice as long after each that follows."""
+    longest_retry_s: float = 300.0
+
+
+class CertificateManager:
+    def __init__(
+        self,
+        client: Client,
+        secret: CertificateSecret,
+        registration: CABundleWriter | None,
+        *,
+        now: Callable[[], datetime],
+        pace: CertificateIntervals = CertificateIntervals(),  # noqa: B008 - frozen
+    ) -> None:
+        self.tls = ReloadableTLS()
+        self._secret = secret
+        self._registration = registration
+        self._now = now
+        self._pace = pace
+        self._changed = asyncio.Event()
+        self.done_once = asyncio.Event()
+        """Set when a look has succeeded for the first time: from then on all is in order."""
+        own = ListOptions(namespace=secret.namespace, fields=f"metadata.name={WEBHOOK_SECRET}")
+        self._followed: list[Informer[Object]] = [Informer(client, SECRETS, own)]
+        if registration is not None:
+            ours = ListOptions(fields=f"metadata.name={registration.name}")
+            self._followed += [Informer(client, kind, ours) for kind in WEBHOOK_CONFIGURATION_KINDS]
+        self._failures = 0
+
+    async def prepare(self) -> None:
+        """After this there is a certificate to serve. Raises `KubeError`."""
+        try:
+            credentials = await self._secret.credentials()
+        except errors.NotFound:
+            credentials = self._secret.unsaved()
+        self.tls.load(credentials)
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with contextlib.AsyncExitStack() as stack:
+            for informer in self._followed:
+                informer.subscribe(self._on_change)
+                await stack.enter_async_context(informer.running())
+            task = asyncio.create_task(self._run(), name="upkeep of the webhook")
+            try:
+                yield
+            finally:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+
+    def _on_change(self, _old: Any, _new: Any) -> None:
+        self._changed.set()
+
+    async def _run(self) -> None:
+        while True:
+            self._changed.clear()
+            wait_s = await self._sync_and_wait_s()
+            await asyncio.sleep(min(wait_s, self._pace.pause_s))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, wait_s - self._pace.pause_s)):
+                    await self._changed.wait()
+
+    async def _sync_and_wait_s(self) -> float:
+        """How long until the next look, if nothing changes."""
+        try:
+            found = await self._sync()
+        except errors.NotFound as error:
+            words = f"the Secret {self._secret.key} is missing: {error.why}. {_APPLY_AGAIN}"
+            log_event(log, logging.WARNING, "CertificateSecretMissing", words)
+            return self._retry_s()
+        except errors.KubeError as error:
+            words = f"the webhook's registration or certificates may be out of date: {error}"
+            log_event(log, logging.WARNING, "UpkeepFailed", words)
+            return self._retry_s()
+        except Exception:
+            words = "a fault of the program; the webhook goes on with the certificate it has"
+            log.exception(words, extra={"event": "UpkeepFailed"})
+            return self._retry_s()
+        if found.problems:
+            words = f"API servers don't call the webhook: {'; '.join(found.problems)}. {_APPLY_AGAIN}"
+            log_event(log, logging.WARNING, "RegistrationMissing", words)
+            return self._retry_s()
+        self._failures = 0
+        due_s = (self._secret.next_renewal_at(found.credentials) - self._now()).total_seconds()
+        return max(self._pace.pause_s, min(due_s, self._pace.longest_s))
+
+    def _retry_s(self) -> float:
+        doublings, self._failures = min(self._failures, 20), self._failures + 1
+        return min(self._pace.retry_s * (1 << doublings), self._pace.longest_retry_s)
+
+    async def _sync(self) -> "_SyncResult":
+        found = await self._secret.credentials()
+        problems = [] if self._registration is None else await self._registration.keep(found.trusted)
+        if self.tls.load(found):
+            until = found.serving.expires_at.isoformat()
+            log_event(
+                log, logging.INFO, "CertificateServed", "serves another certificate from now on", until=until
+            )
+        if not problems:
+            self.done_once.set()
+        return _SyncResult(found, problems)
+
+
+@dataclass(frozen=True, slots=True)
+class _SyncResult:
+    credentials: ServingCredentials
+    problems: list[str]
+    """Of the registration, in words."""

@@ -1,0 +1,153 @@
+"""The certificates' place in the cluster: one Secret that all replicas share, and that is installed empty.
+
+    tls.crt, tls.key          the serving certificate
+    ca.crt, ca.key            the authority; in ca.crt those that signed before follow
+    next-ca.crt, next-ca.key  the authority's successor, if there is one already
+    extender-client.crt, .key what a scheduler shows to the extender: to be copied to where it runs
+
+Whoever finds something due makes it and writes it, with the version that it has read as the lock; if another
+replica was faster, what that one wrote counts. Nobody here creates the Secret: who may create Secrets in a
+namespace can get at the tokens of its service accounts.
+"""
+
+import logging
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from kubevalues.x509_certificates import (
+    InvalidCertificate,
+    IssuedCertificate,
+    load_issued_certificate,
+    parse_certificate,
+)
+from rescheduler.api.structured_log import log_event
+from rescheduler.kube import errors
+from rescheduler.kube.api_resources import SECRETS, Object, key_of
+from rescheduler.kube.client import Client
+from rescheduler.steering.webhook.certificate_rotation import (
+    CertificateLifetimes,
+    ServingCredentials,
+    next_renewal_at,
+    renew_credentials,
+)
+from rescheduler.steering.webhook.webhook_configurations import WEBHOOK_SECRET
+
+__all__ = ["CertificateSecret", "credentials_of_secret", "secret_data"]
+
+log = logging.getLogger(__name__)
+
+_MAX_ATTEMPTS: Final = 5
+_END: Final = b"-----END CERTIFICATE-----\n"
+
+
+class CertificateSecret:
+    def __init__(
+        self,
+        client: Client,
+        namespace: str,
+        names: tuple[str, ...],
+        now: Callable[[], datetime],
+        lifetimes: CertificateLifetimes = CertificateLifetimes(),  # noqa: B008 - frozen
+    ) -> None:
+        self.namespace = namespace
+        self._client = client
+        self._names = names
+        self._now = now
+        self._lifetimes = lifetimes
+
+    @property
+    def key(self) -> str:
+        return key_of(self.namespace, WEBHOOK_SECRET)
+
+    async def credentials(self) -> ServingCredentials:
+        """As they are in the cluster, after what was due has been done. Raises `KubeError`, `NotFound` if
+        there is no Secret."""
+        for _ in range(_MAX_ATTEMPTS - 1):
+            try:
+                return await self._credentials()
+            except errors.Conflict:
+                words = f"another replica has written {WEBHOOK_SECRET} first"
+                log_event(log, logging.DEBUG, "CertificateWrittenElsewhere", words)
+        return await self._credentials()
+
+    def next_renewal_at(self, found: ServingCredentials) -> datetime:
+        return next_renewal_at(found, self._lifetimes)
+
+    def unsaved(self) -> ServingCredentials:
+        """To serve with while there is no Secret. No API server trusts them, but kubelets ask no less."""
+        return renew_credentials(None, self._names, self._now(), self._lifetimes)
+
+    async def _credentials(self) -> ServingCredentials:
+        secret = await self._client.get(SECRETS, self.key)
+        found = self._usable(secret)
+        wanted = renew_credentials(found, self._names, self._now(), self._lifetimes)
+        if wanted is found:
+            return wanted
+        await self._client.replace(SECRETS, {**secret, "data": secret_data(wanted)})
+        log_event(
+            log,
+            logging.INFO,
+            "CertificateWritten",
+            "made certificates, and wrote them to the Secret",
+            secret=self.key,
+            until=wanted.serving.expires_at.isoformat(),
+        )
+        return wanted
+
+    def _usable(self, secret: Object) -> ServingCredentials | None:
+        data = secret.get("data") or {}
+        if not any(data.values()):
+            return None  # as it was installed
+        try:
+            return credentials_of_secret(data)
+        except InvalidCertificate as error:
+            words = f"the Secret {self.key} can't be used ({error}): its certificates are made anew"
+            log_event(log, logging.WARNING, "CertificateUnusable", words)
+            return None
+
+
+def secret_data(credentials: ServingCredentials) -> Object:
+    """The Secret's content."""
+    data = {
+        "tls.crt": credentials.serving.certificate,
+        "tls.key": credentials.serving.key,
+        "ca.crt": b"".join((credentials.authority.certificate, *credentials.predecessors)),
+        "ca.key": credentials.authority.key,
+    }
+    if credentials.successor is not None:
+        data["next-ca.crt"] = credentials.successor.certificate
+        data["next-ca.key"] = credentials.successor.key
+    if credentials.client is not None:
+        data["extender-client.crt"] = credentials.client.certificate
+        data["extender-client.key"] = credentials.client.key
+    return {name: b64encode(content).decode() for name, content in data.items()}
+
+
+def credentials_of_secret(data: Mapping[str, Any]) -> ServingCredentials:
+    """Raises `UnusableCredentials`."""
+    authorities = _certificates(_content(data, "ca.crt"))
+    if not authorities:
+        raise InvalidCertificate("ca.crt holds no certificate")
+    for each in authorities[1:]:
+        parse_certificate(each)
+    successor = _pair(data, "next-ca") if "next-ca.crt" in data else None
+    authority = load_issued_certificate(authorities[0], _content(data, "ca.key"))
+    client = _pair(data, "extender-client") if "extender-client.crt" in data else None
+    return ServingCredentials(authority, _pair(data, "tls"), successor, authorities[1:], client)
+
+
+def _pair(data: Mapping[str, Any], name: str) -> IssuedCertificate:
+    return load_issued_certificate(_content(data, f"{name}.crt"), _content(data, f"{name}.key"))
+
+
+def _content(data: Mapping[str, Any], name: str) -> bytes:
+    try:
+        return b64decode(data[name], validate=True)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidCertificate(f"{name} is missing or not base64") from error
+
+
+def _certificates(pem: bytes) -> tuple[bytes, ...]:
+    return tuple(part + _END for part in pem.split(_END) if part.strip())

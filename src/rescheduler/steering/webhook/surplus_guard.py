@@ -1,0 +1,202 @@
+"""Refuses the pod that a ReplicaSet would create between the eviction of a pod and the adoption of its copy.
+
+The ReplicaSet controller tries again within milliseconds, with a growing delay, and at once when the copy is
+offered to it; then no pod is missing any more. Until then a replacement of another pod of the same
+ReplicaSet, or one more that an autoscaler wants, waits as well.
+
+Handovers by Adopt that are about to happen: for a moment, their ReplicaSet must not create a pod.
+
+When the source is evicted, the ReplicaSet sees one pod too few, although the copy that it is about to adopt
+is ready. The pod that it would create is deleted again at once; but meanwhile it may be scheduled, started,
+and, with a high priority, preempt others. So its creation is refused, from the request for the eviction on
+and for a few seconds at most, whatever becomes of the migration.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from rescheduler.api.podmigration import (
+    Handover,
+    Migration,
+    MigrationPhase,
+    UnreadableMigration,
+    decode_migration,
+)
+from rescheduler.api.structured_log import log_event
+from rescheduler.api.well_known_names import GUARD_WEBHOOK
+from rescheduler.kube.api_resources import Object
+from rescheduler.kube.informer import Informer
+from rescheduler.migrations.source_eviction import GUARD_INTERVAL
+from rescheduler.migrations.transition_table import MigrationStep
+from rescheduler.steering.webhook.admission_review import (
+    AdmissionRequest,
+    UnreadableReview,
+    allowed_review,
+    denied_review,
+    is_probe,
+    probe_review,
+    read_request,
+    uid_of,
+)
+from rescheduler.steering.webhook.webhook_configurations import REPLICA_SET_CONTROLLERS
+
+__all__ = ["MAX_REFUSAL_S", "PendingAdoption", "SurplusGuard", "pending_adoption_of"]
+
+MAX_REFUSAL_S: Final = 10.0
+"""How long a ReplicaSet is held up at most. Adoption takes milliseconds; the rest is for slow servers.
+
+A migration whose evictions keep being refused does not hold it up again before `GUARD_INTERVAL` has passed:
+then the ReplicaSet can create pods that it really needs."""
+
+_ADOPTION_STEPS: Final = frozenset({MigrationStep.EVICTING, MigrationStep.ADOPTING})
+
+
+@dataclass(frozen=True, slots=True)
+class PendingAdoption:
+    namespace: str
+    owner_uid: str
+    """Of the ReplicaSet."""
+    migration: str
+    pod: str
+    copy: str
+    requested_at: datetime
+    """When the source's eviction was asked for, by the clock of whoever did."""
+
+
+def pending_adoption_of(migration: Migration) -> PendingAdoption | None:
+    """None unless its source may have been evicted, and its copy is not yet known to be adopted."""
+    status = migration.status
+    if (
+        status.phase is not MigrationPhase.IN_PROGRESS
+        or status.handover is not Handover.ADOPT
+        or status.step not in _ADOPTION_STEPS
+        or status.owner is None
+        or status.eviction_requested_at is None
+    ):
+        return None
+    return PendingAdoption(
+        namespace=migration.namespace,
+        owner_uid=status.owner.uid,
+        migration=migration.name,
+        pod=migration.spec.pod.name,
+        copy=status.target_pod.name if status.target_pod is not None else "",
+        requested_at=status.eviction_requested_at,
+    )
+
+
+log = logging.getLogger(__name__)
+
+_MAX_CLOCK_DIFFERENCE_S: Final = 60.0
+"""What is recorded as so long ago is over by any clock."""
+
+
+class _Window:
+    def __init__(self, of: PendingAdoption, opened_s: float, lasts_s: float) -> None:
+        """`opened_s` is by our own monotonic clock."""
+        self.of = of
+        self.until_s = opened_s + lasts_s
+        self.next_s = opened_s + GUARD_INTERVAL.total_seconds()
+        """The same migration opens no other window before."""
+
+
+class SurplusGuard:
+    """Knows handovers from an informer of PodMigrations, by the uid of their ReplicaSet."""
+
+    def __init__(
+        self, informer: Informer[Object], now: Callable[[], datetime], monotonic_s: Callable[[], float]
+    ) -> None:
+        self._informer = informer
+        self._now = now
+        self._monotonic_s = monotonic_s
+        self._by_owner: dict[str, dict[str, _Window]] = {}
+        """Then by the key of the migration."""
+        informer.subscribe(self._heard)
+
+    def answer(self, body: bytes, *, is_ready: bool) -> bytes:
+        """To a review as an API server sends it. Never raises; refuses only what it is sure of."""
+        try:
+            request = read_request(body)
+        except UnreadableReview:
+            return allowed_review(uid_of(body))
+        if not is_ready:
+            return allowed_review(request.uid)
+        if is_probe(request, GUARD_WEBHOOK):
+            return probe_review(request)
+        found = self._window(request)
+        if found is None:
+            return allowed_review(request.uid)
+        of = found.of
+        metadata = request.object.metadata
+        pod = f"{request.namespace}/{metadata.name or metadata.generate_name or ''}"
+        words = "refused a pod that its ReplicaSet does not need: it is about to adopt a copy"
+        log_event(
+            log, logging.INFO, "SurplusRefused", words, pod=pod, migration=f"{of.namespace}/{of.migration}"
+        )
+        return denied_review(request.uid, 429, "TooManyRequests", _refusal_message(of))
+
+    def _window(self, request: AdmissionRequest) -> _Window | None:
+        controller = request.object.metadata.controller
+        if (
+            controller is None
+            or not request.is_for_new_pod
+            or request.user_info.username not in REPLICA_SET_CONTROLLERS
+        ):
+            return None
+        now_s = self._monotonic_s()
+        windows = self._by_owner.get(controller.uid, {}).values()
+        return next(
+            (each for each in windows if each.of.namespace == request.namespace and now_s < each.until_s),
+            None,
+        )
+
+    # -- following
+
+    def _heard(self, old: Object | None, new: Object | None) -> None:
+        before, now = _pending_adoption(old), _pending_adoption(new)
+        item = old if new is None else new
+        assert item is not None
+        key = f"{item['metadata']['namespace']}/{item['metadata']['name']}"
+        if before is not None and (now is None or now.owner_uid != before.owner_uid):
+            windows = self._by_owner.get(before.owner_uid, {})
+            windows.pop(key, None)
+            if not windows:
+                self._by_owner.pop(before.owner_uid, None)
+        if now is not None:
+            self._open(key, now)
+
+    def _open(self, key: str, found: PendingAdoption) -> None:
+        windows = self._by_owner.setdefault(found.owner_uid, {})
+        known = windows.get(key)
+        now_s = self._monotonic_s()
+        if known is not None and (known.of.requested_at == found.requested_at or now_s < known.next_s):
+            known.of = found
+            return
+        windows[key] = _Window(found, now_s, self._left_s(found))
+
+    def _left_s(self, found: PendingAdoption) -> float:
+        """Of what is heard as it happens, the whole time, whatever the clocks say. Of what was there before
+        us, what is left by the clocks: several replicas that start one after the other add nothing."""
+        ago_s = (self._now() - found.requested_at).total_seconds()
+        if self._informer.is_synced:
+            return MAX_REFUSAL_S if ago_s < _MAX_CLOCK_DIFFERENCE_S else 0.0
+        return min(max(MAX_REFUSAL_S - ago_s, 0.0), MAX_REFUSAL_S)
+
+
+def _pending_adoption(item: Object | None) -> PendingAdoption | None:
+    if item is None:
+        return None
+    try:
+        return pending_adoption_of(decode_migration(item))
+    except UnreadableMigration:
+        return None  # the steering that follows the same records says so
+
+
+def _refusal_message(of: PendingAdoption) -> str:
+    return (
+        f"the ReplicaSet needs no new pod: it adopts {of.copy or 'a copy'} in place of {of.pod} "
+        f"(PodMigration {of.namespace}/{of.migration}). "
+        f"No action is needed: this ends within {MAX_REFUSAL_S:g} s"
+    )

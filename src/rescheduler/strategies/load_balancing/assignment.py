@@ -1,0 +1,214 @@
+"""A set of moves being sketched: who is away from home, who may go where, and how many moves there may be.
+
+Nothing here acts: a sketch starts from where the pods are, and what comes of it is a list of moves that is
+proposed, judged again one by one, and may be refused.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from rescheduler.strategies.load_balancing.load_model import Flags, LoadModel, Rows
+
+__all__ = ["NEGLIGIBLE", "Assignment", "AssignmentRules", "SearchBounds"]
+
+EVEN = 0.08
+"""Percentage points off the mean, on average over nodes and resources, that nobody would move a pod for."""
+NEGLIGIBLE = EVEN**2
+"""Likewise a gain, in squared percentage points."""
+SAMPLE = 32
+"""So many of the first pods, and one in so many of those that follow, are asked about all nodes."""
+ENOUGH_ASKED = 8
+"""Pods that must have been asked about before anything is concluded about nodes."""
+
+
+class AssignmentRules(Protocol):
+    """What the rules say, asked only about pods that are worth the question."""
+
+    def may_move(self, pod: int) -> bool: ...
+
+    def places(self, pod: int) -> Flags:
+        """[node]: where it may go as things stand."""
+        ...
+
+    def may_go(self, pod: int, node: int) -> bool:
+        """The same for one node, cheaper."""
+        ...
+
+    def may_swap(self, pod: int, other: int) -> bool:
+        """Whether two pods may change places, each where the other was."""
+        ...
+
+    def move(self, pod: int, node: int) -> None:
+        """From here on it stands there."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchBounds:
+    sheds: Flags
+    """[node]: those that may be relieved."""
+    receives: Flags
+    """[node]: those that pods may be sent to."""
+    limit: int
+    """Most moves."""
+    threshold: float
+    """The spread that is tolerated, in percentage points."""
+    min_gain: float
+    """What a move must gain, relative to what its nodes are off the mean by."""
+
+
+class Assignment:
+    def __init__(
+        self,
+        load_model: LoadModel,
+        rules: AssignmentRules,
+        priority: npt.NDArray[np.int32],
+        bounds: SearchBounds,
+    ) -> None:
+        self.load_model, self.bounds = load_model, bounds
+        self.priority = priority
+        self.home = load_model.at.copy()
+        self.moves = 0
+        """How many pods are away from home."""
+        self.immovable = np.zeros(len(self.home), np.bool_)
+        """[pod]: those found to have to stay."""
+        self.constrained = np.zeros(len(self.home), np.bool_)
+        """[pod]: those found to be barred from some node that welcomes others."""
+        self._rules = rules
+        self._free_to_move: set[int] = set()
+        self._places: dict[int, Flags] = {}
+        self._met = 0
+        """How many pods were asked about."""
+        self._asked = 0
+        """How many of them about all nodes, as a sample."""
+        self._allowed = np.zeros(len(bounds.receives), np.int32)
+
+    @property
+    def balanced(self) -> bool:
+        """Whether the spread is inside the threshold, or no difference is left to speak of."""
+        return self.is_inside or self.load_model.is_even(EVEN)
+
+    @property
+    def is_inside(self) -> bool:
+        return self.load_model.is_inside(self.bounds.threshold, self.bounds.receives)
+
+    def moved_pods(self) -> Rows:
+        """Rows of the pods that are to move."""
+        return np.flatnonzero(self.load_model.at != self.home)
+
+    def is_moved(self, pod: int) -> bool:
+        return bool(self.load_model.at[pod] != self.home[pod])
+
+    def may_move(self, pod: int) -> bool:
+        """Who may not is remembered in `stays`."""
+        if pod in self._free_to_move:
+            return True
+        if self.immovable[pod] or not self._rules.may_move(pod):
+            self.immovable[pod] = True
+            return False
+        self._free_to_move.add(pod)
+        return True
+
+    def places(self, pod: int) -> Flags:
+        """[node]: where it may go, as things stood when first asked about since `look_again`."""
+        known = self._places.get(pod)
+        if known is None:
+            known = self._look(pod)
+        return known
+
+    def _look(self, pod: int) -> Flags:
+        if not self.may_move(pod):
+            return np.zeros(len(self.bounds.receives), np.bool_)
+        places = self._places[pod] = self._rules.places(pod) & self.bounds.receives
+        barred = self.common_targets & ~places
+        barred[self.load_model.at[pod]] = False
+        self.constrained[pod] = barred.any()
+        return places
+
+    @property
+    def common_targets(self) -> Flags:
+        """[node]: those that a tenth at least of the pods asked about may go to.
+
+        A node can be the coldest because hardly anything may run there; it is no use as everybody's target.
+        """
+        if self._asked < ENOUGH_ASKED:
+            return self.bounds.receives
+        return self.bounds.receives & (self._allowed * 10 >= self._asked)
+
+    def forget_targets(self) -> None:
+        """Moves have made room, and taken it."""
+        self._places.clear()
+        self.constrained[:] = False
+
+    def may_go(self, pod: int, node: int) -> bool:
+        """By every rule, as things stand. All its places are looked for only if it may not."""
+        if node == self.home[pod]:
+            return True
+        if not self.bounds.receives[node] or not self.may_move(pod):
+            return False
+        known = self._places.get(pod) if pod in self._places else self._sampled(pod)
+        if known is not None and not known[node]:
+            return False
+        if self._rules.may_go(pod, node):
+            return True
+        if known is None:
+            self._look(pod)
+        return False
+
+    def _sampled(self, pod: int) -> Flags | None:
+        """All places of the first pods, and of some of the others: they tell which nodes are welcoming."""
+        self._met += 1
+        if self._met > SAMPLE and self._met % SAMPLE:
+            return None
+        places = self._look(pod)
+        self._asked += 1
+        self._allowed += places
+        return places
+
+    def may_exchange(self, pod: int, other: int) -> bool:
+        here, there = int(self.load_model.at[pod]), int(self.load_model.at[other])
+        if not (self.reaches_far_enough(pod, there) or self.reaches_far_enough(other, here)):
+            return False
+        if self.may_go(pod, there) and self.may_go(other, here):
+            return True
+        if self.immovable[pod] or self.immovable[other] or self.is_moved(pod) or self.is_moved(other):
+            return False
+        return self._rules.may_swap(pod, other)
+
+    def is_worth_it(self, gain: float, nodes: tuple[int, int]) -> bool:
+        """By what the move improves: how far its two nodes are from the mean."""
+        if gain <= NEGLIGIBLE or not self.bounds.min_gain:
+            return gain > NEGLIGIBLE
+        return gain > self.bounds.min_gain * float(np.square(self.load_model.deviation[list(nodes)]).sum())
+
+    def reaches_far_enough(self, pod: int, target: int) -> bool:
+        """Whether its node is further above some node that it may go to than the threshold allows.
+
+        Nodes that are cold because nothing may run there must not keep all others on the move.
+        """
+        here, threshold = self.load_model.load[self.load_model.at[pod]], self.bounds.threshold
+        if not threshold or (here - self.load_model.load[target] > threshold).any():
+            return True
+        return bool((here - self.load_model.lowest(self.places(pod)) > threshold).any())
+
+    def put(self, pod: int, node: int) -> None:
+        before = self.is_moved(pod)
+        self.load_model.put(pod, node)
+        self._rules.move(pod, node)
+        self.moves += self.is_moved(pod) - before
+
+    def exchange(self, pod: int, other: int) -> None:
+        to, back = int(self.load_model.at[other]), int(self.load_model.at[pod])
+        self.put(pod, to)
+        self.put(other, back)
+
+    def arrangement(self) -> Rows:
+        """Where everyone is, to come back to."""
+        return self.load_model.at.copy()
+
+    def restore(self, arrangement: Rows) -> None:
+        for pod in np.flatnonzero(self.load_model.at != arrangement).tolist():
+            self.put(pod, int(arrangement[pod]))

@@ -1,0 +1,177 @@
+"""From a set of moves to proposals in order: the steepest first, and each of them a gain by itself.
+
+Some moves pay only together, such as two pods that change places. Those are bundled: taken all or none.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from rescheduler.strategies.load_balancing.assignment import NEGLIGIBLE
+from rescheduler.strategies.load_balancing.load_model import Floats, LoadModel, Rows, over_resources
+
+__all__ = ["MoveBundle", "move_bundles"]
+
+LONGEST = 16
+"""Moves in a bundle: the more there are, the likelier it is that one is refused, and all with it."""
+STARTS = 64
+"""Moves that company of more than one is sought for."""
+
+
+@dataclass(frozen=True, slots=True)
+class MoveBundle:
+    moves: tuple[tuple[int, int, int], ...]
+    """Pod, source, target."""
+    loads: Floats
+    """[move, source or target, resource]: before any of them, in percent."""
+    gain: float
+    """How much less far from the mean the nodes of these moves are after them, relative to before.
+
+    Relative to these nodes and not to the whole cluster, of which one move is the smaller a part the larger
+    it is.
+    """
+
+
+def move_bundles(
+    load_model: LoadModel, pods: Rows, targets: Rows, *, min_gain: float
+) -> Iterator[MoveBundle]:
+    """Whoever takes one makes it on `balance` before asking for the next, or leaves things as they are.
+
+    What gains too little in any company is left out.
+    """
+    left = _RemainingMoves(load_model, pods, targets, min_gain)
+    while len(left.pods):
+        load_model.recompute_mean()
+        taken = left.singles() or left.pairs() or left.chain()
+        if not taken:
+            return
+        yield from (bundle for _, bundle in taken)
+        left.drop([index for indices, _ in taken for index in indices])
+
+
+Indices = tuple[int, ...]
+"""Of the moves that are left."""
+
+
+class _RemainingMoves:
+    """The moves that have not been proposed yet."""
+
+    def __init__(self, load_model: LoadModel, pods: Rows, targets: Rows, min_gain: float) -> None:
+        self.load_model, self.pods, self.targets = load_model, pods, targets
+        self.min_gain = min_gain
+
+    def drop(self, indices: list[int]) -> None:
+        self.pods, self.targets = np.delete(self.pods, indices), np.delete(self.targets, indices)
+
+    def singles(self) -> list[tuple[Indices, MoveBundle]]:
+        gains = self.load_model.gains_each(self.pods, self.targets)
+        distance = self.load_model.distances()
+        before = distance[self.load_model.at[self.pods]] + distance[self.targets]
+        worthwhile = np.flatnonzero(gains > np.maximum(NEGLIGIBLE, self.min_gain * before))
+        chosen = self._apart(worthwhile[:, None], gains[worthwhile])
+        return [((index,), self._bundle((index,), gains[index] / before[index])) for (index,) in chosen]
+
+    def pairs(self) -> list[tuple[Indices, MoveBundle]]:
+        couples, gains = self._couples()
+        worthwhile = gains > NEGLIGIBLE
+        found = []
+        for couple in self._apart(couples[worthwhile], gains[worthwhile]):
+            found += self._worthwhile(couple, self._gain(couple))
+        return found
+
+    def chain(self) -> list[tuple[Indices, MoveBundle]]:
+        """A few moves, each the best of those that the ones before it help, that gain together."""
+        alone = self.load_model.gains_each(self.pods, self.targets)
+        for first in np.argsort(-alone, kind="stable")[:STARTS].tolist():
+            chain, sources = [first], [self._make(first)]
+            total = float(alone[first])
+            while total <= NEGLIGIBLE and len(chain) < min(LONGEST, len(self.pods)):
+                gains = self.load_model.gains_each(self.pods, self.targets)
+                helped = gains - alone
+                helped[chain] = -np.inf
+                following = int(np.where(helped > NEGLIGIBLE, gains, -np.inf).argmax())
+                if helped[following] <= NEGLIGIBLE:
+                    break
+                total += float(gains[following])
+                chain.append(following)
+                sources.append(self._make(following))
+            for index, source in zip(reversed(chain), reversed(sources), strict=True):
+                self.load_model.put(int(self.pods[index]), source)
+            if found := self._worthwhile(tuple(chain), total):
+                return found
+        return []
+
+    def _apart(self, candidates: Rows, gains: Floats) -> list[Indices]:
+        """The best of the candidates [candidate, move], and others about as good that concern other nodes.
+
+        Making one does not change what another gains then.
+        """
+        best = np.argsort(-gains, kind="stable")
+        candidates = candidates[best[gains[best] >= gains[best[:1]] / 2]]
+        sources = self.load_model.at[self.pods[candidates]].tolist()
+        targets = self.targets[candidates].tolist()
+        touched: set[int] = set()
+        found = []
+        for indices, here, there in zip(candidates.tolist(), sources, targets, strict=True):
+            if touched.isdisjoint(here) and touched.isdisjoint(there):
+                touched.update(here, there)
+                found.append(tuple(indices))
+        return found
+
+    def _worthwhile(self, indices: Indices, gain: float) -> list[tuple[Indices, MoveBundle]]:
+        """Nothing, if they gain too little."""
+        ends = {int(self.load_model.at[self.pods[index]]) for index in indices}
+        ends |= {int(self.targets[index]) for index in indices}
+        before = float(np.square(self.load_model.deviation[sorted(ends)]).sum())
+        if gain <= max(NEGLIGIBLE, self.min_gain * before):
+            return []
+        return [(indices, self._bundle(indices, gain / before))]
+
+    def _bundle(self, indices: Indices, gain: float) -> MoveBundle:
+        at, load = self.load_model.at, self.load_model.load
+        moves = [(pod, int(at[pod]), int(self.targets[i])) for i in indices for pod in (int(self.pods[i]),)]
+        loads = load[[node for _, *both in moves for node in both]].reshape(len(moves), 2, -1)
+        return MoveBundle(tuple(moves), loads, float(gain))
+
+    def _make(self, index: int) -> int:
+        """Makes that move; from where."""
+        pod = int(self.pods[index])
+        source = int(self.load_model.at[pod])
+        self.load_model.put(pod, int(self.targets[index]))
+        return source
+
+    def _gain(self, indices: Indices) -> float:
+        """What they gain together."""
+        total, sources = 0.0, []
+        for index in indices:
+            pod, target = self.pods[index : index + 1], self.targets[index : index + 1]
+            total += float(self.load_model.gains_each(pod, target)[0])
+            sources.append(self._make(index))
+        for index, source in zip(reversed(indices), reversed(sources), strict=True):
+            self.load_model.put(int(self.pods[index]), source)
+        return total
+
+    def _couples(self) -> tuple[Rows, Floats]:
+        """[couple, 2] and [couple]: two moves that meet on a node, and what they gain together.
+
+        Each alone, less what they both change where they meet: only there it matters that there are two.
+        """
+        load_model, number, sources = self.load_model, len(self.pods), self.load_model.at[self.pods]
+        amount = load_model.amount[self.pods]
+        nodes = np.concatenate([sources, self.targets])
+        shares = np.concatenate(
+            [-amount * load_model.weight[sources], amount * load_model.weight[self.targets]]
+        )
+        order = np.argsort(nodes, kind="stable")
+        ends = np.searchsorted(nodes[order], nodes[order], side="right")
+        following = ends - np.arange(len(order)) - 1
+        first = np.repeat(np.arange(len(order)), following)
+        second = first + 1 + np.arange(len(first)) - np.repeat(np.cumsum(following) - following, following)
+        first, second = order[first], order[second]
+        meeting = over_resources(shares[first] * shares[second])
+        pairs = np.sort(np.stack([first % number, second % number], axis=1), axis=1)
+        keys, where = np.unique(pairs[:, 0] * number + pairs[:, 1], return_inverse=True)
+        couples: Rows = np.stack([keys // number, keys % number], axis=1)
+        alone = load_model.gains_each(self.pods, self.targets)
+        return couples, alone[couples].sum(axis=1) - 2 * np.bincount(where, meeting, len(keys))

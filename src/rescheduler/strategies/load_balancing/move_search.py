@@ -1,0 +1,259 @@
+"""The search for a set of moves: down as steeply as possible, then better without being longer.
+
+A sketch that has used up its limit is loosened: the least useful moves are taken back, what remains makes up
+for them with larger pods, and the moves thus saved go where they help more.
+
+Many sets of moves at once, where there are few pods and few moves.
+
+A set grows by one move at a time; of all sets of a size, those that are best so far are kept, as many as the
+beam is wide. What a move adds to a set follows from where the set leaves the nodes:
+
+    gain(move | set) = gain(move) - 2 · Σ_nodes,resources  change(set) · change(move)
+
+so one product tells it of all moves and all sets. The rules are asked about single moves only, before, and
+about whole sets by whoever makes them.
+"""
+
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from rescheduler.strategies.load_balancing.assignment import NEGLIGIBLE, Assignment
+from rescheduler.strategies.load_balancing.load_model import Flags, Floats, Rows
+from rescheduler.strategies.load_balancing.local_search import (
+    SMALL,
+    improve_moves,
+    reselect_by_source,
+    undo_moves,
+)
+from rescheduler.strategies.load_balancing.pod_swaps import swap_pods
+from rescheduler.strategies.load_balancing.steepest_descent import descend
+
+__all__ = ["Moves", "best_sets", "search_moves"]
+
+SPARE = 3
+"""So many times the width is looked at: a set can be put together in any order, but is kept once."""
+
+Moves = list[tuple[int, int]]
+"""Pods and targets."""
+
+
+class _Beam(NamedTuple):
+    """Sets of equal size, best first."""
+
+    gains: Floats
+    """[set]"""
+    change: Floats
+    """[set, node, resource]: what it adds to the load of nodes."""
+    moves: Rows
+    """[set, move, pod or target]: as indices of the pods that may move, and nodes."""
+    names: Rows
+    """[set]: equal for equal sets."""
+
+
+def best_sets(assignment: Assignment, moves: int, width: int) -> list[Moves]:
+    """Sets of so many moves of pods that are at home, best first."""
+    pods = np.flatnonzero((assignment.load_model.at == assignment.home) & ~assignment.immovable)
+    pods = pods[[assignment.may_move(pod) for pod in pods.tolist()]] if len(pods) else pods
+    if not len(pods):
+        return []
+    assignment.load_model.recompute_mean()
+    choice = _Choice(assignment, pods)
+    nodes, resources = assignment.load_model.deviation.shape
+    beam = _Beam(
+        np.zeros(1), np.zeros((1, nodes, resources)), np.zeros((1, 0, 2), np.intp), np.zeros(1, np.intp)
+    )
+    for _ in range(moves):
+        longer = choice.longer(beam, width)
+        if not len(longer.gains):
+            break
+        beam = longer
+    return [[(int(pods[pod]), target) for pod, target in each] for each in beam.moves.tolist()]
+
+
+class _Choice:
+    """All moves of some pods."""
+
+    def __init__(self, assignment: Assignment, pods: Rows) -> None:
+        load_model = assignment.load_model
+        self.at = load_model.at[pods]
+        self.amount, self.weight = load_model.amount[pods], load_model.weight
+        nodes = np.arange(len(load_model.deviation))
+        allowed: Flags = np.stack([assignment.places(pod) for pod in pods.tolist()])
+        self.gains: Floats = np.where(allowed, load_model.gains(pods, nodes), -np.inf)
+        """[pod, node]: of a move alone."""
+        self.gains[np.arange(len(pods)), self.at] = -np.inf
+        # Sets are told apart by the sum of what their moves are named: any large numbers without a pattern.
+        self.names: Rows = np.random.default_rng(0).integers(1, 2**48, self.gains.shape)
+
+    def longer(self, beam: _Beam, width: int) -> _Beam:
+        """The best sets of one move more."""
+        gains = self._gains(beam)
+        some = min(SPARE * width, gains.size)
+        best = np.argpartition(-gains, some - 1, axis=None)[:some]
+        best = best[np.argsort(-gains.ravel()[best], kind="stable")]
+        found = gains.ravel()[best]
+        sets, pods, targets = np.unravel_index(best[np.isfinite(found)], gains.shape)
+        names = beam.names[sets] + self.names[pods, targets]
+        kept = np.sort(np.unique(names, return_index=True)[1])[:width]
+        sets, pods, targets = sets[kept], pods[kept], targets[kept]
+        each = np.arange(len(kept))
+        change = beam.change[sets]
+        change[each, targets] += self.amount[pods] * self.weight[targets]
+        change[each, self.at[pods]] -= self.amount[pods] * self.weight[self.at[pods]]
+        moves = np.concatenate([beam.moves[sets], np.stack([pods, targets], axis=1)[:, None]], axis=1)
+        return _Beam(found[kept], change, moves, names[kept])
+
+    def _gains(self, beam: _Beam) -> Floats:
+        """[set, pod, node]: what a set gains with that move; no pod moves twice."""
+        meeting = np.zeros((len(beam.gains), *self.gains.shape))
+        for amount, change in zip(self.amount.T, np.moveaxis(beam.change * self.weight, 2, 0), strict=True):
+            meeting += amount[:, None] * change[:, None]
+        meeting -= np.take_along_axis(meeting, self.at[None, :, None], axis=2)
+        gains: Floats = beam.gains[:, None, None] + self.gains - 2 * meeting
+        for pods in beam.moves[..., 0].T:
+            gains[np.arange(len(pods)), pods] = -np.inf
+        return gains
+
+
+ROUNDS = 6
+WORTH_RELAXING = 0.1
+"""What a loosening must take off the unevenness for another one to follow."""
+RELAXATIONS = (0.05, 0.03, 0.01)
+"""Shares of the moves that are taken back, one after the other."""
+DEPTH = 12
+"""In small clusters, each number of moves up to this one is taken back."""
+MOST_MOVES = 12
+MOST_CHOICES = 8_000
+"""Pods times nodes: up to so many, and so few moves, all of them are looked at together."""
+WIDE, NARROW = 500_000, 100_000
+"""Choices over all sets that are kept while many moves are looked for, or two."""
+SETS_TRIED = 8
+"""Of the sets that are found best, how many are tried: rules may forbid one as a whole."""
+TRIALS = 80
+"""How often two moves are made anew."""
+
+
+def search_moves(assignment: Assignment) -> None:
+    """As even as the limit allows, or inside the threshold."""
+    is_small = len(assignment.bounds.receives) <= SMALL
+    descend(assignment)
+    if assignment.balanced:
+        return
+    improve_moves(assignment)
+    descend(assignment)  # with what settling saved
+    if assignment.moves < assignment.bounds.limit:
+        assignment.forget_targets()
+        swap_pods(assignment)
+        if is_small:
+            _improve_until_stable(assignment)
+        if not is_small or assignment.moves < assignment.bounds.limit:
+            return
+    _relax_and_improve(assignment)
+    if is_small:
+        _search_widely(assignment)
+
+
+def _improve_until_stable(assignment: Assignment) -> None:
+    """So that the next check, which knows nothing of this one, finds nothing more to do."""
+    for _ in range(ROUNDS):
+        before = assignment.arrangement()
+        assignment.forget_targets()
+        improve_moves(assignment)
+        descend(assignment)
+        swap_pods(assignment)
+        if np.array_equal(before, assignment.load_model.at):
+            return
+
+
+def _relax_and_improve(assignment: Assignment) -> None:
+    best, least = assignment.arrangement(), assignment.load_model.squared_deviation
+    is_small = len(assignment.bounds.receives) <= SMALL
+    for fewer in _relaxations(assignment.bounds.limit, is_small=is_small):
+        if assignment.balanced:
+            break
+        undo_moves(assignment, fewer)
+        improve_moves(assignment)
+        descend(assignment)
+        swap_pods(assignment)
+        reselect_by_source(assignment)
+        improve_moves(assignment)
+        gained = least - assignment.load_model.squared_deviation
+        if gained > NEGLIGIBLE:
+            best, least = assignment.arrangement(), assignment.load_model.squared_deviation
+        if not is_small and gained < WORTH_RELAXING * least:
+            break
+    assignment.restore(best)
+
+
+def _relaxations(limit: int, *, is_small: bool) -> list[int]:
+    """How many moves are taken back, one time after the other."""
+    if is_small:
+        return list(range(1, min(limit, DEPTH) + 1))
+    return sorted({round(limit * share) for share in RELAXATIONS} - {0}, reverse=True)
+
+
+def _search_widely(assignment: Assignment) -> None:
+    """All sets of moves at once as far as can be, from the beginning; then each two moves anew."""
+    size = len(assignment.home) * len(assignment.bounds.receives)
+    if assignment.bounds.limit > MOST_MOVES or size > MOST_CHOICES:
+        return
+    best = _Best(assignment)
+    assignment.restore(assignment.home)
+    assignment.forget_targets()
+    best.improve_by(best_sets(assignment, assignment.bounds.limit, WIDE // size))
+    trials = TRIALS
+    while trials > 0 and not assignment.balanced:
+        for few in combinations(assignment.moved_pods().tolist(), 2):
+            trials -= 1
+            for pod in few:
+                assignment.put(pod, int(assignment.home[pod]))
+            if best.improve_by(best_sets(assignment, len(few), NARROW // size)) or trials <= 0:
+                break
+        else:
+            return
+
+
+class _Best:
+    """The best arrangement so far, which the sketch is brought back to."""
+
+    def __init__(self, assignment: Assignment) -> None:
+        self._assignment = assignment
+        self._keep()
+
+    def _keep(self) -> None:
+        self._arrangement, self._least = (
+            self._assignment.arrangement(),
+            self._assignment.load_model.squared_deviation,
+        )
+
+    def improve_by(self, sets: list[Moves]) -> bool:
+        """Whether one of the first of these sets, made from where the sketch is, is better than the best."""
+        start = self._assignment.arrangement()
+        for moves in sets[:SETS_TRIED]:
+            if (
+                _make(self._assignment, moves)
+                and self._least - self._assignment.load_model.squared_deviation > NEGLIGIBLE
+            ):
+                self._keep()
+                return True
+            self._assignment.restore(start)
+        self._assignment.restore(self._arrangement)
+        return False
+
+
+def _make(assignment: Assignment, moves: Moves) -> bool:
+    """Whether there was an order in which all could be made."""
+    left = moves
+    while left:
+        waiting = []
+        for pod, target in left:
+            if assignment.may_go(pod, target):
+                assignment.put(pod, target)
+            else:
+                waiting.append((pod, target))
+        if len(waiting) == len(left):
+            return False
+        left = waiting
+    return True

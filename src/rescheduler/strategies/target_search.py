@@ -1,0 +1,276 @@
+"""Places for many pods at once, so that as many as possible find one.
+
+The pods that are hardest to place choose first: those with the fewest nodes to go to, then the largest. Who
+finds no place because an earlier one took it makes that one look for another.
+
+Room for a pod that fits nowhere: one bystander moves on, and the pod takes its place.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+
+from rescheduler.cluster.pod_record import is_rescheduler_pod
+from rescheduler.cluster.snapshot import CPU, MEMORY, NodeTable
+from rescheduler.rules.rule_check import SchedulerRule
+from rescheduler.strategies.strategy import View
+
+__all__ = [
+    "Displacement",
+    "PodUnit",
+    "TargetAssignment",
+    "TargetChoice",
+    "complete_units",
+    "find_displacement",
+    "find_targets",
+    "least_loaded",
+    "load_after",
+    "share_of_node",
+    "tightest_fit",
+]
+
+Flags = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.intp]
+
+PodUnit = tuple[int, ...]
+"""Pods that move together or not at all: usually one."""
+
+TargetChoice = Callable[[View, int, Rows], int]
+"""Which of the nodes where a pod may go is the best for it."""
+
+_PASSES = 3
+"""A pod may have to wait for others to move: where spread counts, each of them changes what is allowed."""
+_RELOCATIONS = 2_000
+"""How many times to try whether somebody else could give way, in all: it bounds the time, not the result
+of clusters that are not crammed full."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetAssignment:
+    targets: dict[int, int]
+    """By pod, in the order in which they were found."""
+    without_target: list[PodUnit]
+
+
+def complete_units(view: View, pods: Iterable[int]) -> list[PodUnit]:
+    """Everybody with those that must come along. Where one of a group can't, the others stay too."""
+    complete: list[PodUnit] = []
+    for unit in sorted({view.moves_with(pod) for pod in pods}):
+        kept = [pod for pod in unit if not view.may_move(pod)]
+        if not kept:
+            complete.append(unit)
+            continue
+        name = view.snapshot.pods.records[kept[0]].key
+        for pod in set(unit) - set(kept):
+            view.report_staying(pod, "GroupIncomplete", f"{name} would have to move too")
+    return complete
+
+
+@lru_cache(maxsize=2)
+def average_node(nodes: NodeTable) -> Floats:
+    """[resource]: what a node has on average; never 0."""
+    average: Floats = np.maximum(nodes.allocatable.sum(axis=0) / max(len(nodes), 1), 1)
+    return average
+
+
+def share_of_node(view: View, pod: int) -> float:
+    """How much of an average node it takes, of the resource that it takes most of."""
+    return float((view.snapshot.pods.requests[pod] / average_node(view.snapshot.nodes)).max())
+
+
+def load_after(view: View, pod: int, nodes: Rows) -> Floats:
+    """Load of each of these nodes with that pod on it, in percent: cpu or memory, whichever is higher."""
+    snapshot = view.snapshot
+    loads = np.stack(
+        [
+            (view.placement.load[nodes, column] + snapshot.pods.load[pod, column])
+            / np.maximum(snapshot.nodes.allocatable[nodes, column], 1)
+            for column in (CPU, MEMORY)
+        ]
+    )
+    highest: Floats = 100 * loads.max(axis=0)
+    return highest
+
+
+def least_loaded(view: View, pod: int, nodes: Rows) -> int:
+    """The node that is least loaded with it: the cluster stays even."""
+    return int(nodes[load_after(view, pod, nodes).argmin()])
+
+
+def free_after(view: View, pod: int, nodes: Rows) -> Floats:
+    """What each of these nodes has left with that pod on it, in average nodes, all resources together."""
+    snapshot = view.snapshot
+    left = snapshot.nodes.allocatable[nodes] - view.placement.requested[nodes] - snapshot.pods.requests[pod]
+    total: Floats = left @ (1 / average_node(snapshot.nodes))
+    return total
+
+
+def tightest_fit(view: View, pod: int, nodes: Rows) -> int:
+    """The node that has least left with it: large gaps are kept for large pods."""
+    return int(nodes[free_after(view, pod, nodes).argmin()])
+
+
+def find_targets(
+    view: View, units: Sequence[PodUnit], choose: TargetChoice, allowed: Callable[[int], Flags] | None = None
+) -> TargetAssignment:
+    """The board is left as it was: the places are a proposal.
+
+    `allowed` says where a pod may go as things stand: as the view has it, unless a strategy is choosier.
+    """
+    allowed = allowed or view.targets
+    options = {pod: np.flatnonzero(allowed(pod)) for unit in units for pod in unit}
+    home = {pod: int(view.placement.position[pod]) for pod in options}
+
+    def hardness(unit: PodUnit) -> tuple[int, float, PodUnit]:
+        return (
+            min(options[pod].size for pod in unit),
+            -max(share_of_node(view, pod) for pod in unit),
+            unit,
+        )
+
+    waiting = sorted(units, key=hardness)
+    with view.placement.trial():
+        search = _TargetSearch(view, choose, allowed, options, home)
+        for _ in range(_PASSES):
+            before = len(waiting)
+            waiting = [unit for unit in waiting if not search.settle(unit)]
+            if len(waiting) in (0, before):
+                break
+        without_target = [unit for unit in waiting if not search.settle(unit, relocate_others=True)]
+    return TargetAssignment(search.targets, without_target)
+
+
+@dataclass(slots=True)
+class _TargetSearch:
+    view: View
+    choose: TargetChoice
+    allowed: Callable[[int], Flags]
+    options: dict[int, Rows]
+    """Where each pod could go if nobody else moved."""
+    home: dict[int, int]
+    """Where each of them is."""
+    targets: dict[int, int] = field(default_factory=dict)
+    relocations: int = 0
+
+    def settle(self, unit: PodUnit, *, relocate_others: bool = False) -> bool:
+        for pod in unit:
+            if self._place(pod) or (relocate_others and self._relocate_one(pod, unit)):
+                continue
+            for placed in unit:
+                if self.targets.pop(placed, None) is not None:
+                    self.view.placement.move(placed, self.home[placed])
+            return False
+        return True
+
+    def _place(self, pod: int) -> bool:
+        node = self._best(pod)
+        if node is None:
+            return False
+        self._put(pod, node)
+        return True
+
+    def _best(self, pod: int) -> int | None:
+        """Rather where what it leaves behind stays evenly spread."""
+        allowed = self.allowed(pod)
+        even = np.flatnonzero(allowed & self.view.placement.keeps_spread(pod))
+        nodes = even if even.size else np.flatnonzero(allowed)
+        return self.choose(self.view, pod, nodes) if nodes.size else None
+
+    def _put(self, pod: int, node: int) -> None:
+        self.view.placement.move(pod, node)
+        self.targets[pod] = node
+
+    def _relocate_one(self, pod: int, unit: PodUnit) -> bool:
+        """Somebody who stands where this pod could have gone takes another place."""
+        for other in self._pods_in_the_way(pod):
+            if other in unit or self.relocations >= _RELOCATIONS:
+                continue
+            self.relocations += 1
+            exchange = self._exchange(pod, other)
+            if exchange is not None:
+                for mover, node in exchange:
+                    self._put(mover, node)
+                return True
+        return False
+
+    def _pods_in_the_way(self, pod: int) -> list[int]:
+        """Its own workload first: spread and anti-affinity are mostly among siblings."""
+        wanted = set(self.options[pod].tolist())
+        workload = self.view.snapshot.pods.workload
+        others = [other for other, node in self.targets.items() if node in wanted]
+        return sorted(others, key=lambda other: (workload[other] != workload[pod], other))
+
+    def _exchange(self, pod: int, other: int) -> list[tuple[int, int]] | None:
+        placement, place = self.view.placement, self.targets[other]
+        with placement.trial():
+            placement.move(other, self.home[other])
+            if not self.allowed(pod)[place]:
+                return None
+            placement.move(pod, place)
+            refuge = self._best(other)
+            return None if refuge is None else [(pod, place), (other, refuge)]
+
+
+_RULES_ABOUT_OTHER_PODS = frozenset(
+    {SchedulerRule.NODE_RESOURCES, SchedulerRule.NODE_PORTS, SchedulerRule.POD_AFFINITY}
+)
+"""Rules by which a pod on a node can keep another off it."""
+_NODES_TRIED = 20
+_BYSTANDERS_TRIED = 8
+"""Per node, smallest first. Both bound the time: where so many can't help, the next rarely can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Displacement:
+    bystander: int
+    refuge: int
+    """The node that the bystander would go to."""
+    place: int
+    """The node that it would leave to the pod."""
+
+
+def find_displacement(view: View, pod: int, nodes: Iterable[int]) -> Displacement | None:
+    """`nodes` are where the pod would like to go, best first; None if nobody there can help.
+
+    Bystanders did nothing to be disturbed: only those that run on without a break are asked.
+    """
+    placement = view.placement
+    stays = view.handover(pod).source_stays
+    within_reach = (node for node in nodes if _is_blocked_by_pods(view, pod, node, stays=stays))
+    for node in islice(within_reach, _NODES_TRIED):
+        for bystander in islice(_bystanders(view, node), _BYSTANDERS_TRIED):
+            with placement.trial():
+                refuges = view.targets(bystander)
+                refuges[node] = False
+                choices = np.flatnonzero(refuges)
+                if not choices.size:
+                    continue
+                refuge = least_loaded(view, bystander, choices)
+                placement.move(bystander, refuge)
+                if placement.fits_on(pod, node, source_stays=stays):
+                    return Displacement(bystander, refuge, node)
+    return None
+
+
+def _is_blocked_by_pods(view: View, pod: int, node: int, *, stays: bool) -> bool:
+    """Whether it is other pods on that node that keep this one off, and nothing else."""
+    refusals = view.placement.refusals(pod, node, source_stays=stays)
+    return bool(refusals) and all(refusal.rule in _RULES_ABOUT_OTHER_PODS for refusal in refusals)
+
+
+def _bystanders(view: View, node: int) -> Iterator[int]:
+    """Lowest priority first, then smallest."""
+    pods = view.snapshot.pods
+    for each in sorted(
+        view.placement.pods_on(node),
+        key=lambda each: (int(pods.priority[each]), share_of_node(view, each), each),
+    ):
+        if is_rescheduler_pod(pods.records[each]) or not view.may_move(each):
+            continue
+        if view.moves_with(each) == (each,) and view.handover(each).source_stays:
+            yield each

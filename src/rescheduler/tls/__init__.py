@@ -1,1 +1,0 @@
-"""Certificates: made, read, and shown. Who trusts whom, and for how long, is decided elsewhere."""

@@ -1,0 +1,60 @@
+"""What is shown of a drain: a bar per node where it can be redrawn, lines elsewhere."""
+
+import io
+
+from rich.console import Console
+
+from rescheduler.api.daemon_status import NodeInMaintenance
+from rescheduler.cli.drain_display import DrainDisplay, LiveDrainDisplay
+from rescheduler.cli.terminal import Terminal
+
+
+def frame(*states):
+    """The last of several moments."""
+    out = io.StringIO()
+    view = LiveDrainDisplay(Console(file=out, width=100, force_terminal=False), Terminal(100))
+    rendered = None
+    for moment in states:
+        with view.showing_nodes(lambda moment=moment: moment):
+            rendered = view.frame()
+    Console(file=out, width=100).print(rendered)
+    return out.getvalue()
+
+
+def test_a_bar_grows_by_the_pods_that_have_gone():
+    shown = frame([NodeInMaintenance("worker-1", 4)], [NodeInMaintenance("worker-1", 1)])
+    assert "worker-1" in shown
+    assert "3 of 4 pods gone" in shown
+
+
+def test_a_node_that_has_nothing_to_lose_is_empty_at_once():
+    assert "empty" in frame([NodeInMaintenance("worker-1", 0)])
+
+
+def test_the_name_of_a_node_is_not_cut_however_much_there_is_to_say_of_its_pods():
+    node = "ip-10-0-1-23.eu-west-1.compute.internal"
+    out = io.StringIO()
+    view = LiveDrainDisplay(Console(file=out, width=100), Terminal(100))
+    view._moving[node] = "team-payments/checkout-with-a-very-long-name-7f9c4d5b6d-x2kqp: is being moved"
+    with view.showing_nodes(lambda: [NodeInMaintenance(node, 4)]):
+        Console(file=out, width=100).print(view.frame())
+    assert node in out.getvalue()
+    assert "0 of 4 pods gone" in out.getvalue()
+
+
+def test_bars_say_that_a_node_is_empty_but_not_what_is_left():
+    view = LiveDrainDisplay(Console(file=io.StringIO(), width=100), Terminal(100))
+    assert view.has_told(NodeInMaintenance("worker-1", 0, (), "empty"))
+    left = NodeInMaintenance("worker-1", 2, (), "2 pods are still there")
+    view.tell_nodes([left])
+    assert not view.has_told(left)
+
+
+def test_as_lines_each_state_is_told_once():
+    lines = []
+    view = DrainDisplay(Terminal(), lines.append)
+    state = NodeInMaintenance("worker-1", 2, (), "2 pods are still there")
+    view.tell_nodes([state])
+    view.tell_nodes([state])
+    view.tell_nodes([NodeInMaintenance("worker-1", 0, (), "empty")])
+    assert [line.split("  ")[-1] for line in lines] == ["worker-1: 2 pods are still there", "worker-1: empty"]

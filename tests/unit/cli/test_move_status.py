@@ -1,0 +1,175 @@
+"""How far a move is, in words and as bars."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from rescheduler.api.podmigration import ConditionType, Handover, MigrationCondition, PodReference
+from rescheduler.cli.move_status import completed_fraction, failure_lines, move_state, moves_summary
+from rescheduler.cli.progress_display import LiveProgressDisplay, ProgressDisplay, progress_display_for
+from rescheduler.cli.terminal import Terminal
+from rescheduler.migrations.controller.plan_execution import MoveProgress
+from rescheduler.migrations.transition_table import TRANSITIONS, MigrationStep
+from rescheduler.planner.plan import Move
+from tests.unit.migrations.observations import NOW, migration
+
+REFUSED = MigrationCondition(ConditionType.BUDGET_ALLOWS, "False", NOW, "Refused")
+
+
+def errand(step=None, handover=Handover.ADOPT, *, pod="shop/web-1-a", given_up="", **status):
+    move = Move(
+        pod=pod, uid="source-uid", source="old", target="new", strategy="LoadBalancing", handover=handover,
+        reason="because", gain=0.1,
+    )  # fmt: skip
+    if step is None:
+        return MoveProgress(move, given_up=given_up)
+    return MoveProgress(move, "shop/move", migration(step, handover, status=status), given_up)
+
+
+# -- in words
+
+
+@pytest.mark.parametrize(
+    ("moving", "words"),
+    [
+        pytest.param(
+            errand(MigrationStep.MARKING, message="tolerates one more"),
+            "is being moved, by Adopt",
+            id="at first",
+        ),
+        pytest.param(
+            errand(MigrationStep.STARTING, message="waits for copy b to become ready"),
+            "waits for copy b to become ready",
+            id="what it waits for",
+        ),
+        pytest.param(
+            errand(MigrationStep.EVICTING, message="copy b is ready"),
+            "its successor is ready, and it is evicted",
+            id="evicted",
+        ),
+        pytest.param(
+            errand(MigrationStep.EVICTING, Handover.EVICT, message="asks the Eviction API"),
+            "is evicted; its successor comes after it",
+            id="evicted before there is a successor",
+        ),
+        pytest.param(
+            errand(
+                MigrationStep.EVICTING, message="budget web allows no disruption now", conditions=(REFUSED,)
+            ),
+            "budget web allows no disruption now",
+            id="who stands in the way",
+        ),
+        pytest.param(
+            errand(MigrationStep.ROLLING_BACK, message="copy b can't run: ErrImagePull"),
+            "is rolled back: copy b can't run: ErrImagePull",
+            id="why it goes back",
+        ),
+        pytest.param(
+            errand("Teleporting"),
+            "its status makes no sense: a migration by Adopt has no step Teleporting",
+            id="what nobody can go on with",
+        ),
+    ],
+)
+def test_what_is_under_way_says_what_it_does_or_waits_for(moving, words):
+    assert move_state(moving) == ("InProgress", words)
+    assert 0 <= completed_fraction(moving) < 1
+
+
+def test_what_failed_is_told_with_its_pod_its_reason_and_what_to_do():
+    known = errand(MigrationStep.FAILED, message="no node has room", failure="NoTarget")
+    other = errand(MigrationStep.FAILED, message="copy b can't run", failure="CopyFailing")
+    told = list(failure_lines([known, errand(MigrationStep.COMPLETED), other, errand(given_up="cancelled")]))
+    assert told[0] == "  shop/web-1-a: no node has room"
+    assert told[1].strip()
+    assert told[2:] == [
+        "  shop/web-1-a: copy b can't run",
+        "    Its story: rescheduler migrations -n shop move",
+    ]
+
+
+def test_all_of_them_are_summed_up():
+    over = [errand(MigrationStep.COMPLETED), errand(MigrationStep.FAILED), errand(given_up="cancelled")]
+    for each in over[:2]:
+        each.migration = migration(MigrationStep(each.migration.status.step), finalizers=())
+    assert (
+        moves_summary([*over, errand(MigrationStep.STARTING)])
+        == "1 of 4 moves made, 1 failed, 1 still under way, 1 not made."
+    )
+
+
+@pytest.mark.parametrize("handover", [Handover.ADOPT, Handover.COPY, Handover.EVICT])
+def test_every_step_brings_it_further(handover):
+    ahead = {step for step, _ in TRANSITIONS[handover]} - {MigrationStep.ROLLING_BACK} | {
+        MigrationStep.COMPLETED
+    }
+    shares = {step: completed_fraction(errand(step, handover)) for step in ahead}
+    assert shares[MigrationStep.COMPLETED] == 1.0
+    assert len(set(shares.values())) == len(ahead), "no two steps are equally far"
+    assert (
+        shares[MigrationStep.MARKING] < shares[MigrationStep.EVICTING] < shares[MigrationStep.RELEASING] < 1.0
+    )
+
+
+# -- as bars
+
+
+def shown(*moves, width=120, height=30, interrupted=False):
+    """What stands above, and the bars."""
+    console = Console(file=io.StringIO(), width=width, height=height, force_terminal=True, color_system=None)
+    progress = LiveProgressDisplay(console, Terminal(width, colour=True))
+    progress._moves = moves
+    for each in moves:
+        progress.tell(each)
+        progress.tell(each)
+    if interrupted:
+        progress.interrupted()
+    above = console.file.getvalue()
+    with console.capture() as frame:
+        console.print(progress.frame())
+    return above.splitlines(), frame.get().splitlines()
+
+
+def test_what_is_over_scrolls_away_and_what_is_under_way_has_a_bar():
+    done = errand(MigrationStep.COMPLETED, target_pod=PodReference("web-1-c", "copy-uid"), finished_at=NOW)
+    failed = errand(MigrationStep.FAILED, message="no node has room", finished_at=NOW)
+    starting = errand(MigrationStep.STARTING, message="waits for copy b to become ready")
+    above, bars = shown(done, failed, starting, errand(MigrationStep.QUEUED), errand())
+    assert above == [
+        "✓ shop/web-1-a  old → new  0s  web-1-c",
+        "✗ shop/web-1-a  old → new  0s  no node has room",
+    ]
+    first, second, last = (line.split() for line in bars)
+    assert first[1:5] == ["shop/web-1-a", "old", "→", "new"]
+    assert "Starting" in first
+    assert bars[0].rstrip().endswith("waits for copy b to become ready")
+    assert (second[0], second[-4:]) == ("·", ["waits", "for", "its", "turn"])
+    assert " ".join(last).startswith("1 of 5 moves made, 1 not made, 2 under way, 1 to come")
+
+
+def test_names_give_way_where_it_is_narrow_and_nothing_is_wider_than_the_window():
+    long = errand(
+        MigrationStep.STARTING, message="waits for copy b to become ready " * 5, pod=f"shop/{'w' * 80}"
+    )
+    _, bars = shown(long, width=64)
+    assert all(len(line) <= 64 for line in bars)
+    assert "…" in bars[0]
+    assert "Starting" in bars[0]
+
+
+def test_more_than_the_window_has_lines_are_counted_and_those_that_wait_come_last():
+    waiting = [errand(MigrationStep.QUEUED) for _ in range(30)]
+    _, bars = shown(*waiting, errand(MigrationStep.STARTING), height=12)
+    assert len(bars) < 12
+    assert "Starting" in bars[0]
+    assert bars[-2].strip() == "and 23 more"
+
+
+def test_after_ctrl_c_it_says_what_happens_now():
+    _, bars = shown(errand(MigrationStep.STARTING), interrupted=True)
+    assert "Ctrl-C again leaves at once" in bars[-1]
+
+
+def test_into_a_file_go_lines():
+    assert type(progress_display_for(io.StringIO(), to_stderr=False)) is ProgressDisplay

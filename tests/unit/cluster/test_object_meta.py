@@ -1,0 +1,49 @@
+"""Plain objects into forms: what is wrong is said with the object's name, never a traceback."""
+
+from typing import Any
+
+import pytest
+
+from rescheduler.cluster.object_meta import PartialObject, UnreadableObject, decode_object
+
+
+def nested(depth: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for _ in range(depth):
+        found = {"x": found}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        pytest.param({}, "Thing without a name: metadata.name is missing", id="nothing in it"),
+        pytest.param([], "Thing without a name: an object is needed, not a list", id="no object at all"),
+        pytest.param(
+            {"metadata": 5}, "Thing without a name: metadata: an object is needed", id="no metadata"
+        ),
+        pytest.param(
+            {"metadata": {"name": "n", "namespace": "x", "labels": {"a": 1}}},
+            "Thing x/n: metadata.labels[...]: a text is needed, not a whole number",
+            id="a label that is no text",
+        ),
+        pytest.param(
+            {"metadata": {"name": "n", "deletionTimestamp": "yesterday"}},
+            "Thing n: metadata.deletionTimestamp: ",
+            id="a time that is none",
+        ),
+        pytest.param(
+            {"metadata": {"name": "n"}, "x": nested(5_000)}, "Thing n: nested too deep", id="too deep"
+        ),
+    ],
+)
+def test_an_object_that_makes_no_sense(item: Any, message: str):
+    with pytest.raises(UnreadableObject) as refused:
+        decode_object("Thing", item, PartialObject)
+    assert message in str(refused.value)
+
+
+def test_nulls_and_unknown_fields_are_skipped():
+    item = {"metadata": {"name": "n", "labels": None, "novelty": [1]}, "spec": {"anything": None}}
+    meta = decode_object("Thing", item, PartialObject).metadata
+    assert (meta.key, meta.labels, meta.deleted_s) == ("n", {}, None)

@@ -1,0 +1,68 @@
+"""The documentation says what the code does."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from rescheduler.cli import main as cli
+from rescheduler.config.policy import Policy
+from rescheduler.config.settings_schema import settings
+from tools.configuration_reference import main, with_reference
+from tools.generated_section import BEGIN, END
+
+ROOT = Path(__file__).parents[3]
+DOCUMENT = ROOT / "docs" / "configuration.md"
+
+
+def test_the_reference_in_the_documentation_is_up_to_date():
+    assert main(["--check", str(DOCUMENT)]) == 0
+
+
+def test_every_setting_stands_in_the_table():
+    document = DOCUMENT.read_text()
+    for setting in settings(Policy):
+        assert f"| `{setting.name}` |" in document
+
+
+def test_an_outdated_document_is_told_and_mended(tmp_path, capsys):
+    file = tmp_path / "configuration.md"
+    file.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    assert main(["--check", str(file)]) == 1
+    assert "run `make generate`" in capsys.readouterr().err
+    assert main(["--write", str(file)]) == 0
+    assert main(["--check", str(file)]) == 0
+    assert file.read_text().startswith("before\n")
+    assert file.read_text().endswith("after\n")
+
+
+def test_a_document_without_the_markers_is_refused():
+    with pytest.raises(ValueError, match="markers"):
+        with_reference("nothing")
+
+
+def test_the_check_runs_as_a_module_as_make_check_runs_it():
+    command = [sys.executable, "-m", "tools.configuration_reference", "--check", str(DOCUMENT)]
+    assert subprocess.run(command, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("example", ["original-sample", "with-mistakes"])
+def test_the_output_shown_in_the_documentation_is_real(example, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    result = CliRunner().invoke(cli, ["config", "check", f"examples/{example}.yaml"])
+    _, _, after = DOCUMENT.read_text().partition(f"$ rescheduler config check examples/{example}.yaml\n")
+    shown = after.partition("```")[0].removesuffix("…\n")
+    assert shown
+    assert (result.stderr + result.stdout).startswith(shown)
+
+
+def test_the_yaml_in_the_documentation_loads(loading):
+    blocks = [block.partition("```")[0] for block in DOCUMENT.read_text().split("```yaml\n")[1:]]
+    assert len(blocks) == 2
+    whole, args = blocks
+    assert loading.text(whole).configuration.policy.windows
+    head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    indented = "".join(f"      {line}\n" for line in args.splitlines())
+    assert loading.text(f"{head}profiles:\n- pluginConfig:\n  - name: Rescheduler\n    args:\n{indented}")

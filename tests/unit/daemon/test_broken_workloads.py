@@ -1,0 +1,31 @@
+"""Workloads that run nowhere are no reason not to move others."""
+
+from rescheduler.api.podmigration import MigrationPhase
+from rescheduler.daemon.node_drain import start_maintenance
+from tests.e2e.facts.stage import AT_ONCE
+from tests.e2e.recovery.ward import CRASH
+
+BROKEN = [f"broken-{number}" for number in range(4)]
+
+
+async def test_pods_that_crash_everywhere_bring_about_no_halt_when_their_node_is_to_be_emptied(
+    set_ward, start, client, migrations, eventually
+):
+    ward = await set_ward(3)
+    node = ward.stage.nodes[0]
+    ward.stage.behave({**AT_ONCE, **CRASH})
+    for name in BROKEN:
+        await ward.workload_on(node, "Deployment", name=name, retries=None)
+    running = await start(enabled_strategies=("NodeMaintenance",), max_retries=0)
+    await start_maintenance(client, [node])
+
+    async def all_have_failed():
+        found = await migrations()
+        return len(found) == len(BROKEN) and all(each.is_finished for each in found)
+
+    await eventually(all_have_failed)
+    assert {(each.status.phase, each.status.failure) for each in await migrations()} == {
+        (MigrationPhase.FAILED, "CopyFailing")
+    }
+    running.daemon.watchman.look()
+    assert running.daemon.watchman.halts == ()

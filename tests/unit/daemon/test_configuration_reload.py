@@ -1,0 +1,194 @@
+"""A configuration file that changes while the daemon runs."""
+
+import asyncio
+import json
+
+import pytest
+
+from kubesim.apiserver.fault_injection import InjectedFault
+from rescheduler.api.podmigration import MigrationPhase
+from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
+from rescheduler.config.policy_blocks import Window
+from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS, EVENTS, LEASES, NAMESPACES
+from rescheduler.kube.patches import merge_patch
+from tests.e2e.facts.waiting import until_gone
+from tests.unit.cli.live_cluster import write_config
+
+RESTLESS = {"reschedulingInterval": "30s", "settleTime": "1s"}
+
+
+@pytest.fixture
+def file(tmp_path):
+    return write_config(tmp_path / "config.json", **RESTLESS, imbalanceThreshold=100, cpuThreshold=100)
+
+
+async def test_a_valid_change_is_used_at_the_next_check(crowd, start, file):
+    await crowd(pods=4)
+    running = await start(file=file, imbalance_threshold=100.0, cpu_threshold=100.0)
+    await running.until_checked(2)
+    assert running.heard.moves == [0, 0]
+    write_config(file, **RESTLESS, imbalanceThreshold=20)
+    await running.until_checked(3)
+    assert running.heard.moves[2] > 0
+    assert running.heard.checks[2].is_carried_out
+
+
+async def test_an_invalid_change_is_kept_out_and_said_until_it_is_mended(
+    crowd, start, file, status, client, caplog, eventually
+):
+    await crowd(pods=4)
+    running = await start(file=file, imbalance_threshold=100.0, cpu_threshold=100.0)
+    await running.until_checked(1)
+    write_config(file, imbalanceThreshold="a lot", maxReschedulePods=-1)
+    await running.until(lambda: running.heard.refused)
+    await running.until_checked(3)
+    assert set(running.heard.moves) == {0}, "what held before still does"
+    (why,) = running.heard.refused
+    assert "imbalanceThreshold" in why
+    assert "maxReschedulePods" in why
+    assert (await status()).configuration == why
+    assert "ConfigurationRefused" in {getattr(record, "event", "") for record in caplog.records}
+    assert "ConfigurationRefused" in {item["reason"] for item in (await client.list(EVENTS)).items}
+    write_config(file, **RESTLESS, imbalanceThreshold=20)
+    await running.until(lambda: running.heard.moves[-1] > 0)
+
+    async def is_mended():
+        return (await status()).configuration == ""
+
+    await eventually(is_mended)
+
+
+async def test_a_file_that_goes_away_changes_nothing(crowd, start, file):
+    await crowd(pods=4)
+    running = await start(file=file, imbalance_threshold=100.0, cpu_threshold=100.0)
+    await running.until_checked(1)
+    file.unlink()
+    await running.until(lambda: running.heard.refused)
+    await running.until_checked(3)
+    assert set(running.heard.moves) == {0}
+
+
+async def test_a_dry_run_can_be_made_of_it_and_undone(crowd, start, file, client, migrations):
+    await crowd(pods=4)
+    write_config(file, **RESTLESS, dryRun=True)
+    running = await start(file=file, dry_run=True)
+    await running.until_checked(2)
+    assert running.line.writes == []
+    write_config(file, **RESTLESS)
+    await running.until(lambda: running.heard.checks[-1].is_carried_out)
+    assert (await client.get(LEASES, "default/rescheduler"))["spec"]["holderIdentity"] == "me"
+    write_config(file, **RESTLESS, dryRun=True)
+    await running.until(lambda: running.heard.led[-1:] == [False])
+    assert all(each.is_finished for each in await migrations() if each.status.started_at)
+    writes = len(running.line.writes)
+    await asyncio.sleep(90)
+    assert len(running.line.writes) == writes, "not even the lease is renewed"
+    assert (await client.get(LEASES, "default/rescheduler"))["spec"]["holderIdentity"] == ""
+
+
+async def test_a_dry_run_finishes_what_is_under_way_and_begins_nothing_else(set_moves, start, file, client):
+    moves = await set_moves(3)
+    await moves.stage.deployment(2)
+    moves.stage.behave({"startup": "60s"})
+    running = await start(file=file)
+    await running.until(lambda: running.heard.led)
+    first, second = await moves.stage.pods()
+    target = await moves.stage.free_node()
+    begun = await moves.wish(first, target)
+    await moves.until(begun, lambda migration: migration.status.phase is MigrationPhase.IN_PROGRESS)
+    write_config(file, **RESTLESS, dryRun=True)
+    await asyncio.sleep(5)
+    waiting = await moves.wish(second, target)
+    migration = await moves.until_finished(begun)
+    assert migration.status.phase is MigrationPhase.COMPLETED
+    await running.until(lambda: running.heard.led[-1:] == [False])
+    left = await moves.until(waiting, lambda migration: True)
+    assert left.status.phase is MigrationPhase.PENDING, "a person's wish is not called off"
+    assert left.finalizers == (), "nobody is left who would let it go"
+
+
+async def test_a_dry_run_calls_off_what_waits_and_holds_nothing(
+    crowd, start, file, client, migrations, eventually
+):
+    moves = await crowd(pods=6)
+    moves.stage.behave({"startup": "60s"})
+    running = await start(file=file, max_concurrent_migrations=1)
+
+    async def some_wait():
+        found = await migrations()
+        phases = {each.status.phase for each in found}
+        return found if {MigrationPhase.PENDING, MigrationPhase.IN_PROGRESS} <= phases else []
+
+    before = await eventually(some_wait)
+    waiting = {each.key for each in before if each.status.phase is MigrationPhase.PENDING}
+    write_config(file, **RESTLESS, dryRun=True)
+    await running.until(lambda: running.heard.led[-1:] == [False])
+    left = await migrations()
+    assert waiting.isdisjoint(each.key for each in left)
+    assert [each.status.phase for each in left] == [MigrationPhase.COMPLETED], (
+        "what was under way came to its end"
+    )
+    assert [each.finalizers for each in left] == [()]
+    await client.delete(NAMESPACES, moves.stage.namespace)
+    await until_gone(client, NAMESPACES, moves.stage.namespace)
+
+
+async def test_a_dry_run_calls_off_what_others_have_left_before_the_lease_is_given_back(
+    set_moves, start, file, server, migrations
+):
+    moves = await set_moves(3)
+    await moves.stage.deployment(1)
+    (pod,) = await moves.stage.pods()
+    key = await moves.wish(pod, await moves.stage.free_node(), strategy="LoadBalancing")
+    server.faults.add(
+        InjectedFault("slow", verbs=("delete",), resource="podmigrations.rescheduler.dev", delay_s=10)
+    )
+    running = await start(file=file, windows=(Window(from_=23 * 60, to=24 * 60),))
+    await running.until_checked(2)
+    assert [each.key for each in await migrations()] == [key]
+    write_config(file, **RESTLESS, dryRun=True)
+    await running.until(lambda: running.heard.led[-1:] == [False])
+    assert await migrations() == []
+
+
+async def test_a_dry_run_does_not_wait_for_a_migration_that_makes_no_sense(set_moves, start, file, client):
+    moves = await set_moves(3)
+    await moves.stage.deployment(1)
+    moves.stage.behave({"startup": "1h"})
+    running = await start(file=file)
+    (pod,) = await moves.stage.pods()
+    key = await moves.wish(pod, await moves.stage.free_node())
+    await moves.until(key, lambda migration: migration.status.phase is MigrationPhase.IN_PROGRESS)
+    await client.patch(POD_MIGRATIONS.status, key, merge_patch({"status": {"step": "Teleporting"}}))
+    await moves.until(key, lambda migration: migration.status.step == "Teleporting")
+    write_config(file, **RESTLESS, dryRun=True)
+    await running.until(lambda: running.heard.led[-1:] == [False])
+
+
+async def test_what_has_no_place_to_record_moves_stays_a_dry_run_and_says_why(
+    crowd, start, file, client, caplog
+):
+    await crowd(pods=4)
+    await client.delete(CUSTOM_RESOURCE_DEFINITIONS, PODMIGRATION_CRD_NAME)
+    await asyncio.sleep(5)
+    caplog.set_level("ERROR", "rescheduler")
+    running = await start(file=file, dry_run=True, imbalance_threshold=100.0, cpu_threshold=100.0)
+    await running.until_checked(1)
+    assert caplog.text == "", "a dry run is what was wanted"
+    write_config(file, **RESTLESS, imbalanceThreshold=20, dryRun=False)
+    await running.until(lambda: running.heard.moves[-1] > 0)
+    assert "does not know PodMigration" in caplog.text
+    assert not any(check.is_carried_out for check in running.heard.checks)
+    assert running.line.writes == []
+
+
+async def test_what_needs_a_new_start_is_said(crowd, start, file, caplog):
+    caplog.set_level("WARNING", "rescheduler")
+    await crowd(pods=1)
+    running = await start(file=file)
+    await running.until_checked(1)
+    content = json.loads(file.read_text())
+    file.write_text(json.dumps({**content, "leaderElection": {"retryPeriod": "3s"}}))
+    words = "leaderElection and clientConnection take effect with the next start"
+    await running.until(lambda: words in caplog.text)

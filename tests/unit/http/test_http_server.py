@@ -1,0 +1,84 @@
+"""A server that ends leaves no connection behind: warnings are errors here."""
+
+import asyncio
+import gc
+import socket
+import ssl
+from datetime import UTC, datetime
+
+import pytest
+from aiohttp import web
+
+from rescheduler.http.http_server import serve_http
+from rescheduler.steering.webhook.certificate_manager import ReloadableTLS
+from rescheduler.steering.webhook.certificate_rotation import CertificateLifetimes, renew_credentials
+
+OK = b"HTTP/1.1 200 OK"
+
+
+@pytest.fixture(scope="module")
+def credentials():
+    return renew_credentials(None, ("127.0.0.1",), datetime.now(UTC), CertificateLifetimes())
+
+
+@pytest.fixture
+def tls(credentials):
+    live = ReloadableTLS()
+    live.load(credentials)
+    return live.public
+
+
+@pytest.fixture
+def app():
+    async def answer(_):
+        return web.Response(text="ok")
+
+    made = web.Application()
+    made.router.add_get("/", answer)
+    return made
+
+
+async def asked(reader, writer):
+    writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+    return await reader.readline()
+
+
+async def test_callers_who_stay_connected_are_hung_up_on(app, tls, credentials):
+    trusting = ssl.create_default_context(cadata=credentials.trusted.decode())
+    async with serve_http(app, "127.0.0.1", 0, tls) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
+        assert (await asked(reader, writer)).startswith(OK)
+    await reader.read()
+    assert reader.at_eof()
+    writer.close()
+    gc.collect()
+
+
+async def test_also_those_who_never_began_to_speak(app, tls):
+    async with serve_http(app, "127.0.0.1", 0, tls) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        # Somebody who comes later has been served: so the one before has been accepted.
+        later_reader, later = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.sleep(0)
+    assert await reader.read() == b""
+    assert await later_reader.read() == b""
+    for each in (writer, later):
+        each.close()
+    gc.collect()
+
+
+async def test_without_a_host_it_is_reached_on_every_address_by_the_same_port(app):
+    async with serve_http(app, None, 0) as port:
+        for host in ("127.0.0.1", "::1"):
+            if host == "::1" and not socket.has_dualstack_ipv6():
+                continue
+            reader, writer = await asyncio.open_connection(host, port)
+            assert (await asked(reader, writer)).startswith(OK)
+            writer.close()
+
+
+async def test_a_port_that_is_taken_is_said(app):
+    async with serve_http(app, "127.0.0.1", 0) as port:
+        with pytest.raises(OSError, match="in use"):
+            async with serve_http(app, "127.0.0.1", port):
+                pass

@@ -1,0 +1,267 @@
+"""What is installed: complete, consistent in itself, and asking for no more than it needs."""
+
+from collections import Counter
+
+import msgspec
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from kubesim.apiserver.kind_registry import BUILT_IN
+from rescheduler.api.well_known_names import INSTALL_ID, SHARED_INSTALL_ID
+from rescheduler.cli import main
+from rescheduler.config.config_loader import load_content
+from rescheduler.config.config_validation import known_strategies
+from rescheduler.install import rbac
+from rescheduler.install.install_options import DaemonValues, NetworkPolicies, Options, WebhookValues
+from rescheduler.install.leftovers import inventory
+from rescheduler.install.manifests import install_manifests
+from rescheduler.kube.api_resources import key_of
+
+
+def of_kind(kind, items):
+    return [item for item in items if item["kind"] == kind]
+
+
+def pods(items):
+    return {item["metadata"]["name"]: item["spec"]["template"] for item in of_kind("Deployment", items)}
+
+
+def test_what_others_need_comes_before_those_who_need_it():
+    kinds = [item["kind"] for item in install_manifests()]
+    assert kinds[0] == "CustomResourceDefinition"
+    assert kinds.index("ServiceAccount") < kinds.index("Deployment")
+    assert kinds.index("ConfigMap") < kinds.index("Deployment")
+
+
+@pytest.mark.parametrize("name", ["Bad_NS", "", "-a", "a.b", "a" * 64])
+def test_a_namespace_that_cannot_be_is_refused_with_what_is_allowed(name):
+    refused = CliRunner().invoke(main, ["manifests", "--namespace", name])
+    assert refused.exit_code == 2
+    assert f'"{name}" is not allowed' in refused.stderr
+    assert "lower-case letters, digits and '-', at most 63" in refused.stderr
+    assert CliRunner().invoke(main, ["manifests", "--namespace", "a" * 63]).exit_code == 0
+
+
+def test_every_object_carries_the_install_id_and_stands_in_our_namespace_or_has_it_in_its_name():
+    for item in install_manifests(namespace="elsewhere", create_namespace=True):
+        about = item["metadata"]
+        assert about["labels"]["app.kubernetes.io/name"] == "rescheduler"
+        if item["kind"] == "CustomResourceDefinition":
+            assert about["labels"][INSTALL_ID] == SHARED_INSTALL_ID
+            continue
+        assert about["labels"][INSTALL_ID] == "elsewhere"
+        if item["kind"] != "Namespace" and "namespace" not in about:
+            assert about["name"].endswith(".elsewhere")
+            assert about["name"].startswith("rescheduler")
+    for pod in pods(install_manifests(namespace="elsewhere")).values():
+        assert pod["metadata"]["labels"][INSTALL_ID] == "elsewhere"
+
+
+def test_installations_in_two_namespaces_have_no_object_in_common_but_the_definition():
+    def names(namespace):
+        return {
+            (item["kind"], item["metadata"].get("namespace"), item["metadata"]["name"])
+            for item in install_manifests(namespace=namespace)
+        }
+
+    assert names("one") & names("two") == {
+        ("CustomResourceDefinition", None, "podmigrations.rescheduler.dev")
+    }
+
+
+def test_every_object_is_on_the_list_of_what_is_removed_under_the_name_by_which_it_is_served():
+    removed = {(each.resource.kind, each.key) for each in inventory("elsewhere")}
+    for item in install_manifests(namespace="elsewhere"):
+        key = key_of(item["metadata"].get("namespace", ""), item["metadata"]["name"])
+        assert (item["kind"], key) in removed or item["kind"] == "CustomResourceDefinition"
+    served = {(kind.api_version, kind.name): kind.plural for kind in BUILT_IN}
+    for each in inventory("elsewhere"):
+        resource = each.resource
+        assert served.get((resource.api_version, resource.kind), resource.plural) == resource.plural
+
+
+def test_what_is_removed_last_is_that_by_which_the_installation_is_found():
+    kinds = [each.resource.kind for each in inventory("elsewhere")]
+    assert kinds[:2] == ["Deployment", "Deployment"]
+    assert inventory("elsewhere")[-1].name == "ClusterRoleBinding rescheduler.elsewhere"
+
+
+def test_the_namespace_is_printed_only_on_request_and_enforces_nothing_on_what_is_in_it():
+    """`kubectl apply` changes a namespace that is there already."""
+    assert of_kind("Namespace", install_manifests()) == []
+    (namespace,) = of_kind("Namespace", install_manifests(create_namespace=True))
+    assert namespace["metadata"]["labels"].keys() == {"app.kubernetes.io/name", INSTALL_ID}
+    assert CliRunner().invoke(main, ["manifests"]).stdout.count("kind: Namespace") == 0
+    assert CliRunner().invoke(main, ["manifests", "--create-namespace"]).stdout.count("kind: Namespace") == 1
+
+
+def test_what_binds_names_what_is_installed():
+    items = install_manifests(namespace="elsewhere")
+    names = {(item["kind"], item["metadata"]["name"]) for item in items}
+    for item in items:
+        if "roleRef" in item:
+            assert (item["roleRef"]["kind"], item["roleRef"]["name"]) in names
+
+
+def test_accounts_are_bound_where_they_are():
+    bindings = [item for item in install_manifests(namespace="elsewhere") if "subjects" in item]
+    assert {subject["namespace"] for item in bindings for subject in item["subjects"]} == {"elsewhere"}
+
+
+@pytest.mark.parametrize("kind", ["Service", "PodDisruptionBudget", "Deployment"])
+def test_what_selects_pods_selects_those_of_its_own_program(kind):
+    items = install_manifests()
+    for item in of_kind(kind, items):
+        selector = item["spec"]["selector"]
+        wanted = selector.get("matchLabels", selector)
+        found = [
+            name for name, pod in pods(items).items() if wanted.items() <= pod["metadata"]["labels"].items()
+        ]
+        assert found == [item["metadata"]["name"]]
+
+
+def test_pods_run_as_nobody_on_a_filesystem_that_they_cannot_write():
+    for pod in pods(install_manifests()).values():
+        spec = pod["spec"]
+        (container,) = spec["containers"]
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert {mount["name"] for mount in container["volumeMounts"]} == {
+            volume["name"] for volume in spec["volumes"]
+        }
+
+
+def test_each_program_has_two_pods_spread_over_nodes_and_zones_with_one_gone_at_a_time():
+    """Zones only as a preferred anti-affinity: see tests/e2e/installed/test_replica_spread.py."""
+    items = install_manifests()
+    assert [item["spec"]["replicas"] for item in of_kind("Deployment", items)] == [2, 2]
+    for pod in pods(items).values():
+        (spread,) = pod["spec"]["topologySpreadConstraints"]
+        assert (spread["topologyKey"], spread["whenUnsatisfiable"]) == (
+            "kubernetes.io/hostname",
+            "ScheduleAnyway",
+        )
+        anti_affinity = pod["spec"]["affinity"]["podAntiAffinity"]
+        assert anti_affinity.keys() == {"preferredDuringSchedulingIgnoredDuringExecution"}
+        terms = anti_affinity["preferredDuringSchedulingIgnoredDuringExecution"]
+        assert [each["podAffinityTerm"]["topologyKey"] for each in terms] == [
+            "kubernetes.io/hostname",
+            "topology.kubernetes.io/zone",
+        ]
+    assert [item["spec"]["maxUnavailable"] for item in of_kind("PodDisruptionBudget", items)] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "DAEMON_CLUSTER_GRANTS",
+        "DAEMON_NAMESPACE_GRANTS",
+        "WEBHOOK_CLUSTER_GRANTS",
+        "WEBHOOK_NAMESPACE_GRANTS",
+    ],
+)
+def test_nothing_is_granted_twice(table):
+    granted = Counter(
+        (grant.group, grant.resource, grant.names, verb)
+        for grant in getattr(rbac, table)
+        for verb in grant.verbs
+    )
+    assert [each for each, times in granted.items() if times > 1] == []
+
+
+def test_no_rule_grants_everything_of_anything():
+    for item in install_manifests():
+        for rule in item.get("rules", ()):
+            assert "*" not in (*rule["verbs"], *rule["resources"], *rule["apiGroups"])
+
+
+def test_secrets_are_read_by_name_only():
+    for item in install_manifests():
+        for rule in item.get("rules", ()):
+            if "secrets" in rule["resources"]:
+                assert item["kind"] == "Role"
+                assert rule["verbs"] == ["create"] or rule["resourceNames"] == ["rescheduler-webhook-cert"]
+
+
+def test_without_the_webhook_nothing_of_it_is_left():
+    items = install_manifests(Options(webhook=WebhookValues(enabled=False)))
+    assert "webhook" not in yaml.safe_dump(
+        [item for item in items if item["kind"] != "CustomResourceDefinition"]
+    ).replace("mutatingwebhookconfigurations", "")
+
+
+def test_the_default_configuration_is_one_with_which_the_daemon_starts():
+    (found,) = of_kind("ConfigMap", install_manifests())
+    loaded = load_content(found["data"]["rescheduler.yaml"].encode(), known_strategies(), source="it")
+    assert loaded.notes == ()
+
+
+def test_args_become_part_of_the_configuration():
+    (found,) = of_kind("ConfigMap", install_manifests(Options(args={"cpuThreshold": 70})))
+    loaded = load_content(found["data"]["rescheduler.yaml"].encode(), known_strategies(), source="it")
+    assert loaded.configuration.policy.cpu_threshold == 70
+
+
+def test_what_is_chosen_arrives_in_all_pods_and_what_is_not_is_not_said():
+    chosen = Options(node_selector={"pool": "system"}, log_level="debug", daemon=DaemonValues(replicas=3))
+    for pod in pods(install_manifests(chosen)).values():
+        assert pod["spec"]["nodeSelector"] == {"pool": "system"}
+        assert "tolerations" not in pod["spec"]
+        assert "--log-level=debug" in pod["spec"]["containers"][0]["args"]
+    assert pods(install_manifests())["rescheduler"]["spec"].get("nodeSelector") is None
+
+
+def test_the_webhook_registers_itself_unless_only_schedulers_are_to_ask_it():
+    def arguments(options):
+        return pods(install_manifests(options))["rescheduler-webhook"]["spec"]["containers"][0]["args"]
+
+    assert "--extender-only" not in arguments(Options())
+    assert "--extender-only" in arguments(Options(webhook=WebhookValues(extender_only=True)))
+
+
+def test_values_that_nobody_knows_are_refused():
+    with pytest.raises(msgspec.ValidationError, match="unknown field `dameon`"):
+        msgspec.convert({"dameon": {}}, Options)
+
+
+# -- network policies
+
+
+def test_only_the_ports_that_a_program_serves_can_be_reached():
+    items = install_manifests()
+    policies = of_kind("NetworkPolicy", items)
+    assert [each["metadata"]["name"] for each in policies] == ["rescheduler", "rescheduler-webhook"]
+    for policy in policies:
+        pod = pods(items)[policy["metadata"]["name"]]
+        assert policy["spec"]["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+        served = {port["containerPort"] for port in pod["spec"]["containers"][0]["ports"]}
+        (rule,) = policy["spec"]["ingress"]
+        assert {each["port"] for each in rule["ports"]} == served
+        assert policy["spec"]["policyTypes"] == ["Ingress"]
+
+
+def test_what_a_service_leads_to_is_a_port_of_its_pods():
+    items = install_manifests()
+    for service in of_kind("Service", items):
+        pod = pods(items)[service["metadata"]["name"]]
+        ports = {each["name"] for each in pod["spec"]["containers"][0]["ports"]}
+        assert {each["targetPort"] for each in service["spec"]["ports"]} == ports
+
+
+def test_who_may_read_metrics_can_be_chosen_and_policies_be_left_out():
+    peers = [{"namespaceSelector": {"matchLabels": {"team": "monitoring"}}}]
+    chosen = install_manifests(Options(network_policies=NetworkPolicies(metrics_from=peers)))
+    daemon, webhook = of_kind("NetworkPolicy", chosen)
+    assert daemon["spec"]["ingress"][0]["from"] == peers
+    assert "from" not in webhook["spec"]["ingress"][0], "API servers are no pods"
+    assert not of_kind(
+        "NetworkPolicy", install_manifests(Options(network_policies=NetworkPolicies(enabled=False)))
+    )
+    without = install_manifests(Options(webhook=WebhookValues(enabled=False)))
+    assert len(of_kind("NetworkPolicy", without)) == 1

@@ -1,0 +1,10 @@
+"""On a simulated server and in virtual time."""
+
+from tests.unit.migrations.controller.conftest import (  # noqa: F401
+    client,
+    connect,
+    eventually,
+    life,
+    pytest_asyncio_loop_factories,
+    server,
+)

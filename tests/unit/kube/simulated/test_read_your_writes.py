@@ -1,0 +1,83 @@
+"""Our own writes are seen at once, and forgotten when the informer has caught up or should have."""
+
+import asyncio
+
+import pytest
+
+from rescheduler.kube.api_resources import CONFIG_MAPS, NAMESPACES
+from rescheduler.kube.informer import Informer
+from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.read_your_writes import ReadYourWrites
+
+INDICES = {"colour": lambda item: [item["metadata"].get("labels", {}).get("colour")]}
+
+
+def config_map(name, **labels):
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"namespace": "shop", "name": name, "labels": labels},
+    }
+
+
+@pytest.fixture
+async def fresh(client):
+    await client.create(NAMESPACES, {"metadata": {"name": "shop"}})
+    made = ReadYourWrites(Informer(client, CONFIG_MAPS, indices=INDICES), INDICES)
+    async with made.informer.running():
+        await made.informer.synced()
+        yield made
+
+
+async def test_what_was_answered_is_there_before_the_informer_has_heard_of_it(fresh, client):
+    made = await client.create(CONFIG_MAPS, config_map("a", colour="red"))
+    assert fresh.get("shop/a") is None or fresh.informer.get("shop/a") is not None
+    fresh.learn(made)
+    assert fresh.get("shop/a") == made
+    assert fresh.find("colour", "red") == [made]
+
+
+async def test_a_newer_answer_replaces_the_cached_state_in_every_index(fresh, client):
+    await client.create(CONFIG_MAPS, config_map("a", colour="red"))
+    await asyncio.sleep(1)
+    patch = merge_patch({"metadata": {"labels": {"colour": "blue"}}})
+    fresh.learn(await client.patch(CONFIG_MAPS, "shop/a", patch))
+    assert fresh.find("colour", "red") == []
+    assert [fresh.key(item) for item in fresh.find("colour", "blue")] == ["shop/a"]
+
+
+async def test_an_older_answer_changes_nothing(fresh, client):
+    old = await client.create(CONFIG_MAPS, config_map("a", colour="red"))
+    await client.patch(CONFIG_MAPS, "shop/a", merge_patch({"metadata": {"labels": {"colour": "blue"}}}))
+    await asyncio.sleep(1)
+    fresh.learn(old)
+    assert fresh.get("shop/a")["metadata"]["labels"] == {"colour": "blue"}
+
+
+async def test_what_somebody_removed_is_gone_although_we_have_written_it(fresh, client):
+    fresh.learn(await client.create(CONFIG_MAPS, config_map("a")))
+    await client.delete(CONFIG_MAPS, "shop/a")
+    await asyncio.sleep(1)
+    assert fresh.get("shop/a") is None
+
+
+async def test_what_is_known_to_be_gone_is_gone_at_once_but_not_its_namesake(fresh, client):
+    made = await client.create(CONFIG_MAPS, config_map("a"))
+    await asyncio.sleep(1)
+    await client.delete(CONFIG_MAPS, "shop/a")
+    fresh.learn_gone("shop/a", made["metadata"]["uid"])
+    assert fresh.get("shop/a") is None
+    again = await client.create(CONFIG_MAPS, config_map("a"))
+    await asyncio.sleep(1)
+    assert fresh.get("shop/a") == again
+
+
+async def test_an_answer_is_not_trusted_for_ever(fresh, client):
+    """The informer may have missed that it came and went."""
+    made = await client.create(CONFIG_MAPS, config_map("ghost"))
+    await client.delete(CONFIG_MAPS, "shop/ghost")
+    await asyncio.sleep(1)
+    fresh.learn(made)
+    assert fresh.get("shop/ghost") == made
+    await asyncio.sleep(31)
+    assert fresh.get("shop/ghost") is None

@@ -1,0 +1,77 @@
+"""The cache against a plain dictionary: any series of changes, and what is told of them."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rescheduler.kube.api_resources import ObjectIdentity
+from rescheduler.kube.indexed_cache import IndexedCache
+
+NAMES = st.sampled_from("abc")
+ITEMS = st.tuples(
+    NAMES, st.sampled_from(["uid-1", "uid-2"]), st.integers(1, 9), st.sets(st.sampled_from("xy"))
+)
+CHANGES = st.one_of(
+    st.tuples(st.just("put"), ITEMS),
+    st.tuples(st.just("remove"), NAMES),
+    st.tuples(st.just("replace"), st.lists(ITEMS, unique_by=lambda item: item[0], max_size=3)),
+)
+
+
+def identify(item) -> ObjectIdentity:
+    return ObjectIdentity(item[0], item[1], str(item[2]))
+
+
+def filled(steps) -> tuple[IndexedCache, list]:
+    cache: IndexedCache = IndexedCache(identify, {"letter": lambda item: item[3]})
+    told = []
+    for verb, argument in steps:
+        told += getattr(cache, verb)(argument)
+    return cache, told
+
+
+@given(st.lists(CHANGES, max_size=30))
+def test_who_follows_what_is_told_has_what_the_cache_has(steps):
+    cache, told = filled(steps)
+    followed = {}
+    for old, new in told:
+        if old is not None:
+            assert followed.pop(old[0]) == old, "what is told as old is what was told as new before"
+        if new is not None:
+            assert new[0] not in followed
+            followed[new[0]] = new
+        if old is not None and new is not None:
+            assert old[1] == new[1], "another uid is another object"
+    assert sorted(followed) == sorted(item[0] for item in cache)
+    assert all(cache.get(key) == item for key, item in followed.items())
+
+
+@given(st.lists(CHANGES, max_size=30))
+def test_indices_find_what_a_search_would_find(steps):
+    cache, _ = filled(steps)
+    for letter in "xyz":
+        assert sorted(item[0] for item in cache.find("letter", letter)) == sorted(
+            item[0] for item in cache if letter in item[3]
+        )
+
+
+@given(ITEMS, ITEMS)
+def test_put_never_replaces_a_newer_state(first, second):
+    cache, _ = filled([("put", first), ("put", second)])
+    if first[0] == second[0] and second[2] <= first[2]:
+        assert cache.get(first[0]) == first
+    else:
+        assert cache.get(second[0]) == second
+
+
+def test_a_list_takes_the_place_of_everything_even_of_newer_states():
+    cache, _ = filled([("put", ("a", "uid-1", 9, set())), ("replace", [("a", "uid-1", 3, set())])])
+    assert cache.version("a") == 3
+
+
+def test_a_list_that_says_the_same_tells_nothing_unless_versions_mean_nothing_any_more():
+    held, other = ("a", "uid-1", 3, {"x"}), ("a", "uid-1", 3, {"y"})
+    cache, _ = filled([("put", held)])
+    assert cache.replace([other]) == []
+    assert cache.get("a") == held
+    assert len(cache.replace([other], rewound=True)) == 1
+    assert cache.get("a") == other

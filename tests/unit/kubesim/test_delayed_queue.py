@@ -1,0 +1,31 @@
+"""Work behind the API's back: each key gets its turn, and what breaks is not hidden."""
+
+import pytest
+
+from kubesim.delayed_queue import DelayedQueue
+from kubesim.virtual_time import ManualClock
+
+
+def test_a_key_that_was_added_twice_is_looked_at_once():
+    clock, done = ManualClock(), []
+    queue = DelayedQueue(clock, 1, done.append)
+    for key in ("a", "b", "a"):
+        queue.add(key)
+    clock.advance(1)
+    assert done == ["a", "b"]
+
+
+def test_one_that_breaks_takes_nobodys_turn_and_is_told():
+    clock, done = ManualClock(), []
+
+    def work(key):
+        if key == "bad":
+            raise RuntimeError(key)
+        done.append(key)
+
+    queue = DelayedQueue(clock, 1, work)
+    for key in ("a", "bad", "b"):
+        queue.add(key)
+    with pytest.raises(ExceptionGroup, match="work in the background broke"):
+        clock.advance(1)
+    assert done == ["a", "b"]

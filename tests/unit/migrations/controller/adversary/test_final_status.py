@@ -1,0 +1,53 @@
+"""What a migration says of its end is so, in time, and fits into its record."""
+
+from datetime import timedelta
+
+from kubesim.apiserver.api_messages import object_response
+from rescheduler.api.podmigration import MAX_TEXT_LENGTH
+from rescheduler.cluster.codecs.record_resources import PODS
+from tests.e2e.facts.waiting import until_gone
+
+SERMON = "no, " * MAX_TEXT_LENGTH
+
+
+async def test_a_bare_pod_that_somebody_deleted_with_its_copy_was_not_moved(set_evicting, client):
+    moves, key, pod, copy = await set_evicting()
+    for each in (pod, copy):
+        name = moves.stage.key(each["metadata"]["name"])
+        await client.delete(PODS, name)
+        await until_gone(client, PODS.as_json, name)
+    async with moves.executing():
+        ended = await moves.until_finished(key)
+    assert (ended.status.phase, ended.status.failure) == ("Failed", "CopyGone")
+
+
+async def test_a_copy_that_settles_for_longer_than_the_attempt_may_last_is_not_waited_for(set_moves):
+    limit = timedelta(minutes=10)
+    moves = await set_moves(3, settle_time=timedelta(hours=2), migration_timeout=limit, max_retries=0)
+    await moves.stage.deployment(1)
+    (source,) = await moves.stage.pods()
+    began = moves.now()
+    key = await moves.wish(source, await moves.stage.free_node())
+    async with moves.executing():
+        ended = await moves.until_finished(key, timeout_s=3 * 3600)
+    assert ended.status.failure == "TimedOut"
+    assert moves.now() - began < limit + timedelta(minutes=1)
+
+
+async def test_a_refusal_in_more_words_than_a_record_may_hold_is_a_refusal(set_moves, connect, server):
+    moves = await set_moves(3)
+    await moves.stage.deployment(1)
+    (source,) = await moves.stage.pods()
+    key = await moves.wish(source, await moves.stage.free_node())
+
+    async def preaching(method, target, headers, body):
+        if method == "POST" and target.partition("?")[0].endswith("/pods"):
+            return object_response(
+                403, {"kind": "Status", "code": 403, "reason": "Forbidden", "message": SERMON}
+            )
+        return await server.handle(method, target, headers, body)
+
+    async with moves.executing(connect(preaching)):
+        ended = await moves.until_finished(key, timeout_s=30)
+    assert (ended.status.phase, ended.status.failure) == ("Failed", "CopyRefused")
+    assert "no, no, no" in ended.status.message

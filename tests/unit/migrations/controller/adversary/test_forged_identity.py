@@ -1,0 +1,159 @@
+"""Objects that pretend to be a migration's: under the name of its copy, as its budget, or as what it owns."""
+
+import pytest
+
+from rescheduler.api.podmigration import MigrationPhase, decode_migration
+from rescheduler.api.well_known_names import API_VERSION, POD_MIGRATION_KIND
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
+from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS
+from rescheduler.kube.patches import merge_patch
+from rescheduler.migrations import labels_and_names
+from rescheduler.migrations.labels_and_names import copy_name
+from tests.e2e.facts.objects import pod, pod_spec
+from tests.e2e.facts.stage import node_of
+from tests.e2e.migrations.workloads import stateful_set
+
+
+def as_attempted(item, owner=None):
+    """As it will be when its copy is made, without the clock."""
+    status = {"attempts": 1} | ({} if owner is None else {"owner": owner})
+    return decode_migration(item | {"status": status})
+
+
+async def name_of_copy(moves, key, source):
+    owners = source["metadata"].get("ownerReferences") or [None]
+    owner = owners[0] and {part: owners[0][part] for part in ("apiVersion", "kind", "name", "uid")}
+    return copy_name(as_attempted(await moves.client.get(POD_MIGRATIONS, key), owner))
+
+
+@pytest.mark.parametrize("handover", ["Adopt", "Copy"])
+async def test_a_pod_that_has_taken_the_name_of_the_copy_is_left_alone(set_moves, handover):
+    moves = await set_moves()
+    stage = moves.stage
+    if handover == "Adopt":
+        await stage.deployment(2)
+    else:
+        await stage.until_pod_ready(await stage.pod("web"))
+    source = (await stage.pods())[0]
+    key = await moves.wish(source, await stage.free_node())
+    name = await name_of_copy(moves, key, source)
+    labels = {
+        "app": "squatter",
+        labels_and_names.MIGRATION_ID_LABEL: "move-1",
+        labels_and_names.STATUS_LABEL: "in-progress",
+    }
+    squatter = pod(stage.namespace, name, pod_spec(stage.kubelet.name), labels=labels)
+    there = await stage.until_pod_ready(await moves.client.create(PODS.as_json, squatter))
+    async with moves.executing():
+        ended = await moves.until_finished(key)
+    assert (ended.status.phase, ended.status.failure) == (MigrationPhase.FAILED, "CopyNameTaken")
+    assert name in ended.status.message
+    after = await moves.client.get(PODS.as_json, stage.key(name))
+    assert after["metadata"]["uid"] == there["metadata"]["uid"]
+    assert after["metadata"]["labels"].items() >= labels.items()
+    left = {each["metadata"]["uid"]: each for each in await stage.pods()}
+    assert labels_and_names.MIGRATION_ID_LABEL not in left[source["metadata"]["uid"]]["metadata"]["labels"]
+
+
+@pytest.mark.parametrize("is_owned", [False, True], ids=["labelled", "and owned by it"])
+async def test_a_budget_of_others_is_not_removed_as_a_temporary_one(set_moves, is_owned):
+    moves = await set_moves()
+    stage = moves.stage
+    await stage.until_pod_ready(await stage.pod("web"))
+    (source,) = await stage.pods()
+    key = await moves.wish(source, await stage.free_node())
+    item = await moves.client.get(POD_MIGRATIONS, key)
+    await stage.budget("theirs", app="nobody", minAvailable=1)
+    reference = {
+        "apiVersion": API_VERSION,
+        "kind": POD_MIGRATION_KIND,
+        "name": "move-1",
+        "uid": item["metadata"]["uid"],
+    }
+    metadata = {
+        "labels": {labels_and_names.MIGRATION_ID_LABEL: "move-1"},
+        "ownerReferences": [reference] if is_owned else [],
+    }
+    theirs = stage.key("theirs")
+    await moves.client.patch(POD_DISRUPTION_BUDGETS, theirs, merge_patch({"metadata": metadata}))
+    async with moves.executing():
+        assert (await moves.until_finished(key)).status.phase is MigrationPhase.COMPLETED
+    assert (await moves.client.get(POD_DISRUPTION_BUDGETS, theirs))["metadata"]["name"] == "theirs"
+
+
+@pytest.mark.parametrize("handover", ["Adopt", "Copy", "Evict"])
+async def test_a_pod_that_names_the_migration_as_its_owner_is_none_of_its(set_moves, handover):
+    moves = await set_moves()
+    stage = moves.stage
+    if handover == "Adopt":
+        await stage.deployment(2)
+    elif handover == "Evict":
+        await stateful_set(stage, 2, app="web")
+    else:
+        await stage.until_pod_ready(await stage.pod("web"))
+    source = (await stage.pods())[0]
+    key = await moves.wish(source, await stage.free_node())
+    await stage.cordon(node_of(source))
+    item = await moves.client.get(POD_MIGRATIONS, key)
+    reference = {
+        "apiVersion": API_VERSION,
+        "kind": POD_MIGRATION_KIND,
+        "name": "move-1",
+        "uid": item["metadata"]["uid"],
+    }
+    forged = pod(
+        stage.namespace,
+        "forged",
+        pod_spec(stage.kubelet.name),
+        labels={
+            "app": "forged",
+            labels_and_names.MIGRATION_ID_LABEL: "move-1",
+            labels_and_names.STATUS_LABEL: "in-progress",
+        },
+        annotations={labels_and_names.ORIGINAL_POD_ANNOTATION: source["metadata"]["uid"]},
+        ownerReferences=[reference | {"controller": True}],
+    )
+    there = await stage.until_pod_ready(await moves.client.create(PODS.as_json, forged))
+    async with moves.executing():
+        ended = await moves.until_finished(key)
+    assert ended.status.phase is MigrationPhase.COMPLETED
+    assert ended.status.target_pod.name != "forged"
+    after = await moves.client.get(PODS.as_json, stage.key("forged"))
+    assert after["metadata"]["uid"] == there["metadata"]["uid"]
+    assert after["metadata"]["ownerReferences"] == there["metadata"]["ownerReferences"]
+    assert after["metadata"]["labels"].items() >= forged["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize(
+    "lock",
+    [
+        pytest.param("made-up", id="that does not exist"),
+        pytest.param("other", id="of another pod"),
+        pytest.param("waiting", id="that has not begun"),
+    ],
+)
+async def test_a_lock_of_a_migration_locks_nothing(set_moves, lock):
+    moves = await set_moves(max_concurrent_migrations=1)
+    stage = moves.stage
+    bystander = await stage.until_pod_ready(await stage.pod("bystander"))
+    source = await stage.until_pod_ready(await stage.pod("web"))
+    for name, moved in (("other", bystander), ("waiting", source)):
+        spec = {
+            "pod": {"name": moved["metadata"]["name"], "uid": moved["metadata"]["uid"]},
+            "sourceNode": "x",
+        }
+        made = {"metadata": {"namespace": stage.namespace, "name": name}, "spec": spec}
+        if name == lock:
+            await moves.client.create(
+                POD_MIGRATIONS, {"apiVersion": API_VERSION, "kind": POD_MIGRATION_KIND} | made
+            )
+            if name == "other":
+                begun = {"status": {"phase": "InProgress", "step": "Nowhere", "attempts": 1}}
+                await moves.client.patch(POD_MIGRATIONS.status, stage.key(name), merge_patch(begun))
+    labels = {labels_and_names.MIGRATION_ID_LABEL: lock, labels_and_names.STATUS_LABEL: "in-progress"}
+    await moves.client.patch(PODS, stage.key("web"), merge_patch({"metadata": {"labels": labels}}))
+    key = await moves.wish(source, await stage.free_node())
+    async with moves.executing(max_concurrent_migrations=3):
+        ended = await moves.until_finished(key)
+    assert ended.status.phase is MigrationPhase.COMPLETED

@@ -1,0 +1,126 @@
+"""Migrations that people make, and take away by force, as no program would."""
+
+import asyncio
+import contextlib
+from dataclasses import replace
+
+import pytest
+
+from kubesim.apiserver.api_messages import object_response
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
+from rescheduler.config.policy import Configuration
+from rescheduler.daemon.components import Rescheduler
+from rescheduler.kube.patches import merge_patch
+from tests.e2e.facts.observer import observing
+from tests.e2e.facts.stage import node_of
+from tests.e2e.migrations.workloads import stateful_set
+from tests.unit.daemon.conftest import HOME, POLICY
+
+
+@pytest.fixture
+def program(connect, server):
+    """async with program(**policy) as it: executes as the daemon does, with its judge."""
+
+    @contextlib.asynccontextmanager
+    async def executing(**policy):
+        configuration = Configuration(policy=replace(POLICY, **policy))
+        it = Rescheduler(
+            connect(), configuration, lease_at=f"{HOME}/rescheduler", now=server.clock.now, me="me"
+        )
+        async with it.looking(), it.executing():
+            yield it
+
+    return executing
+
+
+def wish_of(pod, **spec):
+    name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+    return {"pod": {"name": name, "uid": uid}, "sourceNode": node_of(pod), **spec}
+
+
+async def test_wishes_that_make_no_sense_fail_with_their_reason_and_touch_nothing(set_moves, client, program):
+    moves = await set_moves(4)
+    await moves.stage.deployment(2)
+    await stateful_set(moves.stage, 1, app="db")
+    await moves.stage.until_pod_ready(await moves.stage.pod("bare", metadata={"labels": {"app": "bare"}}))
+    (web, other), (db,), (bare,) = [await moves.stage.pods(app) for app in ("web", "db", "bare")]
+    uid_of_another = {"name": web["metadata"]["name"], "uid": other["metadata"]["uid"]}
+    wishes = {
+        "SourceGone": wish_of(web) | {"pod": uid_of_another},
+        "Elsewhere": wish_of(web, targetNode=node_of(web)) | {"sourceNode": "nowhere"},
+        "TargetUnfit": wish_of(web, targetNode="nowhere"),
+        "HandoverImpossible": wish_of(web, handover="Copy"),
+        "Unsteered": wish_of(db),
+        "Recovered": wish_of(web, strategy="FailedPods"),
+    }
+    wishes |= {f"HandoverImpossible {each}": wish_of(bare, handover=each) for each in ("Adopt", "Evict")}
+    keys = {}
+    for number, (why, spec) in enumerate(wishes.items()):
+        item = {"metadata": {"namespace": "moves", "name": f"odd-{number}"}, "spec": spec}
+        await client.create(POD_MIGRATIONS, item)
+        keys[f"moves/odd-{number}"] = why.split()[0]
+    before = [await moves.stage.pods(app) for app in ("web", "db", "bare")]
+    async with program():
+        ended = {key: await moves.until_finished(key) for key in keys}
+    assert {key: each.status.failure for key, each in ended.items()} == keys
+    assert [await moves.stage.pods(app) for app in ("web", "db", "bare")] == before
+
+
+async def test_of_several_wishes_for_one_pod_one_is_granted(set_moves, client, program):
+    moves = await set_moves(4)
+    await moves.stage.deployment(2)
+    source, _ = await moves.stage.pods()
+    target = await moves.stage.free_node()
+    keys = [await moves.wish(source, target, held=number % 2 == 0) for number in range(4)]
+    async with (
+        observing(client, "moves") as seen,
+        program(max_concurrent_per_workload=4, max_concurrent_per_node=4),
+    ):
+        ended = [await moves.until_finished(key) for key in keys]
+        await moves.until_nothing_left()
+    assert sorted(each.status.phase for each in ended) == ["Completed", "Failed", "Failed", "Failed"]
+    assert min(seen.ready) >= 2
+    assert {each.status.failure for each in ended} <= {"", "AlreadyMoving", "Locked", "SourceGone"}
+
+
+async def test_a_migration_that_is_gone_when_it_has_something_to_record_is_no_fault_of_the_program(
+    set_moves, client, connect, server, caplog
+):
+    moves = await set_moves(3)
+    await moves.stage.deployment(1)
+    (source,) = await moves.stage.pods()
+    key = await moves.wish(source, await moves.stage.free_node())
+
+    async def removed_meanwhile(method, target, headers, body):
+        if method == "POST" and target.partition("?")[0].endswith("/pods"):
+            await client.patch(POD_MIGRATIONS, key, merge_patch({"metadata": {"finalizers": None}}))
+            await client.delete(POD_MIGRATIONS, key)
+            await asyncio.sleep(1)
+            return object_response(
+                403, {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no"}
+            )
+        return await server.handle(method, target, headers, body)
+
+    async with moves.executing(connect(removed_meanwhile)):
+        await moves.until_over(key)
+        await asyncio.sleep(5)
+        await moves.until_nothing_left()
+    assert "a fault of the program" not in caplog.text
+
+
+async def test_a_pod_stays_if_the_webhook_goes_while_a_budget_holds_its_eviction_up(
+    set_moves, client, program
+):
+    moves = await set_moves(4)
+    await stateful_set(moves.stage, 2)
+    sibling, source = await moves.stage.pods()
+    key = await moves.wish(source, await moves.stage.free_node())
+    async with program() as it:
+        it.webhook.steers = True
+        await moves.until(key, lambda migration: migration.status.started_at)
+        it.webhook.steers = False
+        ended = await moves.until_finished(key)
+        await moves.until_nothing_left()
+    assert (ended.status.phase, ended.status.failure) == ("Failed", "Unsteered")
+    staying = {pod["metadata"]["uid"] for pod in await moves.stage.pods()}
+    assert staying == {sibling["metadata"]["uid"], source["metadata"]["uid"]}

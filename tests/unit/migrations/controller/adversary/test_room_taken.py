@@ -1,0 +1,100 @@
+"""The room for a replacement is taken while the eviction waits for its budget: then nobody is evicted."""
+
+from dataclasses import replace
+
+import pytest
+
+from rescheduler.config.policy import Configuration
+from rescheduler.daemon.components import Rescheduler
+from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS
+from rescheduler.kube.patches import merge_patch
+from rescheduler.steering.webhook.webhook_presence import FixedPresence
+from tests.e2e.facts.objects import PRIORITY_CLASSES
+from tests.e2e.migrations.workloads import stateful_set
+from tests.unit.daemon.conftest import HOME, POLICY
+
+
+@pytest.fixture
+def executing(connect, server):
+    def executor(**policy):
+        configuration = Configuration(policy=replace(POLICY, **policy))
+        return Rescheduler(
+            connect(),
+            configuration,
+            lease_at=f"{HOME}/rescheduler",
+            now=server.clock.now,
+            me="me",
+            webhook=FixedPresence(),
+        )
+
+    return executor
+
+
+@pytest.mark.parametrize("priority", [0, 1000], ids=["would be pending", "would preempt others"])
+async def test_a_pod_is_not_evicted_whose_replacement(set_moves, executing, client, priority):
+    moves = await set_moves(3)
+    stage = moves.stage
+    first, second, third = stage.nodes
+    made = {"apiVersion": PRIORITY_CLASSES.api_version, "metadata": {"name": "some"}, "value": priority}
+    await client.create(PRIORITY_CLASSES, made)
+    await stage.cordon(second, third)
+    await stateful_set(stage, 1, pod={"cpu": "6", "priorityClassName": "some"})
+    await stage.cordon(first)
+    await stage.cordon(third, on=False)
+    await bystanders(stage, "before-1", "before-2")
+    await stage.cordon(second, on=False)
+    (source,) = await stage.pods()
+    guard = await stage.budget(minAvailable=0)
+    rescheduler = executing(max_retries=0)
+    async with rescheduler.looking(), rescheduler.executing():
+        key = await moves.wish(source, second, strategy="Manual")
+        await moves.until(key, lambda migration: migration.status.step == "Marking")
+        await client.patch(POD_DISRUPTION_BUDGETS, guard, merge_patch({"spec": {"minAvailable": 5}}))
+        await moves.until(key, lambda migration: migration.status.step == "Evicting")
+        await bystanders(stage, "since-1", "since-2")
+        await moves.allow_all(guard)
+        ended = await moves.until_finished(key, timeout_s=3000)
+    assert (ended.status.phase, ended.status.failure) == ("Failed", "NoRoomForReplacement")
+    assert [pod["metadata"]["uid"] for pod in await stage.pods()] == [source["metadata"]["uid"]]
+    assert len(await stage.pods("bystander")) == 4
+    await moves.until_nothing_left()
+
+
+async def bystanders(stage, *names):
+    for name in names:
+        made = await stage.pod(name, metadata={"labels": {"app": "bystander"}}, cpu="3")
+        await stage.until_pod_ready(made)
+
+
+@pytest.mark.parametrize("step", ["Evicting", "Replacing"])
+async def test_room_that_is_spoken_for_by_a_replacement_is_given_to_nobody_else_while_that_is_at(
+    set_moves, executing, client, step
+):
+    moves = await set_moves(3)
+    stage = moves.stage
+    first, second, third = stage.nodes
+    await stage.cordon(second, third)
+    await stateful_set(stage, 1, app="one", pod={"cpu": "6"})
+    await stage.cordon(first)
+    await stage.cordon(second, on=False)
+    await stateful_set(stage, 1, app="other", pod={"cpu": "6"})
+    await stage.cordon(second)
+    await stage.cordon(third, on=False)
+    stage.behave({"startup": "0s", "termination": "60s"})
+    (one,), (other,) = await stage.pods("one"), await stage.pods("other")
+    guard = await stage.budget(app="one", minAvailable=0)
+    rescheduler = executing(max_retries=0)
+    async with rescheduler.looking(), rescheduler.executing():
+        key = await moves.wish(one, third, strategy="Manual")
+        if step == "Evicting":
+            await moves.until(key, lambda migration: migration.status.step == "Marking")
+            await client.patch(POD_DISRUPTION_BUDGETS, guard, merge_patch({"spec": {"minAvailable": 5}}))
+        await moves.until(key, lambda migration: migration.status.step == step)
+        second_key = await moves.wish(other, third, strategy="Manual")
+        ended = await moves.until_finished(second_key, timeout_s=3000)
+        assert ended.status.phase == "Failed", ended.status
+        assert ended.status.attempts == 0, "nothing was touched"
+        await moves.allow_all(guard)
+        ended = await moves.until_finished(key, timeout_s=3000)
+    assert ended.status.phase == "Completed", ended.status
+    assert [pod["metadata"]["uid"] for pod in await stage.pods("other")] == [other["metadata"]["uid"]]

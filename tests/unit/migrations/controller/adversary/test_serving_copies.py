@@ -1,0 +1,61 @@
+"""A copy that serves is one of the pods: whoever takes it away plainly takes what others relied upon."""
+
+import asyncio
+from datetime import timedelta
+
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
+from rescheduler.kube.patches import merge_patch
+from tests.e2e.facts.adopt import ready_since
+from tests.e2e.facts.observer import observing
+from tests.e2e.facts.stage import node_of
+from tests.unit.migrations.controller.test_live_reads import Deaf
+
+REPLICAS = 3
+LET_GO = merge_patch({"metadata": {"finalizers": None}})
+
+
+async def set_stage(set_moves):
+    """Moves under a budget that wants every pod, and a pod to move beside one that others evict."""
+    moves = await set_moves(5, settle_time=timedelta(minutes=5))
+    await moves.stage.deployment(REPLICAS)
+    await moves.stage.budget(minAvailable=REPLICAS)
+    source, sibling, _ = await moves.stage.pods()
+    return moves, source, moves.stage.key(sibling["metadata"]["name"])
+
+
+async def test_a_migration_removed_by_force_does_not_take_its_copy_below_a_budget(set_moves, client):
+    moves, source, sibling = await set_stage(set_moves)
+    key = await moves.wish(source, await moves.stage.free_node())
+    async with observing(client, "moves") as seen, moves.executing():
+        await moves.copy_of(key, ready_since)
+        await asyncio.sleep(3)
+        moves.stage.start_slowly()
+        await client.evict(sibling)
+        await client.patch(POD_MIGRATIONS, key, LET_GO)
+        await client.delete(POD_MIGRATIONS, key)
+        await asyncio.sleep(30)
+        assert await moves.leftovers() == []
+    assert min(seen.ready) >= REPLICAS
+
+
+async def test_a_copy_that_serves_unheard_of_is_not_deleted_like_one_that_does_not(
+    set_moves, client, connect, server
+):
+    moves, source, sibling = await set_stage(set_moves)
+    moves.stage.behave({"startup": "20s", "termination": "0s"})
+    key = await moves.wish(source, await moves.stage.free_node())
+    way = Deaf(server)
+    async with observing(client, "moves") as seen, moves.executing(connect(way)):
+        await moves.copy_of(key, node_of)
+        await asyncio.sleep(5)
+        way.hears.clear()
+        await moves.copy_of(key, ready_since)
+        await asyncio.sleep(3)
+        await client.evict(sibling)
+        await client.delete(POD_MIGRATIONS, key)
+        await asyncio.sleep(20)
+        way.hears.set()
+        await moves.until_over(key)
+        await moves.until_nothing_left()
+        await moves.stage.until_ready(REPLICAS)
+    assert min(seen.ready) >= REPLICAS

@@ -1,0 +1,355 @@
+"""Who has a turn: as many as are allowed, fairly, and never more."""
+
+from collections import Counter
+from datetime import timedelta
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rescheduler.config.policy import Policy
+from rescheduler.migrations.controller.fair_queue import FairQueue
+from rescheduler.migrations.transition_table import MigrationStep, phase_of
+from tests.unit.migrations.observations import NOW, migration
+
+POLICY = Policy(max_concurrent_migrations=3, max_concurrent_per_node=2, max_concurrent_per_workload=1)
+LATER = NOW + timedelta(hours=1)
+
+
+def wish(
+    number,
+    *,
+    namespace="shop",
+    source="a",
+    target="b",
+    step=MigrationStep.QUEUED,
+    group="",
+    size=0,
+    strategy="",
+):
+    """A migration; without nodes of its own it shares nothing with others but `a` and `b`."""
+    made = migration(step, key=f"{namespace}/{number}", created=NOW + timedelta(seconds=number))
+    spec = msgspec.structs.replace(
+        made.spec,
+        source_node=source,
+        target_node=target,
+        group=group,
+        group_size=size,
+        strategy=strategy or made.spec.strategy,
+    )
+    attempts = int(step is not MigrationStep.QUEUED)
+    status = msgspec.structs.replace(made.status, target_node="", retry_at=None, attempts=attempts)
+    uid = repr(spec)  # a spec never changes
+    return msgspec.structs.replace(made, namespace=namespace, uid=uid, spec=spec, status=status)
+
+
+def apart(number, **more):
+    """On nodes of its own."""
+    return wish(number, source=f"s{number}", target=f"t{number}", **more)
+
+
+def at(step, known):
+    status = msgspec.structs.replace(
+        known.status, step=step, phase=phase_of(step), attempts=int(step is not MigrationStep.QUEUED)
+    )
+    return msgspec.structs.replace(known, status=status)
+
+
+def turns(*wishes, policy=POLICY, workloads=None, gangs=None, urgent=()):
+    made = FairQueue(policy, urgent)
+    for each in wishes:
+        put(made, each, workloads, gangs)
+    return made
+
+
+def put(to, each, workloads=None, gangs=None):
+    to.put(each, (workloads or {}).get(each.key, ""), (gangs or {}).get(each.key, ""))
+
+
+def granted(of, **more):
+    return [int(key.split("/")[1]) for key in of.grant(LATER, lambda _: True, **more)]
+
+
+def test_the_first_to_come_is_the_first_to_go():
+    assert granted(turns(*(apart(number) for number in (5, 1, 4, 2, 3)))) == [1, 2, 3]
+
+
+def test_one_that_waits_for_its_node_holds_up_nobody_else():
+    busy = [wish(1, step=MigrationStep.STARTING), wish(2, step=MigrationStep.STARTING)]
+    assert granted(turns(*busy, wish(3), wish(4, source="c", target="d"))) == [4]
+
+
+def test_one_pod_of_a_workload_at_a_time():
+    same = [apart(1), apart(2)]
+    assert granted(turns(*same, workloads={each.key: "web" for each in same})) == [1]
+
+
+def test_a_target_that_is_chosen_late_counts_as_well():
+    busy = [wish(number, source=f"s{number}", target="hot", step=MigrationStep.STARTING) for number in (1, 2)]
+    known = turns(*busy, wish(3, source="c", target=""))
+    assert granted(known) == [3]
+    assert known.has_room_at("shop/3", "cold")
+    assert not known.has_room_at("shop/3", "hot")
+
+
+# -- what happens to a turn
+
+
+def test_one_that_ends_makes_room_for_the_next():
+    begun = [apart(number, step=MigrationStep.STARTING) for number in (1, 2, 3)]
+    known = turns(*begun, apart(4), apart(5))
+    assert granted(known) == []
+    known.put(at(MigrationStep.COMPLETED, begun[0]))
+    assert known.is_freed
+    assert granted(known) == [4]
+
+
+def test_a_turn_lasts_until_it_is_used_or_given_back():
+    known = turns(*(apart(number) for number in (1, 2, 3, 4)))
+    assert granted(known) == [1, 2, 3]
+    known.put(at(MigrationStep.MARKING, apart(1)))
+    known.put(apart(2))
+    assert known.has_turn("shop/2"), "nothing that matters has changed about it"
+    known.hold("shop/3")
+    assert not known.has_turn("shop/3")
+    assert granted(known) == [4], "and not the one that gave it back"
+    known.put(at(MigrationStep.COMPLETED, apart(4)))
+    assert granted(known) == []
+    known.ready("shop/3", LATER)
+    assert granted(known) == [3]
+
+
+def test_one_that_is_tried_again_later_waits_until_then():
+    later = apart(1)
+    status = msgspec.structs.replace(later.status, retry_at=LATER + timedelta(minutes=1))
+    known = turns(msgspec.structs.replace(later, status=status), apart(2))
+    assert granted(known) == [2]
+    assert known.grant(LATER + timedelta(minutes=2), lambda _: True) == ["shop/1"]
+
+
+def test_what_could_not_begin_is_looked_at_again_only_when_something_has_changed():
+    known = turns(*(apart(number) for number in range(1, 3)))
+    asked = []
+
+    def never(migration):
+        asked.append(migration.key)
+        return False
+
+    assert known.grant(LATER, never) == []
+    assert known.grant(LATER, never) == []
+    assert len(asked) == 1, "once per strategy, and not again"
+    assert granted(known, everything=True) == [1, 2]
+
+
+def test_a_new_policy_counts_from_then_on():
+    known = turns(*(apart(number) for number in range(1, 9)))
+    assert granted(known) == [1, 2, 3]
+    known.use(Policy(max_concurrent_migrations=5), ())
+    assert granted(known) == [4, 5]
+
+
+# -- fair shares
+
+
+def test_a_long_queue_of_one_namespace_does_not_keep_out_another():
+    many = [apart(number, namespace="loud") for number in range(100)]
+    known = turns(*many, apart(200, namespace="quiet"), apart(201, namespace="quiet"))
+    assert known.grant(LATER, lambda _: True) == ["loud/0", "quiet/200", "loud/1"]
+
+
+def test_namespaces_take_turns():
+    policy = Policy(max_concurrent_migrations=1)
+    waiting = [apart(number, namespace=f"ns{number % 3}") for number in range(9)]
+    known = turns(*waiting, policy=policy)
+    order = []
+    for _ in waiting:
+        (key,) = known.grant(LATER, lambda _: True)
+        order.append(key.split("/")[0])
+        known.remove(key)
+    assert order == ["ns0", "ns1", "ns2"] * 3
+
+
+def test_urgent_moves_begin_before_others():
+    known = turns(apart(1), apart(2), apart(3, strategy="NodeMaintenance"), urgent=["NodeMaintenance"])
+    assert granted(known) == [3, 1, 2]
+
+
+def test_urgent_moves_of_one_namespace_leave_others_their_share():
+    many = [apart(number, namespace="loud", strategy="Manual") for number in range(100)]
+    known = turns(*many, apart(200, namespace="quiet", strategy="LoadBalancing"), urgent=["Manual"])
+    assert "quiet/200" in known.grant(LATER, lambda _: True)
+
+
+# -- groups
+
+
+def members(*numbers, size=None, **more):
+    return [wish(number, group="ring", size=size or len(numbers), **more) for number in numbers]
+
+
+def declared(*wishes, by="gang"):
+    return {each.key: by for each in wishes}
+
+
+def test_a_group_begins_as_a_whole():
+    ring = members(1, 2, 3)
+    known = turns(*ring[:2], gangs=declared(*ring))
+    assert granted(known) == [], "one is missing"
+    put(known, ring[2], gangs=declared(*ring))
+    assert granted(known) == [1, 2, 3]
+
+
+def test_a_group_for_which_there_is_no_room_does_not_begin_in_part():
+    ring = members(2, 3, 4)
+    assert granted(turns(apart(1), *ring, gangs=declared(*ring))) == [1]
+
+
+def test_a_group_that_its_pods_declare_counts_once_per_node_and_workload():
+    ring = members(1, 2, 3)
+    workloads = {each.key: "web" for each in ring}
+    assert granted(turns(*ring, gangs=declared(*ring), workloads=workloads)) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("gangs", [{}, {"shop/1": "x", "shop/2": "y", "shop/3": "z"}], ids=["none", "others"])
+def test_a_group_that_its_pods_do_not_declare_counts_one_by_one(gangs):
+    ring = members(1, 2, 3)
+    known = turns(*ring, gangs=gangs)
+    assert granted(known) == []
+    assert "maxConcurrentPerNode allows 2" in known.obstacle(ring[0])
+
+
+def test_the_name_of_a_group_that_has_begun_opens_no_door():
+    begun = members(1, 2, step=MigrationStep.SETTLING)
+    late = [wish(number, group="ring", size=2) for number in range(3, 9)]
+    known = turns(*begun, *late, gangs=declared(*begun, *late))
+    assert granted(known) == []
+    assert not any(known.has_turn(each.key) for each in late)
+    assert set(known.members(late[0])) == {"shop/1", "shop/2"}
+
+
+def test_migrations_that_say_another_size_or_strategy_are_another_group():
+    mixed = [*members(1, size=2), *members(2, size=3), *members(3, size=2, strategy="Other")]
+    assert granted(turns(*mixed)) == []
+
+
+def test_a_member_that_comes_back_from_a_postponement_still_has_its_place():
+    ring = [apart(number, group="ring", size=2) for number in (1, 2)]
+    known = turns(*ring, apart(3), apart(4))
+    assert granted(known) == [1, 2, 3]
+    known.put(at(MigrationStep.STARTING, ring[0]))
+    status = msgspec.structs.replace(ring[1].status, retry_at=LATER + timedelta(minutes=1))
+    known.put(msgspec.structs.replace(ring[1], status=status))
+    assert known.has_turn("shop/2")
+    assert granted(known) == [], "its slot is kept"
+
+
+def test_a_group_whose_members_are_all_postponed_gives_its_slots_back():
+    ring = [apart(number, group="ring", size=2) for number in (1, 2)]
+    known = turns(*ring, apart(3), apart(4))
+    assert granted(known) == [1, 2, 3]
+    for each in ring:
+        status = msgspec.structs.replace(each.status, retry_at=LATER + timedelta(minutes=1))
+        known.put(msgspec.structs.replace(each, status=status))
+    assert not known.has_turn("shop/1")
+    assert granted(known) == [4]
+
+
+def test_a_group_that_can_never_begin_says_which_limit_it_exceeds():
+    ring = members(*range(1, 6))
+    known = turns(*ring, gangs=declared(*ring))
+    assert known.obstacle(ring[0]) == "maxConcurrentMigrations allows 3, and 5 are needed"
+
+
+# -- whatever happens
+
+NODES = "abc"
+one = st.builds(
+    wish,
+    st.integers(0, 40),
+    namespace=st.sampled_from(["shop", "mill"]),
+    source=st.sampled_from(NODES),
+    target=st.sampled_from([*NODES, ""]),
+    step=st.sampled_from(
+        [
+            MigrationStep.QUEUED,
+            MigrationStep.QUEUED,
+            MigrationStep.QUEUED,
+            MigrationStep.STARTING,
+            MigrationStep.COMPLETED,
+        ]
+    ),
+    group=st.sampled_from(["", "", "g", "h"]),
+    size=st.integers(0, 4),
+)
+changes = st.lists(
+    st.tuples(
+        one,
+        st.sampled_from(["", "x", "y"]),
+        st.sampled_from(["", "gang"]),
+        st.sampled_from(["put", "remove", "hold"]),
+    ),
+    max_size=40,
+)
+
+
+def most_at_once(claims, names_of):
+    """How many units share a name at most."""
+    pairs = {(name, claim.unit) for claim in claims for name in names_of(claim)}
+    return max(Counter(name for name, _ in pairs).values(), default=0)
+
+
+@given(changes)
+def test_what_begins_never_exceeds_a_limit(history):
+    """Everything begins by a turn here: nothing is put in as running that had none."""
+    known = FairQueue(POLICY)
+    for each, workload, gang, what in history:
+        if what == "remove":
+            known.remove(each.key)
+        elif what == "hold":
+            known.hold(each.key)
+        elif each.status.phase == "InProgress":
+            if known.has_turn(each.key):
+                before = known._entries[each.key]
+                known.put(at(MigrationStep.STARTING, before.migration), before.claim.workload, before.gang)
+        elif not known.has_turn(each.key):
+            known.put(each, workload, gang)
+        known.grant(LATER, lambda _: True)
+        claims = list(known._slots._claims.values())
+        assert len(claims) <= POLICY.max_concurrent_migrations
+        assert most_at_once(claims, lambda claim: claim.nodes) <= POLICY.max_concurrent_per_node
+        assert most_at_once(claims, lambda claim: {claim.workload} - {""}) <= 1
+        gangs = {claim.unit: known._entries[key].gang for key, claim in known._slots._claims.items()}
+        assert all(gang for unit, gang in gangs.items() if unit.startswith("GroupId")), "only declared ones"
+
+
+@given(changes, st.randoms())
+def test_the_order_of_asking_makes_no_difference(history, dice):
+    latest = {each.key: (each, workload, gang) for each, workload, gang, _ in history}
+    shuffled = list(latest.values())
+    dice.shuffle(shuffled)
+    found = []
+    for order in (latest.values(), shuffled):
+        known = FairQueue(POLICY)
+        for each in order:
+            known.put(*each)
+        found.append(known.grant(LATER, lambda _: True))
+    assert found[0] == found[1]
+
+
+@given(changes)
+def test_what_is_kept_up_to_date_is_what_would_be_counted_anew(history):
+    known = FairQueue(POLICY)
+    there = {}
+    for each, workload, gang, what in history:
+        if what == "remove":
+            known.remove(each.key)
+            there.pop(each.key, None)
+        else:
+            known.put(each, workload, gang)
+            there[each.key] = each, workload, gang
+    anew = FairQueue(POLICY)
+    for each in there.values():
+        anew.put(*each)
+    assert known._slots._claims == anew._slots._claims
+    assert known.grant(LATER, lambda _: True, everything=True) == anew.grant(LATER, lambda _: True)

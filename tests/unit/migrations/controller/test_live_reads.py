@@ -1,0 +1,233 @@
+"""What others did a moment ago counts, even if no watch has told of it yet."""
+
+import asyncio
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from rescheduler.api.podmigration import ControllerReference, MigrationPhase, PodReference, decode_migration
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS, WatchedObjects
+from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, REPLICA_SETS
+from rescheduler.kube.patches import merge_patch
+from rescheduler.migrations import effects, labels_and_names
+from rescheduler.migrations.controller.effect_performer import EffectPerformer
+from rescheduler.migrations.controller.observation_builder import observe
+from tests.e2e.facts.adopt import ready_since
+from tests.e2e.facts.stage import node_of
+from tests.e2e.facts.waiting import until_gone
+from tests.e2e.migrations.test_crash import evicted_and_crashed
+from tests.e2e.migrations.workloads import stateful_set
+
+
+class Deaf:
+    """A way to the server on which watches of one kind tell nothing while `hears` is cleared."""
+
+    def __init__(self, server, kind="pods"):
+        self._server = server
+        self._kind = kind
+        self.hears = asyncio.Event()
+        self.hears.set()
+
+    async def __call__(self, method, target, headers, body):
+        answer = await self._server.handle(method, target, headers, body)
+        if "watch=true" in target and f"/{self._kind}?" in target:
+            return answer._replace(chunks=self._held_back(answer.chunks))
+        return answer
+
+    async def _held_back(self, chunks):
+        async for chunk in chunks:
+            await self.hears.wait()
+            yield chunk
+
+
+async def test_nobody_is_evicted_beside_a_copy_that_has_just_ceased_to_serve(set_moves, connect, server):
+    moves = await set_moves(nodes=2, settle_time=timedelta(seconds=5))
+    stage = moves.stage
+    await stage.deployment(1)
+    (source,) = await stage.pods()
+    target = await stage.free_node()
+    way = Deaf(server)
+    key = await moves.wish(source, target)
+    async with moves.executing(connect(way)):
+        await moves.copy_of(key, ready_since)
+        await asyncio.sleep(1)
+        way.hears.clear()
+        stage.behave({"match": {"node": target}, "readiness": "never", "startup": "0s"})
+        await moves.copy_of(key, lambda pod: not ready_since(pod))
+        await asyncio.sleep(10)
+        assert source["metadata"]["uid"] in {pod["metadata"]["uid"] for pod in await stage.pods()}
+        way.hears.set()
+        stage.behave()
+        assert (await moves.until_finished(key)).status.phase is MigrationPhase.COMPLETED
+
+
+async def test_a_pod_that_somebody_has_just_changed_is_read_anew(set_moves, connect, server):
+    moves = await set_moves(nodes=2)
+    stage = moves.stage
+    await stage.deployment(1)
+    (source,) = await stage.pods()
+    target = await stage.free_node()
+    way = Deaf(server)
+    async with moves.executing(connect(way)):
+        way.hears.clear()
+        changed = merge_patch({"metadata": {"labels": {"changed": "since"}}})
+        await moves.client.patch(PODS, stage.key(source["metadata"]["name"]), changed)
+        key = await moves.wish(source, target)
+        await moves.copy_of(key)
+        way.hears.set()
+        assert (await moves.until_finished(key)).status.phase is MigrationPhase.COMPLETED
+
+
+async def test_marks_of_a_migration_that_was_not_heard_of_yet_are_left_alone(set_moves, connect, server):
+    moves = await set_moves(nodes=2)
+    stage = moves.stage
+    await stage.deployment(1)
+    (source,) = await stage.pods()
+    stage.behave({"startup": "5s", "termination": "0s"})
+    way = Deaf(server, "podmigrations")
+    async with moves.executing(connect(way)), moves.executing():
+        way.hears.clear()
+        key = await moves.wish(source, await stage.free_node())
+        migration = await moves.until_finished(key)
+        way.hears.set()
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
+    assert migration.status.attempts == 1
+
+
+async def test_a_replacement_that_has_found_a_place_after_all_is_left_alone(set_moves, connect):
+    """It was steered in vain for so long that it is to be made anew; and in this moment it is bound."""
+    moves = await set_moves(nodes=1)
+    stage = moves.stage
+    bound = await stage.until_pod_ready(await stage.pod("web"))
+    key = await moves.wish(bound, "elsewhere")
+    client = connect()
+    seen = WatchedObjects(client)
+    scene = observe(decode_migration(await client.get(POD_MIGRATIONS, key)), seen, moves.policy, moves.now())
+    replacement = PodReference("web", bound["metadata"]["uid"])
+    await EffectPerformer(client, seen).perform(scene, effects.DeleteReplacement(replacement))
+    assert [pod["metadata"]["uid"] for pod in await stage.pods()] == [bound["metadata"]["uid"]]
+
+
+async def test_a_budget_that_somebody_has_just_made_is_the_only_one(set_moves, connect, server):
+    """A second one would keep its pods from being evicted at all."""
+    moves = await set_moves(nodes=4)
+    stage = moves.stage
+    await stateful_set(stage, 3)
+    source = (await stage.pods())[-1]
+    target = await stage.free_node()
+    await stage.cordon(*(node for node in stage.nodes if node != target))
+    way = Deaf(server, "poddisruptionbudgets")
+    async with moves.executing(connect(way)):
+        way.hears.clear()
+        await stage.budget(maxUnavailable=1)
+        key = await moves.wish(source, target)
+        await moves.until(key, lambda migration: migration.status.handed_over_at)
+        budgets = await moves.client.list(POD_DISRUPTION_BUDGETS, namespace=stage.namespace)
+        assert [each["metadata"]["name"] for each in budgets.items] == ["budget"]
+        way.hears.set()
+        assert (await moves.until_finished(key)).status.phase is MigrationPhase.COMPLETED
+
+
+async def test_the_lock_is_taken_only_of_a_pod_that_nobody_has_changed(set_moves, connect):
+    """Two that see it free at the same time can't both have it."""
+    moves = await set_moves(nodes=1)
+    stage = moves.stage
+    free = await stage.until_pod_ready(await stage.pod("web"))
+    key = await moves.wish(free, "elsewhere")
+    client = connect()
+    seen = WatchedObjects(client)
+    known = seen.learn_pod(free)
+    scene = observe(decode_migration(await client.get(POD_MIGRATIONS, key)), seen, moves.policy, moves.now())
+    locked = merge_patch(
+        {
+            "metadata": {
+                "labels": {
+                    labels_and_names.MIGRATION_ID_LABEL: "other",
+                    labels_and_names.STATUS_LABEL: "in-progress",
+                }
+            }
+        }
+    )
+    await moves.client.patch(PODS, stage.key("web"), locked)
+    lock = effects.LabelSource(PodReference(known.name, known.uid), known.resource_version)
+    await EffectPerformer(client, seen).perform(scene, lock)
+    (after,) = await stage.pods()
+    assert after["metadata"]["labels"][labels_and_names.MIGRATION_ID_LABEL] == "other"
+    assert seen.pods.get(known.key).labels[labels_and_names.MIGRATION_ID_LABEL] == "other", (
+        "and it is known at once"
+    )
+
+
+async def test_a_workload_that_was_made_anew_under_the_same_name_is_another_one(set_moves, connect):
+    moves = await set_moves(nodes=1)
+    await moves.stage.replica_set(1)
+    (pod,) = await moves.stage.pods()
+    (owner,) = pod["metadata"]["ownerReferences"]
+    key = await moves.wish(pod, "elsewhere")
+    client = connect()
+    seen = WatchedObjects(client)
+    async with seen.running():
+        migration = decode_migration(await client.get(POD_MIGRATIONS, key))
+        for uid in (owner["uid"], "that-of-long-ago"):
+            reference = ControllerReference(owner["apiVersion"], owner["kind"], owner["name"], uid)
+            status = msgspec.structs.replace(migration.status, owner=reference)
+            begun = msgspec.structs.replace(migration, status=status)
+            scene = observe(begun, seen, moves.policy, moves.now())
+            assert scene.owner_is_gone is (uid != owner["uid"])
+
+
+async def test_what_another_controller_has_put_on_record_is_gone_by_at_once(set_moves, connect, server):
+    """It has called the attempt off, just as we take the lock: then no copy is made any more."""
+    moves = await set_moves(nodes=2)
+    await moves.stage.deployment(1)
+    (source,) = await moves.stage.pods()
+    key = await moves.wish(source, await moves.stage.free_node())
+    made = []
+
+    async def interfered(method, target, headers, body):
+        if method == "PATCH" and f"/pods/{source['metadata']['name']}" in target and not made:
+            status = {"step": "RollingBack", "failure": "CalledOff", "failureIsFinal": True}
+            await moves.client.patch(POD_MIGRATIONS.status, key, merge_patch({"status": status}))
+            # As long as it takes until that is heard of.
+            await asyncio.sleep(1)
+        if method == "POST" and target.partition("?")[0].endswith("/pods"):
+            made.append(target)
+        return await server.handle(method, target, headers, body)
+
+    async with moves.executing(connect(interfered)):
+        migration = await moves.until_finished(key)
+        await moves.until_nothing_left()
+    assert migration.status.failure == "CalledOff"
+    assert made == []
+
+
+@pytest.mark.parametrize("is_orphaned", [True, False], ids=["orphaned", "deleted"])
+async def test_a_copy_is_given_up_only_if_no_sibling_was_left_behind(set_moves, connect, is_orphaned):
+    """Asked of the server: what is known here is empty."""
+    moves = await set_moves(nodes=3)
+    stage = moves.stage
+    await stage.replica_set(2)
+    key = await evicted_and_crashed(moves)
+    copy = await moves.copy_of(key)
+    propagation = "Orphan" if is_orphaned else "Background"
+    await moves.client.delete(REPLICA_SETS, stage.key("web"), propagation=propagation)
+    await until_gone(moves.client, REPLICA_SETS, stage.key("web"))
+    await moves.until_pods(lambda pods: is_orphaned or len(pods) == 1)
+    client = connect()
+    seen = WatchedObjects(client)
+    seen.learn_pod(copy)
+    migration = decode_migration(await client.get(POD_MIGRATIONS, key))
+    scene = observe(migration, seen, moves.policy, moves.now())
+    assert not scene.pods_are_orphaned, "nothing is known that says so"
+    reference = PodReference(copy["metadata"]["name"], copy["metadata"]["uid"])
+    await EffectPerformer(client, seen).perform(
+        scene, effects.RestoreCopyOwner(reference, migration.status.owner)
+    )
+    if not is_orphaned:
+        await moves.until_pods(lambda pods: not pods)
+        return
+    after = await client.get(PODS.as_json, stage.key(copy["metadata"]["name"]))
+    assert [owner["kind"] for owner in after["metadata"]["ownerReferences"]] == ["PodMigration"]
+    assert node_of(after) == node_of(copy)

@@ -1,0 +1,100 @@
+"""Requests that are refused, on the simulator; and how often they are repeated."""
+
+import asyncio
+import json
+from datetime import timedelta
+
+import pytest
+
+from rescheduler.api.podmigration import MigrationPhase, decode_migration
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
+from tests.e2e.facts.stage import node_of
+from tests.e2e.migrations.test_refused_writes import *  # noqa: F403
+
+HOUR_S = 3600
+
+
+class Refusing:
+    """A way to the server on which one kind of write is refused, or accepted and without effect."""
+
+    def __init__(self, server, method, ending, code, message="not today", times=None):
+        self._server = server
+        self._refused = method, ending
+        self._code = code
+        self._message = message
+        self._times = times
+        self.requests = 0
+        self.refused = 0
+
+    async def __call__(self, method, target, headers, body):
+        path = target.partition("?")[0]
+        self.requests += method != "GET"
+        wanted, ending = self._refused
+        is_over = self._times is not None and self.refused >= self._times
+        if is_over or method != wanted or not path.endswith(ending) or b"migration-id" not in (body or b""):
+            return await self._server.handle(method, target, headers, body)
+        self.refused += 1
+        if self._code == 200:
+            return await self._server.handle("GET", path, headers, b"")
+        answer = await self._server.handle("GET", path + "-that-is-not-there", headers, b"")
+        status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": self._code}
+        status |= {
+            "message": self._message,
+            "reason": {409: "Conflict", 403: "Forbidden"}.get(self._code, "Invalid"),
+        }
+        return answer._replace(status=self._code, chunks=_one(json.dumps(status).encode()))
+
+
+async def _one(chunk):
+    yield chunk
+
+
+@pytest.mark.parametrize(
+    ("code", "failure"),
+    [
+        pytest.param(422, "MarkRefused", id="422 ends the migration"),
+        pytest.param(403, "MarkRefused", id="403 ends the migration"),
+        pytest.param(409, "", id="409 forever is retried with a growing pause"),
+        pytest.param(200, "", id="a mark that is accepted and dropped is retried with a growing pause"),
+    ],
+)
+async def test_a_mark_that_is_answered_with(set_moves, connect, server, code, failure):
+    moves = await set_moves(nodes=2, migration_timeout=timedelta(hours=2), max_retries=0)
+    source = await moves.stage.until_pod_ready(await moves.stage.pod("web"))
+    way = Refusing(server, "PATCH", "/pods/web", code)
+    key = await moves.wish(source, await moves.stage.free_node())
+    async with moves.executing(connect(way)):
+        await asyncio.sleep(HOUR_S)
+        migration = decode_migration(await moves.client.get(POD_MIGRATIONS, key))
+    assert migration.status.failure == failure
+    if failure:
+        assert migration.status.phase is MigrationPhase.FAILED
+        assert way.refused == 1
+    # A pause that doubles up to two minutes: some ten tries, then one every one or two minutes (jitter).
+    assert way.refused <= 10 + HOUR_S / 60
+    assert way.requests <= way.refused + 20
+    assert node_of(source) in {node_of(pod) for pod in await moves.stage.pods()}
+
+
+@pytest.mark.parametrize(
+    ("method", "ending"),
+    [
+        pytest.param("PATCH", "/pods/web", id="the mark"),
+        pytest.param("POST", "/pods", id="the copy"),
+    ],
+)
+async def test_a_write_is_tried_again_when_permission_is_missing_for(
+    set_moves, connect, server, method, ending
+):
+    """An API server that has just started has not read its roles yet, and refuses what it allows later."""
+    moves = await set_moves(nodes=2)
+    source = await moves.stage.until_pod_ready(await moves.stage.pod("web"))
+    message = (
+        'pods "web" is forbidden: User "us" cannot patch resource "pods" in API group "" in namespace "x"'
+    )
+    way = Refusing(server, method, ending, 403, message, times=3)
+    key = await moves.wish(source, await moves.stage.free_node())
+    async with moves.executing(connect(way)):
+        migration = await moves.until_finished(key)
+    assert migration.status.phase is MigrationPhase.COMPLETED
+    assert way.refused == 3

@@ -1,0 +1,112 @@
+"""A server that can't do what a handover needs: too old ones are refused at the start; what is switched off
+in a newer one is noticed where it is needed, and everything is undone."""
+
+import json
+
+import pytest
+
+from kubesim.apiserver.api_messages import object_response
+from rescheduler.api.podmigration import MigrationPhase
+from rescheduler.cluster.sources.watched_objects import WatchedObjects
+from rescheduler.kube import errors
+from rescheduler.kube.server_capabilities import MissingCapability
+
+
+def answering(server, code, content):
+    """A server that tells something else about its version."""
+
+    async def handle(method, target, headers, body):
+        if target == "/version":
+            return object_response(code, content)
+        return await server.handle(method, target, headers, body)
+
+    return handle
+
+
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [
+        pytest.param({"gitVersion": "v1.29.14"}, "v1.29.14", id="the last before"),
+        pytest.param({"gitVersion": "v1.9.0"}, "v1.9.0", id="numbers, not letters"),
+        pytest.param({"major": "1", "minor": "29+"}, "1.29", id="as some providers write it"),
+    ],
+)
+async def test_nothing_is_moved_in_a_cluster_that_is_too_old(set_moves, connect, server, version, told):
+    moves = await set_moves(nodes=2)
+    await moves.stage.deployment(1)
+    (source,) = await moves.stage.pods()
+    await moves.wish(source, await moves.stage.free_node())
+    with pytest.raises(MissingCapability) as refused:
+        async with moves.executing(connect(answering(server, 200, version))):
+            pytest.fail("it has begun")
+    assert str(refused.value) == (
+        f"can't move pods: the cluster is Kubernetes {told}, and before 1.30 pods can't be held back until "
+        "their node is chosen (scheduling gates), nor webhooks be asked only where they matter. "
+        "Upgrade the cluster; `rescheduler plan` works with older ones, too."
+    )
+    assert not refused.value.retriable
+
+
+@pytest.mark.parametrize(
+    "version",
+    [
+        pytest.param({"gitVersion": "v1.30.0"}, id="the first"),
+        pytest.param({"gitVersion": "v1.30.5-gke.1"}, id="a provider's"),
+        pytest.param({"gitVersion": "v2.0.0"}, id="one far away"),
+        pytest.param({"gitVersion": "unknown", "major": "1", "minor": "31+"}, id="by its two numbers"),
+        pytest.param({"gitVersion": "unknown"}, id="that says nothing of use: what is missing will show"),
+        pytest.param({}, id="that says nothing"),
+    ],
+)
+async def test_a_server_is_good_enough(set_moves, connect, server, version):
+    await set_moves(nodes=1)
+    async with WatchedObjects(connect(answering(server, 200, version))).running():
+        pass
+
+
+async def test_a_version_that_may_not_be_read_keeps_nobody_from_moving(set_moves, connect, server):
+    await set_moves(nodes=1)
+    async with WatchedObjects(connect(answering(server, 403, {"kind": "Status", "code": 403}))).running():
+        pass
+
+
+async def test_a_server_that_answers_nonsense_is_an_error(set_moves, connect, server):
+    await set_moves(nodes=1)
+    with pytest.raises(errors.InvalidResponse):
+        async with WatchedObjects(connect(answering(server, 200, ["nonsense"]))).running():
+            pytest.fail("it has begun")
+
+
+def forgetting(server, path_end, part, name):
+    """A server that drops a field of what is sent to it, as one does that has never heard of it."""
+
+    async def handle(method, target, headers, body):
+        path = target.partition("?")[0]
+        if method in {"POST", "PATCH"} and path.endswith(path_end) and "/pods" in path:
+            content = json.loads(body)
+            content.get(part, {}).pop(name, None)
+            body = json.dumps(content).encode()
+        return await server.handle(method, target, headers, body)
+
+    return handle
+
+
+@pytest.mark.parametrize(
+    ("path_end", "part", "field", "failure"),
+    [
+        pytest.param("/pods", "spec", "schedulingGates", "GateMissing", id="no scheduling gates"),
+        pytest.param("/status", "status", "nominatedNodeName", "NominationIgnored", id="no nomination"),
+    ],
+)
+async def test_a_server_that_knows(set_moves, connect, server, path_end, part, field, failure):
+    moves = await set_moves(nodes=2)
+    await moves.stage.deployment(1)
+    (source,) = await moves.stage.pods()
+    key = await moves.wish(source, await moves.stage.free_node())
+    async with moves.executing(connect(forgetting(server, path_end, part, field))):
+        migration = await moves.until_finished(key)
+        await moves.until_nothing_left()
+    assert migration.status.phase is MigrationPhase.FAILED
+    assert migration.status.failure == failure
+    assert "1.30" in migration.status.message
+    assert len(await moves.stage.until_ready(1)) == 1

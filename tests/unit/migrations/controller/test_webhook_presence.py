@@ -1,0 +1,132 @@
+"""The webhook counts only while it is seen answering, through the API server."""
+
+import asyncio
+
+import pytest
+
+from kubesim import ApiServer
+from kubesim.admission.webhook_admission import WebhookCallFailed
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.cluster.sources.webhook_probe import probe_pod, probe_webhook_if_registered
+from rescheduler.kube.api_resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from rescheduler.kube.client import Client
+from rescheduler.kube.transport import InProcessTransport
+from rescheduler.steering.intents import IntentIndex
+from rescheduler.steering.webhook.admission_review import probe_review, read_request
+from rescheduler.steering.webhook.pod_mutation import answer_review
+from rescheduler.steering.webhook.webhook_configurations import (
+    GUARD_PATH,
+    WEBHOOK_CONFIGURATION,
+    UrlAddress,
+    webhook_configurations,
+)
+from rescheduler.steering.webhook.webhook_presence import WebhookPresence
+from tests.unit.cli.simulated_server import forbidding
+
+STEERING, GUARD = webhook_configurations(UrlAddress("https://webhook.invalid"))
+
+
+class Process:
+    """The webhook's: it answers probes, or is dead."""
+
+    is_dead = False
+
+    async def call(self, endpoint, body, _timeout_s):
+        if self.is_dead:
+            raise WebhookCallFailed("connection refused")
+        if endpoint.url.endswith(GUARD_PATH):
+            return probe_review(read_request(body))
+        return answer_review(body, IntentIndex()).body
+
+
+@pytest.fixture
+def process():
+    return Process()
+
+
+@pytest.fixture
+def server(process):
+    made = ApiServer(seed=3)
+    made.cluster.admission.webhooks.caller = process
+    return made
+
+
+@pytest.fixture
+async def client(server):
+    made = Client(InProcessTransport(server.handle))
+    yield made
+    await made.close()
+
+
+async def until(holds):
+    async with asyncio.timeout(10):
+        while not holds():  # noqa: ASYNC110 - only asking tells
+            await asyncio.sleep(0.005)
+
+
+async def test_it_follows_the_registration(client):
+    webhook = WebhookPresence(client)
+    async with webhook.running():
+        assert not webhook.steers
+        await client.create(VALIDATING_WEBHOOKS, GUARD)
+        await client.create(MUTATING_WEBHOOKS, STEERING)
+        await until(lambda: webhook.steers)
+        assert webhook.guards
+        await client.delete(MUTATING_WEBHOOKS, WEBHOOK_CONFIGURATION)
+        await until(lambda: not webhook.steers)
+        assert webhook.problem == "no webhook is registered"
+
+
+async def test_it_is_known_from_the_first_moment(client):
+    await client.create(MUTATING_WEBHOOKS, STEERING)
+    webhook = WebhookPresence(client)
+    async with webhook.running():
+        assert webhook.steers
+        assert not webhook.guards, "an earlier version registers only half"
+
+
+async def test_a_process_that_is_dead_does_not_count(client, process):
+    await client.create(MUTATING_WEBHOOKS, STEERING)
+    webhook = WebhookPresence(client)
+    async with webhook.running():
+        assert webhook.steers
+        process.is_dead = True
+        assert webhook.steers, "it answered a moment ago"
+        assert not (await webhook.confirm("default")).steers, "what is about to be evicted depends on it now"
+        assert not webhook.steers
+        assert (
+            "steering.rescheduler.dev is not called by the API server, or does not answer" in webhook.problem
+        )
+
+
+async def test_webhooks_of_others_don_t_count(client):
+    await client.create(MUTATING_WEBHOOKS, {**STEERING, "metadata": {"name": "other"}})
+    webhook = WebhookPresence(client)
+    async with webhook.running():
+        assert not webhook.steers
+
+
+async def test_a_probe_leaves_nothing_behind(client, process):
+    await client.create(MUTATING_WEBHOOKS, STEERING)
+    process.is_dead = True
+    await probe_webhook_if_registered(client)
+    assert (await client.list(PODS)).items == []
+    assert probe_pod("default", "x")["spec"]["schedulingGates"] == [{"name": "rescheduler.dev/nominate"}]
+
+
+async def test_who_may_not_ask_does_not_know(server, client):
+    await client.create(MUTATING_WEBHOOKS, STEERING)
+    for forbidden in ("mutatingwebhookconfigurations", "pods"):
+        refused = Client(InProcessTransport(forbidding(forbidden)(server.handle)))
+        found = await probe_webhook_if_registered(refused)
+        assert found.problem
+        assert not found.steers
+        await refused.close()
+
+
+async def test_an_extender_is_known_by_what_the_configuration_says(client):
+    webhook = WebhookPresence(client, is_extended=lambda: True)
+    async with webhook.running():
+        assert webhook.steers
+        assert (await webhook.confirm("default")).steers
+        assert not webhook.guards

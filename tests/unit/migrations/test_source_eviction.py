@@ -1,0 +1,110 @@
+"""Before the source is evicted: the request is on record, and nobody is preempted."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from rescheduler.api.podmigration import Handover
+from rescheduler.cluster.node_record import NodeRecord
+from rescheduler.cluster.pod_constraints import SchedulingConstraints, Toleration
+from rescheduler.migrations import effects
+from rescheduler.migrations.observation import Perform, Transition, Wait
+from rescheduler.migrations.source_eviction import depends_on_webhook, evicting, with_eviction_requested
+from rescheduler.migrations.state_machine import decide
+from rescheduler.migrations.transition_table import MigrationStep
+from tests.unit.migrations.observations import LATER, NOW, copy, migration, node, pod, scene
+
+VICTIMS = "shop/db-0 on n3"
+
+
+def at_eviction(**more):
+    return scene(migration(MigrationStep.EVICTING), source=pod(marked=True), target=copy(), **more)
+
+
+@pytest.mark.parametrize(
+    ("after_s", "effect"),
+    [
+        pytest.param(0, effects.EvictSource, id="in a quiet move, that of the step will do"),
+        pytest.param(3, effects.EvictSource, id="a few seconds later, too"),
+        pytest.param(4, effects.RecordEviction, id="after waiting for a budget, it is put on record anew"),
+        pytest.param(-1, effects.RecordEviction, id="nor does one count that is still to come"),
+    ],
+)
+def test_the_time_of_the_request_is_on_record(after_s, effect):
+    decision = decide(at_eviction(now=LATER + timedelta(seconds=after_s)))
+    assert isinstance(decision, Perform)
+    assert type(decision.effect) is effect
+
+
+def test_what_is_recorded_suffices():
+    late = at_eviction(now=NOW + timedelta(minutes=5))
+    again = decide(replace(late, migration=with_eviction_requested(late)))
+    assert isinstance(again, Perform)
+    assert type(again.effect) is effects.EvictSource
+
+
+def test_what_could_preempt_others_is_not_evicted_without_a_guard():
+    assert depends_on_webhook(at_eviction(may_preempt=VICTIMS))
+    assert not depends_on_webhook(at_eviction())
+    seen = evicting(
+        scene(
+            migration(MigrationStep.EVICTING),
+            source=pod(),
+            target=copy(),
+            may_preempt=VICTIMS,
+            webhook_problem="it is dead",
+        )
+    )
+    assert isinstance(seen, Transition)
+    assert seen.failure == "SurplusWouldPreempt"
+    assert VICTIMS in seen.message
+    assert "it is dead" in seen.message
+
+
+def test_a_guard_that_others_depend_on_is_given_time_to_hear_of_it():
+    waits = decide(at_eviction(may_preempt=VICTIMS, is_guarded=True))
+    assert isinstance(waits, Wait)
+    assert waits.until == LATER + timedelta(milliseconds=500)
+    decision = decide(at_eviction(may_preempt=VICTIMS, is_guarded=True, now=LATER + timedelta(seconds=1)))
+    assert isinstance(decision, Perform)
+    assert type(decision.effect) is effects.EvictSource
+
+
+def test_a_copy_whose_room_was_taken_is_not_let_loose_on_the_scheduler():
+    held = copy(node="", gated=True, nominated_node="new")
+    seen = decide(scene(migration(MigrationStep.PLACING), target=held, may_preempt=VICTIMS))
+    assert isinstance(seen, Transition)
+    assert seen.failure == "TargetDidNotFit"
+    assert VICTIMS in seen.message
+
+
+def test_a_pod_that_tolerates_a_cordon_is_not_evicted_from_a_cordoned_node_unsteered():
+    shape = msgspec.structs.replace(
+        pod().shape, constraints=SchedulingConstraints(tolerations=(Toleration(operator="Exists"),))
+    )
+    tolerant = msgspec.structs.replace(pod(), shape=shape)
+    cordoned = {"old": NodeRecord("old", unschedulable=True), "new": node("new")}
+    moving = migration(MigrationStep.EVICTING, Handover.EVICT)
+    seen = evicting(scene(moving, source=tolerant, nodes=cordoned, webhook_problem="it does not answer"))
+    assert isinstance(seen, Transition)
+    assert seen.failure == "Unsteered"
+    assert "it does not answer" in seen.message
+
+
+@pytest.mark.parametrize(
+    ("after_s", "waits"),
+    [
+        pytest.param(4, True, id="right after a refusal it waits"),
+        pytest.param(29, True, id="until the ReplicaSet had time to create what it needs"),
+        pytest.param(30, False, id="then it is put on record again"),
+    ],
+)
+def test_a_refused_eviction_that_depends_on_the_guard_waits_until_it_guards_again(after_s, waits):
+    decision = decide(
+        at_eviction(may_preempt=VICTIMS, is_guarded=True, now=LATER + timedelta(seconds=after_s))
+    )
+    assert isinstance(decision, Wait) is waits
+    if not waits:
+        assert type(decision.effect) is effects.RecordEviction

@@ -1,0 +1,62 @@
+"""How far nodes in maintenance are: counted as an operator would, with what keeps the rest."""
+
+from dataclasses import replace
+
+from rescheduler.api.well_known_names import MAINTENANCE_LABEL
+from rescheduler.config.policy import Policy
+from rescheduler.planner.maintenance_status import NOT_ENABLED, maintenance_status
+from rescheduler.planner.plan_builder import build_plan
+from rescheduler.strategies.node_maintenance import NodeMaintenance
+from tests.building import cluster
+
+POLICY = replace(Policy(), enabled_strategies=("NodeMaintenance",))
+
+
+def state(built, **more):
+    snapshot = built.snapshot()
+    made = build_plan(snapshot, POLICY, [NodeMaintenance()])
+    return maintenance_status(snapshot, made, **more)
+
+
+def shop():
+    return cluster().node("old", labels={MAINTENANCE_LABEL: "true"}).node("new")
+
+
+def test_nodes_without_the_label_are_not_spoken_of():
+    assert [each.node for each in state(shop())] == ["old"]
+    assert state(cluster().node("new")) == ()
+
+
+def test_pods_that_can_be_moved_are_left_and_nothing_is_blocked():
+    (old,) = state(shop().deployment("shop/web", replicas=2, on=["old"]))
+    assert (old.left, old.blocked, old.message) == (2, (), "2 pods are still there")
+
+
+def test_pods_that_belong_to_their_node_or_have_run_to_their_end_do_not_count():
+    built = shop().daemon_set("kube-system/agent", on=["old"])
+    built.pod("kube-system/proxy", on="old", annotations={"kubernetes.io/config.mirror": "x"})
+    built.pod("shop/done", on="old", phase="Succeeded")
+    (old,) = state(built)
+    assert (old.left, old.message) == (0, "empty")
+
+
+def test_what_cannot_be_moved_is_named_with_its_reason():
+    (old,) = state(shop().deployment("kube-system/dns", replicas=1, on=["old"]))
+    assert old.left == 1
+    assert "ExcludedNamespace, the namespace kube-system is excluded" in old.blocked[0]
+    assert old.message == "1 pod is still there, of which 1 can't be moved"
+
+
+def test_of_many_that_cannot_be_moved_some_are_named_and_the_others_counted():
+    (old,) = state(shop().deployment("kube-system/dns", replicas=14, on=["old"]))
+    assert len(old.blocked) == 11
+    assert old.blocked[-1] == "and 4 more"
+
+
+def test_a_label_that_nobody_heeds_is_said_so():
+    (old,) = state(shop().deployment("shop/web", replicas=1, on=["old"]), enabled=False)
+    assert old.message == NOT_ENABLED
+
+
+def test_of_named_nodes_it_does_not_matter_whether_they_are_labelled():
+    assert [each.node for each in state(shop(), only={"new"})] == ["new"]

@@ -1,0 +1,109 @@
+"""What changes although nothing fails that did not before: the configuration, nodes, and the time."""
+
+import asyncio
+from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
+
+from rescheduler.cluster.codecs.record_resources import NODES
+from rescheduler.config.policy import DefaultRetries
+from rescheduler.kube.api_resources import EVENTS
+from rescheduler.kube.client import Client
+from tests.e2e.facts.stage import node_of
+from tests.e2e.recovery.program import recovering
+from tests.e2e.recovery.stories.workloads import uid_of
+from tests.unit.recovery.controller.test_steady_state import counting
+
+BY_DEFAULT = (DefaultRetries(namespaces=("moves",), retries=1),)
+STUCK = {"blocked": "ContainerCreating"}
+"""Of such a pod nothing more is heard."""
+
+
+def with_terms(ward, **terms):
+    return replace(ward.policy, failed_pods=replace(ward.policy.failed_pods, **terms))
+
+
+async def until(holds, timeout_s=60):
+    """By default within a minute: sooner than anything else would make a difference."""
+    async with asyncio.timeout(timeout_s):
+        while not holds():  # noqa: ASYNC110 - only asking tells
+            await asyncio.sleep(1)
+
+
+async def failing_for_long(ward):
+    """A DaemonSet's pod on the first node, whose owner says nothing."""
+    broken = ward.stage.nodes[0]
+    ward.breaks(broken, **STUCK)
+    await ward.workload("DaemonSet", retries=None)
+    pods = await ward.until_pods(lambda pods: pods if len(pods) == 2 and all(map(node_of, pods)) else None)
+    await asyncio.sleep(180)
+    return next(uid_of(pod) for pod in pods if node_of(pod) == broken)
+
+
+async def test_who_is_asked_about_by_a_new_configuration_is_seen_to_at_once(set_ward, server):
+    ward = await set_ward(nodes=2)
+    before = await failing_for_long(ward)
+    counted = Counter()
+    transport = counting(server, counted)
+    try:
+        async with recovering(Client(transport), ward.policy, "moves", ward.now) as heard:
+            await asyncio.sleep(120)
+            counted.clear()
+            heard.use(with_terms(ward, default_retries=BY_DEFAULT))
+            await until(lambda: any(call.endswith("/eviction") for call in counted))
+            assert not [call for call in counted if call.startswith("GET") and "/pods/" not in call]
+            await ward.until_event("RestartedInPlace")
+    finally:
+        await transport.close()
+    assert before not in map(uid_of, await ward.pods())
+
+
+async def test_who_is_no_longer_asked_about_is_no_longer_told_of(set_ward, connect):
+    ward = await set_ward(nodes=2)
+    ward.with_terms(default_retries=BY_DEFAULT)
+    await failing_for_long(ward)
+    async with recovering(connect(), ward.policy, "moves", ward.now) as heard:
+        await until(lambda: [each.message for each in heard.failing_pods] == ["no try is left"], 600)
+        heard.use(with_terms(ward, enabled=False))
+        await until(lambda: not heard.failing_pods)
+
+
+async def test_a_record_is_kept_as_long_as_the_new_configuration_says(set_ward, connect):
+    ward = await set_ward(nodes=2)
+    ward.with_terms(recovery_window=timedelta(days=1))
+    ward.breaks(ward.stage.nodes[0])
+    await ward.workload_on(ward.stage.nodes[0], "Deployment", retries="3")
+    async with recovering(connect(), ward.policy, "moves", ward.now) as heard:
+        await ward.until_well()
+        await asyncio.sleep(180)
+        assert (await ward.ledger("Deployment")).lines
+        heard.use(with_terms(ward, recovery_window=timedelta(minutes=1)))
+        async with asyncio.timeout(60):
+            await ward.until_forgotten("Deployment")
+
+
+async def test_a_node_is_suspect_for_the_next_program_too_no_longer_than_set_nor_than_it_is_there(
+    set_ward, connect
+):
+    """Three workloads have left it, which is remembered for a day."""
+    ward = await set_ward(nodes=4)
+    other = await ward.in_another_namespace()
+    workloads = ((ward, "web"), (ward, "api"), (other, "db"))
+    ward.with_terms(recovery_window=timedelta(days=1), suspect_window=timedelta(minutes=5))
+    broken = ward.stage.nodes[0]
+    ward.breaks(broken)
+    for tenant, name in workloads:
+        await tenant.workload_on(broken, "Deployment", retries="3", name=name)
+    async with ward.recovering():
+        for tenant, name in workloads:
+            await tenant.until_well(name=name)
+    async with recovering(connect(), ward.policy, "moves", ward.now) as heard:
+        await until(lambda: [each.node for each in heard.suspect_nodes] == [broken])
+        await asyncio.sleep(ward.policy.failed_pods.suspect_window.total_seconds())
+        await until(lambda: not heard.suspect_nodes)
+        heard.use(with_terms(ward, suspect_window=timedelta(hours=3)))
+        await until(lambda: heard.suspect_nodes)
+        await ward.client.delete(NODES, broken)
+        await until(lambda: not heard.suspect_nodes)
+    page = await ward.client.list(EVENTS, namespace="default")
+    assert len([each for each in page.items if each["reason"] == "SuspectNode"]) == 1, "told once"

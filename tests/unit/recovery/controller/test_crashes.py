@@ -1,0 +1,177 @@
+"""Wherever the program ends, the next one goes on: as many tries as are allowed, and nothing is lost.
+
+The first program ends at each of its API calls in turn: before it, or after it and before its answer. What it
+has put on record before that counts, and is not counted again.
+"""
+
+import asyncio
+import contextlib
+from datetime import timedelta
+
+import pytest
+
+from kubesim.virtual_time import run_virtual
+from rescheduler.api.podmigration_crd import podmigration_crd
+from rescheduler.cluster.codecs.record_resources import NODES
+from rescheduler.config.policy import FailedPodsPolicy
+from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS, MUTATING_WEBHOOKS, NAMESPACES
+from rescheduler.steering.steering_service import SteeringService
+from rescheduler.steering.webhook.webhook_configurations import UrlAddress, webhook_configurations
+from tests.e2e.facts.stage import Stage, until_usable
+from tests.e2e.recovery.program import Pace, recovering
+from tests.e2e.recovery.ward import Ward
+from tests.testbed.fake_kubelet.nodes import node_object, node_shapes
+from tests.unit.migrations.controller.crashing_controller import Cluster, Crash, Faulty, at_every_call
+from tests.unit.recovery.controller.conftest import Desk
+
+SECOND = timedelta(seconds=1)
+PACE = Pace(
+    FailedPodsPolicy(recovery_window=20 * SECOND, restart_threshold=1, stuck_after=20 * SECOND),
+    check_every=5 * SECOND,
+    timeout_s=600.0,
+)
+FEWEST_CALLS, MOST_CALLS = 4, 80
+
+
+class AtItsTask(Faulty):
+    """Calls for its own upkeep don't count."""
+
+    def _counts(self, method, target):
+        return super()._counts(method, target) and "/configmaps/" not in target and "/leases/" not in target
+
+
+class Deployment:
+    """Fails wherever it is: two reschedulings, and no third."""
+
+    kind, retries, replicas = "Deployment", "2", 1
+    tries = 2
+
+    def broken(self, nodes):
+        return nodes
+
+    async def ended(self, ward):
+        await ward.until_ledger(self.kind, lambda ledger: any(line.end for line in ledger.lines.values()))
+
+    def has_begun(self, migration):
+        return migration.status.target_pod is not None
+
+    async def check(self, ward, here):
+        (line,) = (await ward.ledger(self.kind)).lines.values()
+        assert line.count == self.tries, here
+        assert len(line.nodes) == 1 + self.tries, f"each time another node; {here}"
+        assert len(list(filter(self.has_begun, await ward.migrations()))) == self.tries, here
+        assert len(await ward.pods()) == 1, here
+
+
+class StatefulSet(Deployment):
+    kind = "StatefulSet"
+
+    def has_begun(self, migration):
+        return migration.status.handed_over_at is not None
+
+
+class DaemonSet(Deployment):
+    kind = "DaemonSet"
+
+    def broken(self, nodes):
+        return nodes[:1]
+
+    async def check(self, ward, here):
+        (line,) = (await ward.ledger(self.kind)).lines.values()
+        assert line.count == self.tries, here
+        pods = {*(each.pod for each in line.tries), line.end.pod}
+        assert len(pods) == 1 + self.tries, f"each time another pod; {here}"
+
+
+class Recovered(Deployment):
+    """Runs well elsewhere: one rescheduling, and then nothing on record."""
+
+    tries = 1
+
+    def broken(self, nodes):
+        return nodes[:1]
+
+    async def ended(self, ward):
+        await ward.until_well()
+        await ward.until_forgotten(self.kind)
+
+    async def check(self, ward, here):
+        assert len(list(filter(self.has_begun, await ward.migrations()))) == self.tries, here
+
+
+@contextlib.asynccontextmanager
+async def a_ward(cluster, nodes=3):
+    client = cluster.connect()
+    await client.create(NAMESPACES, {"metadata": {"name": "moves"}})
+    await client.create(CUSTOM_RESOURCE_DEFINITIONS, podmigration_crd())
+    await client.create(MUTATING_WEBHOOKS, webhook_configurations(UrlAddress("https://webhook.invalid"))[0])
+
+    class Played:
+        name = "simulated"
+        behave = cluster.life.kubelets.behave
+
+    for shape in node_shapes(nodes, Played.name):
+        await client.create(NODES.as_json, node_object(shape, Played.name, cluster.server.clock.now()))
+    desk = SteeringService(cluster.connect())
+    cluster.server.cluster.admission.webhooks.caller = Desk(desk)
+    stage = Stage(client, "moves", Played, await until_usable(client, Played, nodes))
+    async with desk.running():
+        await desk.synced()
+        yield Ward(stage, cluster.server.clock.now, PACE, cluster.connect, PACE.policy(max_retries=0))
+
+
+async def crashed_and_taken_over(story, crash, at):
+    """How many calls the first program made: fewer than `at` if it never came so far."""
+    cluster = Cluster()
+    try:
+        async with a_ward(cluster) as ward:
+            ward.breaks(*story.broken(ward.stage.nodes))
+            if story.kind == "DaemonSet":
+                await ward.workload(story.kind, retries=story.retries)
+            else:
+                await ward.workload_on(ward.stage.nodes[0], story.kind, retries=story.retries)
+            faulty = AtItsTask(cluster.server, at, crash)
+            await until_crashed(ward, story, cluster, faulty)
+            async with recovering(cluster.connect(), ward.policy, "moves", ward.now, leader_elect=False):
+                await story.ended(ward)
+                await ward.until_nothing_is_under_way()
+            await story.check(ward, f"{crash.value}: {faulty.calls[-1:]}")
+            return len(faulty.calls)
+    finally:
+        await cluster.close()
+
+
+async def until_crashed(ward, story, cluster, faulty):
+    """Until the program has crashed, or all is over."""
+    client = cluster.connect(faulty.handle)
+    running = recovering(client, ward.policy, "moves", ward.now, leader_elect=False, is_killed=True)
+    async with running:
+        crashed = asyncio.create_task(faulty.crashed.wait())
+        over = asyncio.create_task(story.ended(ward))
+        await asyncio.wait({crashed, over}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (crashed, over):
+            task.cancel()
+        await asyncio.gather(crashed, over, return_exceptions=True)
+
+
+@at_every_call(3)
+@pytest.mark.parametrize(
+    ("story", "crash"),
+    [
+        pytest.param(story, crash, id=f"{story.__name__}: it ends {crash.value}")
+        for story, crash in (
+            (Deployment, Crash.AFTER),
+            (Recovered, Crash.BEFORE),
+            (StatefulSet, Crash.AFTER),
+            (DaemonSet, Crash.BEFORE),
+            (DaemonSet, Crash.AFTER),
+        )
+    ],
+)
+def test_as_many_tries_as_are_allowed_wherever_the_program(story, crash, first, apart):
+    for at in range(first, MOST_CALLS, apart):
+        calls = run_virtual(crashed_and_taken_over(story(), crash, at))
+        if calls < at:
+            assert at > FEWEST_CALLS, "it ended before it came to anything"
+            return
+    pytest.fail("it never came to an end without a crash")

@@ -1,0 +1,105 @@
+"""A simulated cluster with its own clients, and the webhook on a port of this machine."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from kubesim import ApiServer
+from kubesim.sockets.outbound_calls import HttpsWebhookCaller
+from rescheduler.api.podmigration_crd import podmigration_crd
+from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
+from rescheduler.kube.client import Client
+from rescheduler.kube.transport import InProcessTransport
+from rescheduler.steering.steering_server import SteeringServer, SteeringServerOptions
+from rescheduler.steering.webhook.certificate_manager import CertificateIntervals
+from rescheduler.steering.webhook.webhook_configurations import UrlAddress
+from tests.webhook_installed import install_webhook
+
+Serve = Callable[..., Any]
+PACE = CertificateIntervals(pause_s=0.02, retry_s=0.05)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApiServer]:
+    made = ApiServer(seed=7)
+    async with HttpsWebhookCaller() as caller:
+        made.cluster.admission.webhooks.caller = caller
+        yield made
+
+
+@pytest.fixture
+async def connect(server: ApiServer) -> AsyncIterator[Callable[[], Client]]:
+    clients: list[Client] = []
+
+    async def handle(method: str, target: str, headers: Any, body: bytes) -> Any:
+        # As on any network, others have their turn between two requests of one client.
+        await asyncio.sleep(0.001)
+        return await server.handle(method, target, headers, body)
+
+    def made() -> Client:
+        clients.append(Client(InProcessTransport(handle)))
+        return clients[-1]
+
+    yield made
+    for client in clients:
+        await client.close()
+
+
+@pytest.fixture
+async def client(connect: Callable[[], Client]) -> Client:
+    made = connect()
+    for name in ("ours", "shop"):
+        await made.create(NAMESPACES, {"metadata": {"name": name}})
+    await made.create(CUSTOM_RESOURCE_DEFINITIONS, podmigration_crd())
+    return made
+
+
+@pytest.fixture
+def serve(client: Client, unused_tcp_port_factory: Callable[[], int]) -> Serve:
+    """async with serve(): a webhook that is ready and registered; options are those of the webhook."""
+
+    @contextlib.asynccontextmanager
+    async def serving(
+        *,
+        until_ready: bool = True,
+        ended: asyncio.Event | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        **options: Any,
+    ) -> AsyncIterator[SteeringServer]:
+        port = unused_tcp_port_factory()
+        address = UrlAddress(f"https://127.0.0.1:{port}")
+        await install_webhook(client, "ours", address)
+        options = {
+            "host": "127.0.0.1",
+            "port": port,
+            "extender_port": 0,
+            "pace": PACE,
+            "drain_s": 0.0,
+            **options,
+        }
+        webhook = SteeringServer(client, SteeringServerOptions("ours", address, **options), now=now)
+        ended = ended or asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(webhook.run_until(ended))
+            await webhook.registered()
+            if until_ready:
+                await webhook.ready()
+            yield webhook
+            ended.set()
+
+    return serving
+
+
+@pytest.fixture
+def eventually() -> Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]:
+    async def wait(look: Callable[[], Awaitable[Any]]) -> Any:
+        async with asyncio.timeout(20):
+            while not (seen := await look()):  # noqa: ASYNC110 - only asking tells
+                await asyncio.sleep(0.01)
+        return seen
+
+    return wait

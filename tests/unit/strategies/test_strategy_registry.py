@@ -1,0 +1,109 @@
+"""Strategies by name: the built-in ones, and those of plugins."""
+
+import dataclasses
+import sys
+import types
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from rescheduler.config.config_validation import BUILT_IN_STRATEGIES, STRATEGY_ENTRY_POINTS
+from rescheduler.config.policy import FailedPodsPolicy, Policy
+from rescheduler.strategies.strategy_registry import (
+    BrokenStrategy,
+    DuplicateStrategy,
+    UnknownStrategy,
+    strategies_of,
+)
+
+
+def enabling(*names: str) -> Policy:
+    """And no others."""
+    return dataclasses.replace(
+        Policy(), enabled_strategies=names, failed_pods=FailedPodsPolicy(enabled=False)
+    )
+
+
+class Tidy:
+    name = "Tidy"
+    urgent = False
+
+    def propose(self, view):
+        yield from ()
+
+
+@pytest.fixture
+def plugin(monkeypatch):
+    """A module that somebody else has installed."""
+    module = types.ModuleType("tidy_plugin")
+    module.Tidy = Tidy
+    module.other_name = lambda: types.SimpleNamespace(name="Other", urgent=False, propose=None)
+    module.half = lambda: types.SimpleNamespace(name="Tidy")
+    monkeypatch.setitem(sys.modules, "tidy_plugin", module)
+
+    def entry(value: str, name: str = "Tidy") -> EntryPoint:
+        return EntryPoint(name, value, STRATEGY_ENTRY_POINTS)
+
+    return entry
+
+
+@pytest.mark.parametrize("name", sorted(BUILT_IN_STRATEGIES))
+def test_every_built_in_strategy_is_found_under_its_name(name):
+    (found,) = strategies_of(enabling(name))
+    assert found.name == name
+    assert isinstance(found.urgent, bool)
+
+
+def test_they_come_in_order_of_precedence():
+    names = ("ResourceOptimization", "LoadBalancing")
+    assert tuple(each.name for each in strategies_of(enabling(*names))) == names
+
+
+def test_pods_that_keep_failing_come_first_unless_that_is_switched_off():
+    policy = dataclasses.replace(Policy(), enabled_strategies=("NodeMaintenance",))
+    assert [each.name for each in strategies_of(policy)] == ["FailedPods", "NodeMaintenance"]
+
+
+def test_no_plugin_takes_the_place_of_failed_pods(plugin):
+    with pytest.raises(DuplicateStrategy, match="adds FailedPods, which is built in"):
+        strategies_of(enabling("LoadBalancing"), [plugin("tidy_plugin:Tidy", "FailedPods")])
+
+
+def test_a_plugin_is_found_by_its_entry_point(plugin):
+    (found,) = strategies_of(enabling("Tidy"), [plugin("tidy_plugin:Tidy")])
+    assert isinstance(found, Tidy)
+
+
+def test_a_plugin_that_is_not_enabled_is_not_imported(plugin):
+    assert len(strategies_of(enabling("LoadBalancing"), [plugin("nowhere:Tidy")])) == 1
+
+
+def test_two_plugins_of_one_name_are_refused(plugin):
+    with pytest.raises(DuplicateStrategy, match=r"Tidy is added twice, by tidy_plugin:Tidy and other:Tidy"):
+        strategies_of(enabling("LoadBalancing"), [plugin("tidy_plugin:Tidy"), plugin("other:Tidy")])
+
+
+def test_a_plugin_can_not_replace_a_built_in_strategy(plugin):
+    with pytest.raises(DuplicateStrategy, match="LoadBalancing, which is built in"):
+        strategies_of(enabling("LoadBalancing"), [plugin("tidy_plugin:Tidy", "LoadBalancing")])
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        pytest.param(
+            "nowhere:Tidy", r"nowhere:Tidy can't be loaded: ModuleNotFoundError", id="no such module"
+        ),
+        pytest.param("tidy_plugin:Missing", r"can't be loaded: AttributeError", id="no such class"),
+        pytest.param("tidy_plugin:half", r"lacks urgent, propose", id="not a strategy"),
+        pytest.param("tidy_plugin:other_name", r"calls itself Other", id="another name inside than outside"),
+    ],
+)
+def test_a_plugin_that_can_not_be_used_is_named(plugin, value, message):
+    with pytest.raises(BrokenStrategy, match=message):
+        strategies_of(enabling("Tidy"), [plugin(value)])
+
+
+def test_a_strategy_that_nobody_has_is_refused():
+    with pytest.raises(UnknownStrategy, match="no strategy is called Tidy"):
+        strategies_of(enabling("Tidy"), [])

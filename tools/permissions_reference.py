@@ -1,0 +1,61 @@
+"""The tables of permissions and admission policies in docs/security.md, from what is installed."""
+
+import sys
+from collections.abc import Iterator, Sequence
+
+from rescheduler.install.account_policies import DAEMON_POLICIES, WEBHOOK_POLICIES
+from rescheduler.install.admission_policies import AdmissionPolicy
+from rescheduler.install.object_metadata import DAEMON, WEBHOOK
+from rescheduler.install.rbac import (
+    DAEMON_CLUSTER_GRANTS,
+    DAEMON_NAMESPACE_GRANTS,
+    WEBHOOK_CLUSTER_GRANTS,
+    WEBHOOK_NAMESPACE_GRANTS,
+    RbacGrant,
+)
+from tools.generated_section import GeneratedSection
+
+__all__ = ["REFERENCE"]
+
+_ACCOUNTS = (
+    (DAEMON, DAEMON_CLUSTER_GRANTS, DAEMON_NAMESPACE_GRANTS, DAEMON_POLICIES),
+    (WEBHOOK, WEBHOOK_CLUSTER_GRANTS, WEBHOOK_NAMESPACE_GRANTS, WEBHOOK_POLICIES),
+)
+
+
+def _reference() -> str:
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    for account, everywhere, at_home, policies in _ACCOUNTS:
+        yield f"### ServiceAccount `{account}`"
+        yield ""
+        yield "| API group | resource | verbs | where | why |"
+        yield "|---|---|---|---|---|"
+        yield from _granted(everywhere, "all namespaces")
+        yield from _granted(at_home, "its own namespace")
+        yield ""
+        yield "| requests | the admission policies require |"
+        yield "|---|---|"
+        yield from _required(policies)
+        yield ""
+
+
+def _granted(grants: Sequence[RbacGrant], where: str) -> Iterator[str]:
+    for grant in grants:
+        named = f", only `{'`, `'.join(grant.names)}`" if grant.names else ""
+        group = f"`{grant.group}`" if grant.group else "core"
+        yield f"| {group} | `{grant.resource}` | {', '.join(grant.verbs)} | {where}{named} | {grant.why} |"
+
+
+def _required(policies: Sequence[AdmissionPolicy]) -> Iterator[str]:
+    for policy in policies:
+        requests = f"{', '.join(policy.operations)} {', '.join(f'`{each}`' for each in policy.resources)}"
+        yield f"| {requests} | {' '.join(rule.requirement for rule in policy.rules)} |"
+
+
+REFERENCE = GeneratedSection(_reference)
+
+if __name__ == "__main__":
+    sys.exit(REFERENCE.main())
