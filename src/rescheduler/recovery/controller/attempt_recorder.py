@@ -207,6 +207,8 @@ class AttemptRecorder:
         if move.handover is Handover.EVICT and (why := self._job_forbids(pod)):
             return why
         key = self._trees.key_of(pod)
+        if not key:
+            return "its workload is not known"
         try:
             seen = await self._ledgers.change(
                 lambda: self._look(key), lambda seen: self._with_try(seen, move, planned_s)

@@ -4,7 +4,7 @@ The topmost workload names the family (`Deployment/shop/web`): what concerns any
 one go, by one worker. Reads nothing but what is followed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rescheduler.api.well_known_names import AVOIDED_NODES_ANNOTATION, FAILED_ATTEMPTS_ANNOTATION
@@ -45,17 +45,28 @@ class OwnerTrees:
         self._records = cluster.followed.records
 
     def key_of(self, pod: PodRecord) -> str:
-        """Empty for pods of controllers that we know nothing of, and for copies that still are ours."""
+        """Return "" for pods of unknown controllers and for copies of running migrations."""
         if pod.owner is None:
             return "" if self._is_copy_under_way(pod) else tree_key(POD, pod.key)
-        chain = self.above(pod)
-        return tree_key(chain[-1].kind, chain[-1].key) if chain else ""
+        return self._key_of_topmost(self.above(pod))
 
     def key_of_workload(self, kind: str, item: Object) -> str:
+        """Return "" while a workload above it is not in the cache yet."""
         record = self._records.workload(item, kind)
-        above = self._controllers(record.namespace, record.owner)
-        top = above[-1] if above else record
-        return tree_key(top.kind, top.key)
+        return self._key_of_topmost((record, *self._controllers(record.namespace, record.owner)))
+
+    def _key_of_topmost(self, chain: Sequence[WorkloadRecord]) -> str:
+        # Watches of different kinds are not in step: a ReplicaSet may arrive before its Deployment.
+        if not chain or self._is_watched_workload(chain[-1].owner):
+            return ""
+        return tree_key(chain[-1].kind, chain[-1].key)
+
+    def _is_watched_workload(self, owner: OwnerReference | None) -> bool:
+        return (
+            owner is not None
+            and WORKLOAD_KINDS.get(owner.kind) == owner.api_version
+            and owner.kind in self._cluster.workloads
+        )
 
     def above(self, pod: PodRecord) -> tuple[WorkloadRecord, ...]:
         """The controllers above it, the nearest first, as far as we know them."""

@@ -92,15 +92,26 @@ class RecoveryEventRouter:
                 self._enqueue_tree(pod)
 
     def _enqueue_tree(self, pod: PodRecord) -> None:
-        if key := self._trees.key_of(pod):
+        self._enqueue_known(self._trees.key_of(pod))
+
+    def _enqueue_known(self, key: str) -> None:
+        # A tree whose topmost workload is not in the cache yet is enqueued when that workload arrives.
+        if key:
+            self._enqueue(key)
+
+    def _enqueue_if_failing(self, key: str) -> None:
+        """Enqueue the tree of a new workload if one of its pods arrived earlier and fails."""
+        if key and not all(map(_is_uninteresting, self._trees.pods(key))):
             self._enqueue(key)
 
     def _of_workload(self, kind: str) -> Callable[[Object | None, Object | None], None]:
         def changed(old: Object | None, new: Object | None) -> None:
             for item in (new, old):
                 if item is not None and RECOVERY_ANNOTATIONS.intersection(_annotations(item)):
-                    self._enqueue(self._trees.key_of_workload(kind, item))
+                    self._enqueue_known(self._trees.key_of_workload(kind, item))
                     return
+            if old is None and new is not None:
+                self._enqueue_if_failing(self._trees.key_of_workload(kind, new))
 
         return changed
 
