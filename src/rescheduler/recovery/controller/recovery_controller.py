@@ -101,7 +101,7 @@ class RecoveryEventRouter:
 
     def _enqueue_if_failing(self, key: str) -> None:
         """Enqueue the tree of a new workload if one of its pods arrived earlier and fails."""
-        if key and not all(map(_is_uninteresting, self._trees.pods(key))):
+        if not all(map(_is_uninteresting, self._trees.pods(key))):
             self._enqueue(key)
 
     def _of_workload(self, kind: str) -> Callable[[Object | None, Object | None], None]:
@@ -111,7 +111,10 @@ class RecoveryEventRouter:
                     self._enqueue_known(self._trees.key_of_workload(kind, item))
                     return
             if old is None and new is not None:
-                self._enqueue_if_failing(self._trees.key_of_workload(kind, new))
+                key = self._trees.key_of_workload(kind, new)
+                # Only the topmost workload: every old ReplicaSet would go through all pods of its Deployment.
+                if key.startswith(f"{kind}/"):
+                    self._enqueue_if_failing(key)
 
         return changed
 
