@@ -33,15 +33,15 @@ explore: $(READY) ## try every property with N times as many examples as every d
 
 .PHONY: e2e
 e2e: $(READY) control-plane ## tests on a real control plane, built on first use (COLD=1: with empty caches)
-	@$(BIN)/pytest tests/e2e $(ARGS)
+	@$(BIN)/pytest tests/e2e -m "not full" $(ARGS)
 
 .PHONY: e2e-rules
 e2e-rules: $(READY) control-plane ## ask the real scheduler about N random pods and nodes (N=20000, SEED=1)
 	@N=$(or $(N),20000) SEED=$(or $(SEED),1) $(BIN)/pytest tests/e2e/test_scheduler_truth.py -s
 
 .PHONY: e2e-full
-e2e-full: $(READY) control-plane ## the long parts: 30,000 and 150,000 pods, five minutes of churn, three rounds of chaos
-	@$(BIN)/pytest tests/e2e/full $(ARGS)
+e2e-full: $(READY) control-plane ## the long parts: more stories, 30,000 and 150,000 pods, five minutes of churn, three rounds of chaos
+	@$(BIN)/pytest tests/e2e -m full $(ARGS)
 	@$(BIN)/python -m bench.read_cluster --pods 30000 --nodes 1000 --repeat 4
 	@$(BIN)/python -m bench.read_cluster --pods 150000 --nodes 5000 --repeat 1 --only protobuf
 

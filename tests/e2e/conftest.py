@@ -17,7 +17,6 @@ from tests.testbed import ControlPlane, leftovers
 from tests.testbed.fake_kubelet import FakeKubelet, node_shapes
 from tests.testbed.options import QUICK
 
-collect_ignore = ["full"]  # unless asked for by name: make e2e-full
 BEAT_EVERY_S = 3.0
 _numbers = itertools.count(1)
 

@@ -11,6 +11,8 @@ from tests.e2e.recovery.stories import deployments, workloads
 from tests.e2e.steering.steered import Serving
 from tests.testbed import ControlPlane
 
+pytestmark = pytest.mark.full
+
 STORIES = [
     story
     for play in (

@@ -20,7 +20,7 @@ __all__ = ["AT_ONCE", "SetStage", "Stage", "node_of", "until_usable"]
 
 AT_ONCE = {"startup": "0s", "termination": "0s"}
 """Of a pod that is ready as soon as it is bound, and gone as soon as it is deleted."""
-SLOWLY = {"startup": "60s", "termination": "0s"}
+SLOWLY = {"startup": "1h", "termination": "0s"}
 """As if its image had to be pulled."""
 
 SetStage = Callable[..., Awaitable["Stage"]]

@@ -15,6 +15,8 @@ from tests.e2e.facts.podmigrations import PODMIGRATIONS
 from tests.e2e.facts.stage import SetStage, Stage, node_of
 from tests.e2e.facts.waiting import until_gone, until_object
 
+pytestmark = pytest.mark.full
+
 REPLICAS = 3
 BUDGETS = [
     pytest.param({"minAvailable": REPLICAS}, id="minAvailable equal to the replicas"),

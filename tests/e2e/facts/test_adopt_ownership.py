@@ -14,6 +14,8 @@ from tests.e2e.facts.podmigrations import PODMIGRATIONS, podmigration
 from tests.e2e.facts.stage import SetStage, Stage
 from tests.e2e.facts.waiting import until_gone, until_object
 
+pytestmark = pytest.mark.full
+
 NOBODY = {"metadata": {"name": "nobody", "uid": "none"}}
 
 

@@ -10,6 +10,8 @@ from tests.e2e.facts.podmigrations import PODMIGRATIONS, UNSCALED_MIGRATIONS
 from tests.e2e.facts.stage import SetStage, Stage
 from tests.e2e.facts.waiting import until_object
 
+pytestmark = pytest.mark.full
+
 COUNTING = [
     pytest.param({"maxUnavailable": 1}, id="maxUnavailable as a number"),
     pytest.param({"maxUnavailable": "50%"}, id="maxUnavailable as a percentage"),

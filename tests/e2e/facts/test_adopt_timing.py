@@ -13,6 +13,8 @@ from tests.e2e.facts.observer import Observer, observing, revisions
 from tests.e2e.facts.stage import SetStage, Stage, node_of
 from tests.e2e.facts.waiting import until, until_gone, until_object
 
+pytestmark = pytest.mark.full
+
 
 async def extra_pod(stage: Stage, known: set[str]) -> Object:
     """The pod that the ReplicaSet makes in the place of the evicted one."""

@@ -15,6 +15,8 @@ from tests.e2e.facts.stage import SetStage, Stage, node_of
 from tests.e2e.facts.waiting import until, until_gone, until_object
 from tests.testbed import ControlPlane
 
+pytestmark = pytest.mark.full
+
 
 def template_with(affinity: Object) -> Object:
     return {"spec": {"template": {"spec": {"affinity": affinity}}}}

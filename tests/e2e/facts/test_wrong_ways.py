@@ -18,6 +18,8 @@ from tests.e2e.facts.stage import SetStage, Stage, node_of
 from tests.e2e.facts.waiting import until, until_gone, until_object
 from tests.testbed import ControlPlane
 
+pytestmark = pytest.mark.full
+
 REPLICAS = 3
 HASH = "pod-template-hash"
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"

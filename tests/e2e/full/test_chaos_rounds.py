@@ -12,6 +12,8 @@ import pytest
 
 from tests.e2e.chaos.chaos_round import play_round
 
+pytestmark = pytest.mark.full
+
 LASTS_S = float(os.environ.get("ROUND_S", "180"))
 SEEDS = [int(seed) for seed in os.environ.get("SEED", "11 12 13").split()]
 

@@ -6,10 +6,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.client_truth.disturbances import EVERY_KIND, Disturbance
 from tests.e2e.client_truth.endurance import endure
 from tests.testbed import ControlPlane, Options
 from tests.testbed.filler.processes import Filling, fill_nodes, fill_pods
+
+pytestmark = pytest.mark.full
 
 NODES, PODS = 1_000, 30_000
 LASTS_S = 300.0

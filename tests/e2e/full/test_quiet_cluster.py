@@ -5,10 +5,14 @@ import json
 import time
 from pathlib import Path
 
+import pytest
+
 from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME, podmigration_crd
 from tests.e2e.daemon.processes import Cluster, write_config
 from tests.testbed import ControlPlane
 from tests.testbed.options import QUICK
+
+pytestmark = pytest.mark.full
 
 QUIET_S = 390.0
 """Long enough for several silences on every watch, and for a server to end each of them once."""

@@ -207,6 +207,7 @@ async def test_a_cluster_of_twenty_nodes_is_balanced_a_node_emptied_and_all_remo
     await eventually(is_quiet)
 
 
+@pytest.mark.full
 async def test_uninstall_leaves_nothing_behind(client: Client, control_plane: ControlPlane) -> None:
     """After all that the other test has had it do."""
     kubeconfig = {"KUBECONFIG": str(control_plane.kubeconfig), "PATH": "/usr/bin"}

@@ -12,6 +12,7 @@ from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, Object
 from rescheduler.kube.patches import merge_patch
 from rescheduler.migrations import labels_and_names
 from tests.e2e.facts.observer import observing
+from tests.e2e.facts.stage import node_of
 from tests.e2e.facts.waiting import until_gone
 from tests.e2e.migrations.moving import Moves, SetMoves
 
@@ -107,7 +108,8 @@ async def test_a_pod_with_the_marks_of_a_migration_that_does_not_exist_is_report
         async with moves.executing():
             # One that is moved to its end shows that the controller has come past the other.
             other = await stage.until_pod_ready(await stage.pod("other"))
-            await moves.until_finished(await moves.wish(other, await stage.free_node()))
+            elsewhere = next(node for node in stage.nodes if node != node_of(other))
+            await moves.until_finished(await moves.wish(other, elsewhere))
     told = [each for each in caplog.records if f"pod {stage.key('left')} carries" in each.getMessage()]
     assert len(told) == 1
     assert "delete the pod" in told[0].getMessage()

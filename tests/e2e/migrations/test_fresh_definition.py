@@ -13,6 +13,8 @@ from tests.e2e.migrations.moving import Moves, SetMoves
 from tests.testbed import ControlPlane
 from tests.testbed.options import QUICK
 
+pytestmark = pytest.mark.full
+
 DISCOVERED_WITHIN_S = 120.0
 """The controller asks for new kinds every half a minute; `migrationTimeout` is ten minutes here."""
 

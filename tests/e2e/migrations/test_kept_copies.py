@@ -18,6 +18,8 @@ from tests.e2e.facts.stage import node_of
 from tests.e2e.facts.waiting import until_object
 from tests.e2e.migrations.moving import Moves, SetMoves
 
+pytestmark = pytest.mark.full
+
 Change = Callable[[Moves, Object], Awaitable[None]]
 Undo = Callable[[Moves, str], Awaitable[None]]
 
