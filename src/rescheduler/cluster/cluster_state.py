@@ -17,11 +17,11 @@ import numpy as np
 
 from rescheduler.api.podmigration import (
     COPY_FAILING,
-    FAILED_PODS,
     Migration,
     MigrationPhase,
     decode_migration,
 )
+from rescheduler.api.strategy_traits import traits_of
 from rescheduler.cluster.budget_record import BudgetRecord, decode_budget
 from rescheduler.cluster.node_record import NodeRecord
 from rescheduler.cluster.object_meta import Object, PartialObject, decode_object
@@ -93,7 +93,7 @@ def migration_history(migrations: Iterable[Migration]) -> MigrationHistory:
 def observed_pod_failures(migration: Migration) -> Iterator[tuple[str, str]]:
     """Uids of pods, each with a node on which it failed: as far as executing this migration has shown it."""
     status = migration.status
-    if migration.spec.strategy != FAILED_PODS or status.started_at is None:
+    if not traits_of(migration.spec.strategy).recovers or status.started_at is None:
         return
     yield migration.spec.pod.uid, migration.spec.source_node
     if status.failure == COPY_FAILING and status.target_pod is not None:

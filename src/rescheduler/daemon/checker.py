@@ -23,6 +23,7 @@ from datetime import datetime
 import numpy as np
 
 from rescheduler.api.podmigration import Migration, MigrationPhase
+from rescheduler.api.strategy_traits import traits_of
 from rescheduler.cluster.snapshot import NO_ROW, PodTable, Rows, Snapshot
 from rescheduler.cluster.snapshot_tables import group_by_node, sum_by_node
 from rescheduler.cluster.sources.usage_sources import UsageReader
@@ -31,7 +32,6 @@ from rescheduler.cluster.sources.watched_objects import WatchedObjects
 from rescheduler.cluster.trusted_usage import usage_for_check
 from rescheduler.cluster.usage_readings import UsageOutcome
 from rescheduler.cluster.usage_smoothing import Smoothing
-from rescheduler.config.config_validation import FAILED_PODS
 from rescheduler.config.policy import Policy
 from rescheduler.kube.client import Client
 from rescheduler.migrations.controller.observation_builder import (
@@ -291,6 +291,6 @@ class _Planning:
 def _queue(under_way: Sequence[MoveUnderWay], strategies: Sequence[Strategy]) -> QueuedMigrations:
     """What still waits for its turn takes up room: the queue must not grow with every check."""
     waiting = [each for each in under_way if not each.is_begun]
-    emptying = {each.name for each in strategies if each.urgent and each.name != FAILED_PODS}
+    emptying = {each.name for each in strategies if each.urgent and not traits_of(each.name).recovers}
     by_namespace = Counter(each.pod.partition("/")[0] for each in waiting)
     return QueuedMigrations(by_namespace, maintenance=sum(each.strategy in emptying for each in waiting))

@@ -19,7 +19,8 @@ from typing import Final
 import msgspec
 
 from rescheduler.api.daemon_status import Halt, HaltReason, Pause
-from rescheduler.api.podmigration import COPY_FAILING, FAILED_PODS, ConditionType, Migration, MigrationPhase
+from rescheduler.api.podmigration import COPY_FAILING, ConditionType, Migration, MigrationPhase
+from rescheduler.api.strategy_traits import traits_of
 from rescheduler.config.policy import HaltWhen
 from rescheduler.kube.api_resources import ApiCall
 from rescheduler.migrations.make_before_break import FAILS_LIKE_SOURCE
@@ -174,7 +175,7 @@ def _counts(migration: Migration, after: datetime) -> bool:
         and status.finished_at > after
         and status.started_at is not None
         and status.failure not in _IGNORED_FAILURES
-        and migration.spec.strategy != FAILED_PODS
+        and not traits_of(migration.spec.strategy).recovers
         and not _failed_like_its_source(migration)
     )
 

@@ -27,8 +27,9 @@ from rescheduler.api.daemon_status import (
     SuspectNode,
     program_version,
 )
-from rescheduler.api.podmigration import MANUAL, Migration, MigrationPhase
-from rescheduler.config.config_validation import FAILED_PODS, known_strategies
+from rescheduler.api.podmigration import Migration, MigrationPhase
+from rescheduler.api.strategy_traits import BUILT_IN_TRAITS
+from rescheduler.config.config_validation import known_strategies
 from rescheduler.config.policy import Policy
 from rescheduler.daemon.listeners import CheckReport, DaemonListener
 from rescheduler.kube.api_resources import ApiCall
@@ -240,7 +241,7 @@ class _ScrapedOnRead(Collector):
 
 def _strategy_label(name: str) -> str:
     """Anybody may write a migration, with any word for a strategy: that must not make more series."""
-    return name if name in {*known_strategies(), MANUAL, FAILED_PODS} else "other"
+    return name if name in {*known_strategies(), *BUILT_IN_TRAITS} else "other"
 
 
 def _handover_label(migration: Migration) -> str:

@@ -8,7 +8,8 @@ Evict: the pod goes first, within its budget, and its controller's replacement i
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from rescheduler.api.podmigration import FAILED_PODS, ConditionType, ControllerReference
+from rescheduler.api.podmigration import ConditionType, ControllerReference
+from rescheduler.api.strategy_traits import traits_of
 from rescheduler.api.well_known_names import STEERED_BY_ANNOTATION
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.migrations.effects import (
@@ -188,14 +189,14 @@ def _replaced(scene: Observation, replacement: PodRecord) -> Transition:
 
 def _replacement_failure(scene: Observation, replacement: PodRecord) -> PodFailure | None:
     """Of a pod that failed where it was: waiting for its successor would only hold up the next try."""
-    if scene.migration.spec.strategy != FAILED_PODS:
+    if not traits_of(scene.migration.spec.strategy).recovers:
         return None
     node, terms = scene.nodes.get(replacement.node), scene.policy.failed_pods
     return failure_of(replacement, node, terms, scene.now.timestamp())
 
 
 def _replacement_failure_check_at(scene: Observation, replacement: PodRecord | None) -> datetime | None:
-    if scene.migration.spec.strategy != FAILED_PODS or replacement is None:
+    if not traits_of(scene.migration.spec.strategy).recovers or replacement is None:
         return None
     node, terms = scene.nodes.get(replacement.node), scene.policy.failed_pods
     moment_s = next_failure_check_s(replacement, node, terms, scene.now.timestamp())

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final
 
-from rescheduler.api.podmigration import FAILED_PODS, Handover
+from rescheduler.api.podmigration import Handover
+from rescheduler.api.strategy_traits import traits_of
 from rescheduler.cluster.node_record import Taint
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.workload_record import WorkloadRecord, is_rolling_out
@@ -101,7 +102,8 @@ def _is_replacing_pods(owner: WorkloadRecord) -> bool:
 
 def _is_recovered_by_eviction(scene: Observation) -> bool:
     """A rollout that is stuck because of this very pod would never end otherwise."""
-    return scene.migration.spec.strategy == FAILED_PODS and scene.migration.status.handover is Handover.EVICT
+    migration = scene.migration
+    return traits_of(migration.spec.strategy).recovers and migration.status.handover is Handover.EVICT
 
 
 def is_superseded(deployment: Mapping[str, Any], replica_set: Mapping[str, Any]) -> bool:

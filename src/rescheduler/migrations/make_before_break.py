@@ -8,8 +8,10 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from rescheduler.api.podmigration import COPY_FAILING, FAILED_PODS, ConditionType, Handover, PodReference
+from rescheduler.api.podmigration import COPY_FAILING, ConditionType, Handover, PodReference
+from rescheduler.api.strategy_traits import traits_of
 from rescheduler.api.well_known_names import SCHEDULING_GATE
+from rescheduler.cluster.container_states import CRASH_LOOP, cant_run_reason
 from rescheduler.cluster.pod_record import (
     ContainerStateTerminated,
     ContainerStateWaiting,
@@ -57,19 +59,6 @@ _MAX_UNSCHEDULABLE: Final = timedelta(seconds=30)
 
 _TIMESTAMP_RESOLUTION: Final = timedelta(seconds=1)
 """Conditions tell their times in whole seconds, rounded down: it may have been almost one later."""
-
-_FATAL_WAITING_REASONS: Final = frozenset(
-    {
-        "CrashLoopBackOff",
-        "CreateContainerConfigError",
-        "CreateContainerError",
-        "ErrImageNeverPull",
-        "ImagePullBackOff",
-        "InvalidImageName",
-        "RunContainerError",
-    }
-)
-"""Reasons of a waiting container that don't pass by themselves soon enough to wait for."""
 
 
 def marking(scene: Observation) -> Decision:
@@ -245,12 +234,10 @@ def _copy_failure(scene: Observation, copy: PodRecord) -> str:
     if copy.is_finished:
         return f"{copy.phase} ({copy.reason or 'its containers ended'})"
     for status in (*copy.init_container_statuses, *copy.container_statuses):
-        if (
-            isinstance(status.state, ContainerStateWaiting)
-            and status.state.reason in _FATAL_WAITING_REASONS
-            and not _may_still_start(scene, status)
-        ):
-            return f"{status.name}: {status.state.reason} {status.state.message}".strip()
+        reason = cant_run_reason(status)
+        if reason and not _may_still_start(scene, status, reason):
+            assert isinstance(status.state, ContainerStateWaiting)
+            return f"{status.name}: {reason} {status.state.message}".strip()
     return ""
 
 
@@ -276,11 +263,10 @@ def _is_source_failing(scene: Observation) -> bool:
     )
 
 
-def _may_still_start(scene: Observation, status: ContainerStatus) -> bool:
+def _may_still_start(scene: Observation, status: ContainerStatus, reason: str) -> bool:
     """The copy of a pod that failed elsewhere is judged as that was: a few crashes are not enough."""
     return (
-        scene.migration.spec.strategy == FAILED_PODS
-        and isinstance(status.state, ContainerStateWaiting)
-        and status.state.reason == "CrashLoopBackOff"
+        traits_of(scene.migration.spec.strategy).recovers
+        and reason == CRASH_LOOP
         and status.restart_count < scene.policy.failed_pods.restart_threshold
     )

@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from rescheduler.api.podmigration import FAILED_PODS, ConditionType, Handover, PodReference
+from rescheduler.api.podmigration import ConditionType, Handover, PodReference
+from rescheduler.api.strategy_traits import traits_of
 from rescheduler.cluster.budget_record import BudgetRecord
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.migrations.copy_retention import is_overdue, overdue_at, retained
@@ -175,7 +176,7 @@ def _unlabel(source: PodRecord) -> UnlabelSource:
 
 def _may_retry(scene: Observation) -> bool:
     status = scene.migration.status
-    if scene.migration.spec.strategy == FAILED_PODS:
+    if not traits_of(scene.migration.spec.strategy).retries:
         # This target is tried now; where to next is decided anew, with what has been learnt.
         return False
     return not status.failure_is_final and status.attempts <= scene.policy.max_retries

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from rescheduler.api.podmigration import MAX_GROUP_SIZE
+from rescheduler.api.strategy_traits import traits_of
 from rescheduler.cluster.node_record import NodeChange
-from rescheduler.config.config_validation import FAILED_PODS
 from rescheduler.planner.hot_nodes import HotNodeHistory
 from rescheduler.planner.move_sequence import (
     move_at_once,
@@ -54,7 +54,7 @@ def select_moves(
     """
     choice = _Selection(draft, heat)
     choice.ask(strategies)
-    choice.reach_fixed_point([strategy for strategy in strategies if strategy.name != FAILED_PODS])
+    choice.reach_fixed_point([strategy for strategy in strategies if not traits_of(strategy.name).recovers])
     return choice.made()
 
 
@@ -89,7 +89,7 @@ class _Selection:
     def ask(self, strategies: Sequence[Strategy]) -> None:
         """What a later one moves may make the room that an earlier one lacked, so they are asked again until
         nothing new comes: else the next check would begin with what this one could have done."""
-        others = [strategy for strategy in strategies if strategy.name != FAILED_PODS]
+        others = [strategy for strategy in strategies if not traits_of(strategy.name).recovers]
         for _ in range(_ROUNDS):
             taken_by_later = False
             limited: list[Strategy] = []
@@ -113,7 +113,7 @@ class _Selection:
         """
         draft = self.draft
         in_maintenance = bool(draft.being_emptied.any()) and any(each.urgent for each in later)
-        if strategy.name == FAILED_PODS:
+        if traits_of(strategy.name).recovers:
             is_shared = bool(later) and (in_maintenance or draft.has_several_namespaces)
         else:
             is_shared = in_maintenance and not strategy.urgent

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rescheduler.api.podmigration import Handover
+from rescheduler.api.strategy_traits import traits_of
 from rescheduler.cluster.snapshot import Snapshot
-from rescheduler.config.config_validation import FAILED_PODS
 from rescheduler.config.policy import Policy
 from rescheduler.planner.available_nodes import availability_message, node_availability, nodes_in_maintenance
 from rescheduler.planner.hot_nodes import HotNodeHistory, hot_subjects
@@ -134,7 +134,7 @@ class PlanDraft:
         return self.policy.max_reschedule_pods - self.used.total()
 
     def room_for(self, strategy: Strategy) -> int:
-        if strategy.name == FAILED_PODS:
+        if traits_of(strategy.name).recovers:
             # What is queued of each namespace is looked at when they take turns.
             return max(0, self.slots_left - self.reserved)
         if strategy.urgent:
@@ -158,8 +158,9 @@ class PlanView:
         self.hot = _hot_nodes(draft, strategy.name, heat)
         self.strategy = strategy
         self._draft = draft
-        self._recovers = strategy.name == FAILED_PODS
-        self._eligibility = draft.for_failing_pods if self._recovers else draft.eligibility[strategy.urgent]
+        traits = traits_of(strategy.name)
+        self._may_move_now = draft.in_window or traits.ignores_windows
+        self._eligibility = draft.for_failing_pods if traits.recovers else draft.eligibility[strategy.urgent]
         self._refused: set[int] = set()
         self._handovers: dict[int, Handover] = {}
         nodes = draft.snapshot.nodes
@@ -178,12 +179,12 @@ class PlanView:
     def room(self) -> int:
         # Outside the windows nodes may still be cordoned and uncordoned: that is not a move. Nor do pods
         # that fail wait for a window: they serve nobody until they are elsewhere.
-        return self._draft.room_for(self.strategy) if self._draft.in_window or self._recovers else 0
+        return self._draft.room_for(self.strategy) if self._may_move_now else 0
 
     @property
     def no_room(self) -> tuple[Reason, str]:
         """What to say to a proposal that the plan has no room for."""
-        if self._draft.in_window or self._recovers:
+        if self._may_move_now:
             return Reason.PLAN_FULL, f"the plan has room for {self.room} more moves"
         return Reason.OUTSIDE_WINDOW, "no window is open now"
 

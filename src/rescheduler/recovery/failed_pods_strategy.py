@@ -7,6 +7,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from kubevalues.duration import short_duration
+from rescheduler.api.strategy_traits import traits_of
 from rescheduler.config.config_validation import FAILED_PODS
 from rescheduler.recovery.failure_signs import FailureKind
 from rescheduler.recovery.recovery_decision import (
@@ -34,7 +35,7 @@ class FailedPods:
     """
 
     name: ClassVar[str] = FAILED_PODS
-    urgent: ClassVar[bool] = True
+    urgent: ClassVar[bool] = traits_of(FAILED_PODS).urgent
 
     def propose(self, view: View) -> Iterator[Proposal]:
         priority = view.snapshot.pods.priority

@@ -11,8 +11,9 @@ It is not when it is merely slow to become ready, when it waits for a node, or w
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from rescheduler.cluster.container_states import CRASH_LOOP, IMAGE_ERRORS, is_starting, waiting_error
 from rescheduler.cluster.node_record import NodeRecord
 from rescheduler.cluster.pod_record import (
     ContainerStateTerminated,
@@ -52,22 +53,6 @@ class FailureSign(NamedTuple):
     words: str
 
 
-_CRASH_LOOP: Final = "CrashLoopBackOff"
-_IMAGE_ERRORS: Final = frozenset(
-    {
-        "ErrImagePull",
-        "ImagePullBackOff",
-        "ErrImageNeverPull",
-        "InvalidImageName",
-        "ImageInspectError",
-        "RegistryUnavailable",
-        "SignatureValidationFailed",
-    }
-)
-_STARTING_REASONS: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
-"""What a container waits for that nothing is wrong with; every other reason is an error."""
-
-
 def container_signs(pod: PodRecord, terms: FailedPodsPolicy) -> Iterator[FailureSign]:
     sidecars = {each.name for each in pod.shape.init_containers if each.restarts_always}
     turn_s, begun = pod.started_s, True
@@ -103,7 +88,7 @@ def _app_container_signs(
         if status.restart_count >= terms.restart_threshold and not ran_well:
             since_s = unready_since_s(pod) or ended.finished_s
             yield FailureSign(since_s, FailureKind.CRASH_LOOP, since_s, _crash_message(status, ended))
-    elif (error := _waiting_error(status)) is not None and turn_s is not None:
+    elif (error := waiting_error(status)) and turn_s is not None:
         yield _lasting_error_sign(status, error, turn_s, terms)
 
 
@@ -120,14 +105,14 @@ def _init_container_signs(
         yield FailureSign(
             due_s, FailureKind.INIT_FAILURE, turn_s, f"init container {_crash_message(status, ended)}"
         )
-    elif ended is None and (error := _waiting_error(status)) is not None:
+    elif ended is None and (error := waiting_error(status)):
         yield _lasting_error_sign(status, error, turn_s, terms)
 
 
 def _lasting_error_sign(
     status: ContainerStatus, error: str, turn_s: int, terms: FailedPodsPolicy
 ) -> FailureSign:
-    kind = FailureKind.IMAGE_ERROR if error in _IMAGE_ERRORS else FailureKind.CREATE_ERROR
+    kind = FailureKind.IMAGE_ERROR if error in IMAGE_ERRORS else FailureKind.CREATE_ERROR
     last = status.last_state
     since_s = max(turn_s, last.finished_s if isinstance(last, ContainerStateTerminated) else 0)
     return FailureSign(since_s + terms.stuck_after.total_seconds(), kind, since_s, f"{status.name}: {error}")
@@ -142,10 +127,7 @@ def _stuck_creating_signs(
     statuses = (*pod.init_container_statuses, *pod.container_statuses)
     if turn_s is None or (sandbox is not None and sandbox.status == "True"):
         return
-    if all(
-        isinstance(each.state, ContainerStateWaiting) and each.state.reason in _STARTING_REASONS
-        for each in statuses
-    ):
+    if all(map(is_starting, statuses)):
         since_s = max(turn_s, sandbox.since_s if sandbox is not None else 0)
         due_s = since_s + terms.stuck_after.total_seconds()
         yield FailureSign(due_s, FailureKind.STUCK_CREATING, since_s, "stuck in ContainerCreating")
@@ -154,7 +136,7 @@ def _stuck_creating_signs(
 def _last_crash(pod: PodRecord, status: ContainerStatus) -> ContainerStateTerminated | None:
     """How it last ended, if it is to be started again and is not running yet."""
     state, last = status.state, status.last_state
-    if isinstance(state, ContainerStateWaiting) and state.reason == _CRASH_LOOP:
+    if isinstance(state, ContainerStateWaiting) and state.reason == CRASH_LOOP:
         return last if isinstance(last, ContainerStateTerminated) else ContainerStateTerminated()
     if not isinstance(state, ContainerStateTerminated):
         return None
@@ -163,19 +145,10 @@ def _last_crash(pod: PodRecord, status: ContainerStatus) -> ContainerStateTermin
     return state if restarts else None
 
 
-def _waiting_error(status: ContainerStatus) -> str | None:
-    state = status.state
-    return (
-        state.reason
-        if isinstance(state, ContainerStateWaiting) and state.reason not in _STARTING_REASONS
-        else None
-    )
-
-
 def _crash_message(status: ContainerStatus, ended: ContainerStateTerminated) -> str:
     how = ended.reason if ended.reason not in {"", "Error", "Completed"} else f"exit code {ended.exit_code}"
     restarts = "1 restart" if status.restart_count == 1 else f"{status.restart_count} restarts"
-    return f"{status.name}: {_CRASH_LOOP}, {restarts}, {how}"
+    return f"{status.name}: {CRASH_LOOP}, {restarts}, {how}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from rescheduler.api.podmigration import ConditionType
 from rescheduler.cluster.pod_record import ContainerStateTerminated, ContainerStateWaiting, ContainerStatus
 from rescheduler.migrations.observation import Transition
 from rescheduler.migrations.state_machine import advance, decide
-from rescheduler.migrations.transition_table import MigrationStep
+from rescheduler.migrations.transition_table import MigrationStep, Trigger
 from tests.unit.migrations.observations import NOW, copy, migration, pod, scene
 
 TOO_LATE = NOW + timedelta(hours=1)
@@ -53,3 +53,21 @@ def test_the_record_says_whether_the_pod_runs_where_it_is(source, is_like_source
     assert isinstance(decision, Transition)
     told = advance(seen, decision).status.condition(ConditionType.COPY_READY)
     assert (told.status, told.reason) == ("False", "FailsLikeSource" if is_like_source else otherwise)
+
+
+@pytest.mark.parametrize(
+    ("reason", "ends"),
+    [
+        pytest.param("ImageInspectError", True, id="its image can't be inspected"),
+        pytest.param("PostStartHookError", True, id="its hook fails"),
+        pytest.param("ErrImagePull", False, id="one pull has failed"),
+        pytest.param("ContainerCreating", False, id="it is starting"),
+    ],
+)
+def test_a_copy_ends_with_the_errors_that_fail_a_pod(reason, ends):
+    containers = (ContainerStatus("main", state=ContainerStateWaiting(reason)),)
+    target = copy(ready=False, container_statuses=containers)
+    decision = decide(scene(migration(MigrationStep.STARTING), source=pod(marked=True), target=target))
+    assert isinstance(decision, Transition) is ends
+    if ends:
+        assert decision.event is Trigger.COPY_FAILING

@@ -7,6 +7,8 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
+from rescheduler.api.podmigration import FAILED_PODS, MANUAL
+from rescheduler.api.strategy_traits import BUILT_IN_TRAITS, StrategyTraits, traits_of
 from rescheduler.config.config_validation import BUILT_IN_STRATEGIES, STRATEGY_ENTRY_POINTS
 from rescheduler.config.policy import FailedPodsPolicy, Policy
 from rescheduler.strategies.strategy_registry import (
@@ -51,7 +53,12 @@ def plugin(monkeypatch):
 def test_every_built_in_strategy_is_found_under_its_name(name):
     (found,) = strategies_of(enabling(name))
     assert found.name == name
-    assert isinstance(found.urgent, bool)
+    assert found.urgent is BUILT_IN_TRAITS[name].urgent
+
+
+def test_every_built_in_strategy_has_traits_and_unknown_names_have_the_defaults():
+    assert set(BUILT_IN_TRAITS) == {*BUILT_IN_STRATEGIES, FAILED_PODS, MANUAL}
+    assert traits_of("Tidy") == StrategyTraits()
 
 
 def test_they_come_in_order_of_precedence():

@@ -13,7 +13,8 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
-from rescheduler.api.podmigration import FAILED_PODS, MANUAL, Migration
+from rescheduler.api.podmigration import Migration
+from rescheduler.api.strategy_traits import traits_of
 from rescheduler.cluster.sources.watched_objects import WatchedObjects
 from rescheduler.config.policy import Policy
 from rescheduler.migrations.controller.fair_queue import FairQueue
@@ -93,7 +94,8 @@ class Dispatcher:
     def _may_begin_now(self, migration: Migration) -> bool:
         """Windows are for what the program decides: a person who requests a move chooses the time. Nor do
         failing pods wait: they serve nobody until they are elsewhere."""
-        is_time = migration.spec.strategy in {MANUAL, FAILED_PODS} or self.policy.in_window(self._now())
+        ignores_windows = traits_of(migration.spec.strategy).ignores_windows
+        is_time = ignores_windows or self.policy.in_window(self._now())
         return is_time and self.may_begin(migration)
 
     # -- what the reconciler asks

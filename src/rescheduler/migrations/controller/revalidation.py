@@ -18,13 +18,13 @@ from typing import Final, TypedDict
 import numpy as np
 
 from rescheduler.api.podmigration import (
-    FAILED_PODS,
     MANUAL,
     ControllerReference,
     Handover,
     Migration,
     MigrationPhase,
 )
+from rescheduler.api.strategy_traits import traits_of
 from rescheduler.api.well_known_names import CONTINUES_ANNOTATION, INCLUDES_SYSTEM_ANNOTATION
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.snapshot import CPU, MEMORY, NO_ROW, Snapshot
@@ -127,7 +127,7 @@ class Revalidation:
         policy = self._policy_for(migration)
         terms: _PlannerTerms = {
             "urgent": migration.spec.strategy in self._urgent,
-            "recovering": migration.spec.strategy == FAILED_PODS,
+            "recovering": traits_of(migration.spec.strategy).recovers,
             "steered": self._webhook.steers,
             "guarded": self._webhook.guards,
         }

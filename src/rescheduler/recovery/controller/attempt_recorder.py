@@ -20,12 +20,12 @@ from typing import Any, Final
 
 from rescheduler.api.podmigration import (
     COPY_FAILING,
-    FAILED_PODS,
     ConditionType,
     Handover,
     Migration,
     MigrationPhase,
 )
+from rescheduler.api.strategy_traits import traits_of
 from rescheduler.api.well_known_names import FAILED_ATTEMPTS_ANNOTATION
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.sources.watched_cluster import WatchedCluster
@@ -159,7 +159,7 @@ def failed_copies(source: PodRecord, followed: WatchedObjects) -> Iterator[Migra
 
 def _copy_failed(migration: Migration) -> bool:
     status = migration.status
-    if migration.spec.strategy != FAILED_PODS or status.phase is not MigrationPhase.FAILED:
+    if not traits_of(migration.spec.strategy).recovers or status.phase is not MigrationPhase.FAILED:
         return False
     if status.target_pod is None or status.started_at is None or status.finished_at is None:
         return False
@@ -199,7 +199,7 @@ class AttemptRecorder:
 
         Moves of other strategies are none of its business.
         """
-        if move.strategy != FAILED_PODS:
+        if not traits_of(move.strategy).recovers:
             return ""
         pod = self._cluster.followed.pods.get(move.pod)
         if pod is None or pod.uid != move.uid:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from rescheduler.api.podmigration import FAILED_PODS
+from rescheduler.api.strategy_traits import traits_of
 from rescheduler.cluster.node_record import NodeRecord
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.sources.watched_cluster import WatchedCluster
@@ -133,7 +133,7 @@ class RecoveryEventRouter:
             return
         namespace, known = new["metadata"]["namespace"], self._cluster.followed.pods
         source = known.get(f"{namespace}/{nested_field(new, 'spec', 'pod', 'name')}")
-        if source is not None and nested_field(new, "spec", "strategy") == FAILED_PODS:
+        if source is not None and traits_of(str(nested_field(new, "spec", "strategy"))).recovers:
             self._enqueue_tree(source)
         copy = known.get(f"{namespace}/{nested_field(new, 'status', 'targetPod', 'name')}")
         if copy is not None and not _is_uninteresting(copy):

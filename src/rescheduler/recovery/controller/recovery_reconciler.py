@@ -19,7 +19,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final
 
-from rescheduler.api.podmigration import FAILED_PODS
+from rescheduler.api.strategy_traits import traits_of
 from rescheduler.api.well_known_names import STEERED_BY_ANNOTATION
 from rescheduler.cluster.node_exclusions import avoided_nodes
 from rescheduler.cluster.pod_record import PodRecord
@@ -67,7 +67,7 @@ def is_handled_by_migration(pod: PodRecord, seen: WatchedObjects) -> bool:
         return False
     item = seen.migrations.get(f"{pod.namespace}/{pod.marks[STEERED_BY_ANNOTATION]}")
     migration = None if item is None else seen.records.migration(item)
-    return migration is None or migration.spec.strategy != FAILED_PODS or not migration.is_finished
+    return migration is None or not traits_of(migration.spec.strategy).recovers or not migration.is_finished
 
 
 def with_nodes_forgotten(ledger: AttemptLedger, pod: PodRecord) -> AttemptLedger:
