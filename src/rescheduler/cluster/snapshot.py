@@ -127,7 +127,7 @@ class PodTable:
         return self.by_node[self.first_on[node] : self.first_on[node + 1]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Snapshot:
     taken_at_s: float
     resources: tuple[str, ...]

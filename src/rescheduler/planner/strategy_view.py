@@ -117,9 +117,9 @@ class PlanDraft:
         self.why_no_target: dict[int, str] = {}
         """What forbids each node to the pods of a class that found no target, in words."""
 
-    @cached_property
-    def survey(self) -> FailingPods:
-        """Which pods keep failing, and on which nodes."""
+    @property
+    def failing_pods(self) -> FailingPods:
+        """Return which pods keep failing, and on which nodes."""
         return find_failing_pods(self.snapshot, self.policy.failed_pods)
 
     @cached_property
@@ -189,8 +189,8 @@ class PlanView:
         return Reason.OUTSIDE_WINDOW, "no window is open now"
 
     @property
-    def survey(self) -> FailingPods:
-        return self._draft.survey
+    def failing_pods(self) -> FailingPods:
+        return self._draft.failing_pods
 
     def in_fair_order(self, pods: Sequence[int]) -> Iterator[int]:
         draft = self._draft
@@ -252,7 +252,7 @@ class PlanView:
 
     def _last_resort_nodes(self, pod: int) -> Flags | None:
         """[node]: the last places to try, because pods of its workload fail there, or its own copy did."""
-        found = self.survey.last_resort_nodes(int(self.snapshot.pods.workload[pod]))
+        found = self.failing_pods.last_resort_nodes(int(self.snapshot.pods.workload[pod]))
         failed_on = self.snapshot.failed_on.get(self.snapshot.pods.records[pod].uid)
         if failed_on is None:
             return found

@@ -39,7 +39,7 @@ class FailedPods:
 
     def propose(self, view: View) -> Iterator[Proposal]:
         priority = view.snapshot.pods.priority
-        cases = view.survey.cases
+        cases = view.failing_pods.cases
         moving: list[int] = []
         for row in sorted(cases, key=lambda row: (int(priority[row]), row)):
             decision = cases[row].decision

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +29,7 @@ from rescheduler.recovery.workload_examination import (
     holder_of,
 )
 
-__all__ = ["FailingPods", "examine_pod", "find_failing_pods"]
+__all__ = ["FailingPods", "examine_pod", "find_failing_pods", "is_healthy"]
 
 Flags = npt.NDArray[np.bool_]
 
@@ -52,7 +53,20 @@ class FailingPods:
         return own | self.is_suspect
 
 
+# Strategies and protections ask about the same snapshot. Keys are weak, because a snapshot of a large cluster
+# must not outlive its check.
+_found: WeakKeyDictionary[Snapshot, tuple[FailedPodsPolicy, FailingPods]] = WeakKeyDictionary()
+
+
 def find_failing_pods(snapshot: Snapshot, terms: FailedPodsPolicy) -> FailingPods:
+    """Return all failing pods of a snapshot. They are examined once, however often this is called."""
+    found = _found.get(snapshot)
+    if found is None or found[0] != terms:
+        found = _found[snapshot] = terms, _find_failing_pods(snapshot, terms)
+    return found[1]
+
+
+def _find_failing_pods(snapshot: Snapshot, terms: FailedPodsPolicy) -> FailingPods:
     if not terms.enabled:
         return FailingPods({}, {}, _node_flags(snapshot, ()), {})
     now_s, nodes = snapshot.taken_at_s, snapshot.nodes.records
@@ -70,6 +84,12 @@ def find_failing_pods(snapshot: Snapshot, terms: FailedPodsPolicy) -> FailingPod
         if workload != NO_ROW and witness.failures
     }
     return FailingPods(dict(sorted(cases.items())), found, _node_flags(snapshot, found), failed_on)
+
+
+def is_healthy(snapshot: Snapshot, row: int) -> bool:
+    """Return whether a pod is ready, and so is its node."""
+    node = snapshot.pods.node[row]
+    return bool(snapshot.pods.ready[row] and node != NO_ROW and snapshot.nodes.ready[node])
 
 
 def examine_pod(snapshot: Snapshot, terms: FailedPodsPolicy, row: int) -> WorkloadExamination | None:

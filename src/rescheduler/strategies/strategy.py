@@ -74,7 +74,7 @@ class View(Protocol):
     strategy's own judgement of the present: `overloaded & view.hot`."""
 
     @property
-    def survey(self) -> FailingPods:
+    def failing_pods(self) -> FailingPods:
         """Which pods keep failing where they are, and which nodes are suspect for that."""
         ...
 

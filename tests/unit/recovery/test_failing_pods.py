@@ -124,3 +124,13 @@ def test_where_to_send_no_pods_is_known_by_workload():
     assert one_is_enough.last_resort_nodes(-1).tolist() == [True, False, False, False], (
         "what is seen to fail now"
     )
+
+
+def test_the_failing_pods_of_a_snapshot_are_examined_once(looked_at):
+    made = cluster().nodes("a", "b").deployment("shop/web", on=["a"], annotations=THREE, **crashing())
+    snapshot = made.snapshot()
+    first = find_failing_pods(snapshot, TERMS)
+    assert find_failing_pods(snapshot, TERMS) is first
+    assert looked_at == ["shop/web-1-0"]
+    other_terms = FailedPodsPolicy(enabled=False)
+    assert find_failing_pods(snapshot, other_terms).cases == {}

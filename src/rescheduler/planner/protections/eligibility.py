@@ -22,7 +22,6 @@ from rescheduler.planner.protections.pod_candidate import (
 )
 from rescheduler.planner.reasons import Reason
 from rescheduler.planner.workload_availability import DisruptionBudgets
-from rescheduler.recovery import failing_pod_protection
 
 __all__ = ["PROTECTION_CHECKS", "Eligibility"]
 
@@ -42,8 +41,8 @@ _POD_CHECKS: _Checks = (
     (Reason.TOO_YOUNG, pod_checks.too_young),
     (Reason.NOT_SAFE_TO_EVICT, pod_checks.not_safe_to_evict),
     (Reason.DO_NOT_DISRUPT, pod_checks.do_not_disrupt),
-    (Reason.FAILING, failing_pod_protection.failing),
-    (Reason.RECOVERED, failing_pod_protection.recovered),
+    (Reason.FAILING, pod_checks.failing),
+    (Reason.RECOVERED, pod_checks.recovered),
 )
 
 _TEMPLATE_CHECKS: _Checks = (

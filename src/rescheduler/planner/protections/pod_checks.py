@@ -13,6 +13,7 @@ from rescheduler.cluster.workload_record import controller_of
 from rescheduler.planner.handover_choice import exclusive_claims, local_data, unknown_claim
 from rescheduler.planner.protections.pod_candidate import PodCandidate, Protection
 from rescheduler.planner.reasons import Reason
+from rescheduler.recovery.failing_pods import find_failing_pods, is_healthy
 
 __all__ = [
     "already_moving",
@@ -23,6 +24,7 @@ __all__ = [
     "do_not_disrupt",
     "excluded_by_selector",
     "excluded_namespace",
+    "failing",
     "finished",
     "gated",
     "job_pod",
@@ -38,6 +40,7 @@ __all__ = [
     "own_pod",
     "owner_unknown",
     "priority_too_high",
+    "recovered",
     "resource_claims",
     "scheduling_group",
     "system_pod",
@@ -137,6 +140,21 @@ def too_young(candidate: PodCandidate) -> Protection | None:
         candidate.policy.min_pod_age.total_seconds(),
     )
     return Protection(f"it is {_span(age)} old, of {_span(least)}") if age < least else None
+
+
+def failing(candidate: PodCandidate) -> Protection | None:
+    """Leave a failing pod whose owner asks for recovery to the strategy FailedPods."""
+    if candidate.urgent or is_healthy(candidate.snapshot, candidate.row):
+        return None
+    cases = find_failing_pods(candidate.snapshot, candidate.policy.failed_pods).cases
+    case = cases.get(candidate.row)
+    return Protection(case.trouble.words) if case is not None and case.retries else None
+
+
+def recovered(candidate: PodCandidate) -> Protection | None:
+    """Keep a pod that has recovered since its move was planned."""
+    is_well = candidate.context.recovering and is_healthy(candidate.snapshot, candidate.row)
+    return Protection("it is ready now") if is_well else None
 
 
 def not_safe_to_evict(candidate: PodCandidate) -> Protection | None:
