@@ -169,7 +169,7 @@ def replacing(scene: Observation) -> Decision:
             return _replaced(scene, replacement)
         if (trouble := _replacement_failure(scene, replacement)) is not None:
             return Transition(
-                Trigger.UNREPLACED, f"{replacement.name} on {replacement.node} fails, too: {trouble.words}"
+                Trigger.UNREPLACED, f"{replacement.name} on {replacement.node} fails, too: {trouble.message}"
             )
         if (decision := _unschedulable_as_steered(scene, replacement)) is not None:
             return decision

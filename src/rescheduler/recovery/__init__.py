@@ -1,6 +1,6 @@
-"""Pods that keep failing where they are: what counts as failing, how often they may move, what is remembered.
+"""Failing pods: what counts as failing, how often a pod may be rescheduled, and which attempts failed.
 
-pod, its node ──▶ trouble ─┐
-annotations ──▶ allowance ─┼─▶ decision: move, restart, note, remove, or leave alone
-ledger ──▶ lines ──────────┘
+pod and node ──▶ failure signs ──────┐
+annotations  ──▶ retry allowance ────┼──▶ recovery decision
+ledger       ──▶ replica lineages ───┘
 """

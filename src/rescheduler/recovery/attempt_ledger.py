@@ -1,17 +1,17 @@
-"""What is remembered of pods that kept failing: one annotation on their workload.
+"""The attempt ledger: the failed attempts of a workload, in one annotation of that workload.
 
     {"v": 1, "of": "<uid of the holder>", "lines": {"web-7d4b9-x2x7l": {"revision": "7d4b9",
         "tries": [{"t": "2026-03-02T12:03:00Z", "node": "n1", "pod": "<uid>"}], "end": {…}}}}
 
-A *line* is one replica through all its replacements (see `lines`). Each *try* says where it failed, and that
-it was given another node for it: three tries are three reschedulings. A failure for which no try was left is
-kept apart, as the line's end; a larger allowance, later, takes it up again.
+Each entry of `lines` is the lineage of one replica (see `replica_lineage`). Each of its `tries` is a failure
+after which the replica was rescheduled. A failure for which no attempt was left is its `end`; if more
+attempts are allowed later, it becomes the first of them.
 
-Deployments and their ReplicaSets copy annotations to each other, so the record says whose it is: one that is
-somebody else's is no record.
+Deployments and their ReplicaSets copy annotations to each other, so the ledger names its holder. A ledger of
+another holder is ignored.
 
-Whoever may edit the workload may write anything here. So it is bounded and checked when it is read, and what
-it says concerns this workload alone: nothing follows from it for others (see `suspects`).
+Everybody who may edit the workload may write anything here. So the ledger is bounded and checked when it is
+read, and it has no effect on other workloads (see `suspect_nodes`).
 """
 
 from collections.abc import Collection, Mapping
@@ -34,70 +34,74 @@ __all__ = [
 
 MAX_LINEAGES: Final = 200
 _MAX_ATTEMPTS_TOTAL: Final = 600
-"""An annotation can't be of any size: this takes about 80 of the 256 KiB allowed."""
+"""This takes about 80 KiB; all annotations of an object may have 256 KiB."""
 _MAX_ANNOTATION_LENGTH: Final = 240_000
 """More than we ever write."""
 _MAX_NAME_LENGTH: Final = 300
-"""Of lines: names of pods and nodes have up to 253 characters, an index may follow."""
+"""The longest name of a lineage: that of a pod or node (253 characters) and an index."""
 _MAX_ID_LENGTH: Final = 253
-"""Of uids and revisions."""
+"""The longest uid or revision."""
 _CLOCK_SKEW_S: Final = 300.0
-"""Clocks differ; what claims to have happened later than that has not."""
+"""How far clocks may differ. Attempts that are further in the future are ignored."""
 _MAX_ATTEMPTS_LISTED: Final = 20
-"""Kept per line with node and pod; the others are only counted."""
+"""Attempts per lineage that are kept with node and pod; the others are only counted."""
 _VERSION: Final = 1
 _MAX_COUNT: Final = 2**31
 
 
 class FailedAttempt(msgspec.Struct, frozen=True):
+    """One failure of a replica on one node."""
+
     at_s: int = 0
-    """When it failed there; 0 in what an older tool wrote."""
+    """When it failed there; 0 in records of kse-rescheduler."""
     node: str = ""
     pod: str = ""
-    """Its uid; empty in what an older tool wrote."""
+    """The uid of the pod; empty in records of kse-rescheduler."""
 
 
 class ReplicaLineage(msgspec.Struct, frozen=True):
-    """One replica through all its replacements."""
+    """One replica through all its replacements, with its failed attempts."""
 
     tries: tuple[FailedAttempt, ...] = ()
     """The oldest first."""
     end: FailedAttempt | None = None
-    """The failure for which there was no try left."""
+    """The failure for which no attempt was left."""
     revision: str = ""
-    """Of the template that its pods were made from: the next one starts with a clean sheet."""
+    """The revision of the pod template. Pods of another revision start without failed attempts."""
     earlier: int = 0
-    """Tries that are no longer listed."""
+    """How many older attempts are no longer listed."""
     forgiven: int = 0
-    """How many of the listed tries, from the oldest on, no longer forbid their nodes."""
+    """How many of the listed attempts, from the oldest on, no longer exclude their nodes."""
 
     @property
     def count(self) -> int:
-        """Reschedulings so far."""
+        """Return how often the replica was rescheduled."""
         return self.earlier + len(self.tries)
 
     @property
     def failures(self) -> tuple[FailedAttempt, ...]:
+        """Return all listed failures, the oldest first."""
         return self.tries if self.end is None else (*self.tries, self.end)
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Those to stay away from, sorted."""
+        """Return the nodes to avoid, sorted."""
         return tuple(sorted({each.node for each in self.failures[self.forgiven :] if each.node}))
 
     @property
     def last_s(self) -> int:
-        """When it last failed."""
+        """Return when the replica last failed; 0 if that is unknown."""
         return max((each.at_s for each in self.failures), default=0)
 
     def knows(self, pod: str) -> bool:
-        """Whether a failure of the pod with that uid is on record."""
+        """Return whether a failure of the pod with that uid is recorded."""
         return bool(pod) and any(each.pod == pod for each in self.failures)
 
     def with_failure(self, failure: FailedAttempt, retries: int) -> "ReplicaLineage":
+        """Return the lineage with one more attempt if any is left; otherwise with this failure as its end."""
         resumed = self
         if self.end is not None and self.count < retries:
-            # More is allowed than when it ended: what it ended with is the first of the new tries.
+            # More attempts are allowed than when it ended: its end is the first of the new ones.
             resumed = msgspec.structs.replace(self, tries=self.failures, end=None)
         if resumed.knows(failure.pod):
             return resumed
@@ -107,60 +111,63 @@ class ReplicaLineage(msgspec.Struct, frozen=True):
 
 
 class AttemptLedger(msgspec.Struct, frozen=True):
-    """Every change makes another one."""
+    """All lineages of a workload. Ledgers are immutable: every change returns a new one."""
 
-    lines: Mapping[str, ReplicaLineage] = {}
+    lineages: Mapping[str, ReplicaLineage] = {}
     is_damaged: bool = False
-    """What was written could not be read, and counts as nothing."""
+    """The annotation was invalid, and is ignored."""
 
-    def line(self, name: str, revision: str = "") -> ReplicaLineage:
-        """Empty if nothing is known, or only of pods from another template."""
-        found = self.lines.get(name)
+    def lineage(self, name: str, revision: str = "") -> ReplicaLineage:
+        """Return the lineage of that name; an empty one if it is unknown or of another revision."""
+        found = self.lineages.get(name)
         if found is None or (found.revision and revision and found.revision != revision):
             return ReplicaLineage(revision=revision)
         return found
 
     def has_room_for(self, name: str) -> bool:
-        if name in self.lines:
+        """Return whether one more attempt of that lineage can be recorded."""
+        if name in self.lineages:
             return True
-        tries = sum(len(line.tries) for line in self.lines.values())
-        return len(self.lines) < MAX_LINEAGES and tries < _MAX_ATTEMPTS_TOTAL
+        tries = sum(len(lineage.tries) for lineage in self.lineages.values())
+        return len(self.lineages) < MAX_LINEAGES and tries < _MAX_ATTEMPTS_TOTAL
 
     def with_failure(
         self, name: str, failure: FailedAttempt, retries: int, revision: str = ""
     ) -> "AttemptLedger":
-        """One more try if some is left, else the line's end. A pod that is on record changes nothing, so that
-        whoever doesn't know whether it was written may write it again."""
+        """Return the ledger with one more failure. A failure that is recorded already changes nothing, so
+        that a write can be repeated when its outcome is unknown."""
         if not self.has_room_for(name):
             return self
-        return self._with(name, self.line(name, revision).with_failure(failure, retries))
+        return self._with(name, self.lineage(name, revision).with_failure(failure, retries))
 
     def forgiving(self, name: str, *, last_too: bool = False) -> "AttemptLedger":
-        """The nodes tried so far are forgotten, except for the last one. The count is not."""
-        line = self.lines.get(name)
-        if line is None:
+        """Return the ledger in which nodes of failed attempts, except for the last, may be used again."""
+        lineage = self.lineages.get(name)
+        if lineage is None:
             return self
-        forgiven = len(line.failures) - (0 if last_too else 1)
-        return self._with(name, msgspec.structs.replace(line, forgiven=max(0, forgiven)))
+        forgiven = len(lineage.failures) - (0 if last_too else 1)
+        return self._with(name, msgspec.structs.replace(lineage, forgiven=max(0, forgiven)))
 
     def without(self, names: Collection[str]) -> "AttemptLedger":
-        return AttemptLedger({name: line for name, line in self.lines.items() if name not in names})
+        """Return the ledger without these lineages."""
+        return AttemptLedger({name: lineage for name, lineage in self.lineages.items() if name not in names})
 
     def written(self, holder: str) -> str:
-        """The annotation's value, for the holder with this uid; empty if there is nothing to remember."""
-        if not self.lines:
+        """Return the value of the annotation for the holder with this uid; empty for an empty ledger."""
+        if not self.lineages:
             return ""
-        lines = {name: _lineage_form(self.lines[name]) for name in sorted(self.lines)}
-        return msgspec.json.encode(_LedgerForm(v=_VERSION, of=holder, lines=lines)).decode()
+        lineages = {name: _lineage_form(self.lineages[name]) for name in sorted(self.lineages)}
+        return msgspec.json.encode(_LedgerForm(v=_VERSION, of=holder, lines=lineages)).decode()
 
-    def _with(self, name: str, line: ReplicaLineage) -> "AttemptLedger":
-        return AttemptLedger({**self.lines, name: line})
+    def _with(self, name: str, lineage: ReplicaLineage) -> "AttemptLedger":
+        return AttemptLedger({**self.lineages, name: lineage})
 
 
 def read_ledger(text: str, holders: Collection[str], now_s: float = inf) -> AttemptLedger:
-    """`holders` are the uids that the record may be of. Whatever is written, this does not raise.
+    """Decode the annotation. Never raises; an invalid annotation gives an empty ledger.
 
-    Tries that can't have been are left out: in the future, or with names that no node or pod can have.
+    `holders` are the uids that the ledger may name as its holder. Attempts in the future, and those with
+    names that no node or pod can have, are left out.
     """
     if not text:
         return AttemptLedger()
@@ -175,11 +182,13 @@ def read_ledger(text: str, holders: Collection[str], now_s: float = inf) -> Atte
     if found.of not in holders:
         return AttemptLedger()
     named = sorted((name, form) for name, form in found.lines.items() if len(name) <= _MAX_NAME_LENGTH)
-    lines = ((name, _lineage_of_form(form, now_s)) for name, form in named[:MAX_LINEAGES])
-    return AttemptLedger({name: line for name, line in lines if line.count or line.end is not None})
+    lineages = ((name, _lineage_of_form(form, now_s)) for name, form in named[:MAX_LINEAGES])
+    return AttemptLedger(
+        {name: lineage for name, lineage in lineages if lineage.count or lineage.end is not None}
+    )
 
 
-# --- how it is written
+# --- the JSON form: these names are on workloads, and must not change
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=_MAX_COUNT)]
 _Moment = Annotated[datetime, msgspec.Meta(tz=True)]
@@ -205,17 +214,17 @@ class _LedgerForm(msgspec.Struct, frozen=True):
     lines: dict[str, _LineageForm] = {}
 
 
-def _lineage_form(line: ReplicaLineage) -> _LineageForm:
-    tries = tuple(map(_attempt_form, line.tries))
-    end = None if line.end is None else _attempt_form(line.end)
-    return _LineageForm(line.revision, tries, end, line.earlier, line.forgiven)
+def _lineage_form(lineage: ReplicaLineage) -> _LineageForm:
+    tries = tuple(map(_attempt_form, lineage.tries))
+    end = None if lineage.end is None else _attempt_form(lineage.end)
+    return _LineageForm(lineage.revision, tries, end, lineage.earlier, lineage.forgiven)
 
 
 def _lineage_of_form(form: _LineageForm, now_s: float) -> ReplicaLineage:
     tries = tuple(each for each in map(_attempt_of_form, form.tries) if _is_credible(each, now_s))
     end = None if form.end is None else _attempt_of_form(form.end)
     end = end if end is not None and _is_credible(end, now_s) else None
-    # Somebody's own hand may have written more than there are: what is still to come was not forgiven.
+    # A manual edit may say more than there are. Future attempts are not included.
     forgiven = min(form.forgiven, len(tries) + (end is not None))
     return _shortened(ReplicaLineage(tries, end, form.revision[:_MAX_ID_LENGTH], form.earlier, forgiven))
 
@@ -233,14 +242,14 @@ def _attempt_of_form(form: _AttemptForm) -> FailedAttempt:
     return FailedAttempt(max(0, int(form.t.timestamp())) if form.t is not None else 0, form.node, form.pod)
 
 
-def _shortened(line: ReplicaLineage) -> ReplicaLineage:
-    """The first try stays listed: its pod may still be there, while one copy after the other fails."""
-    spare = len(line.tries) - _MAX_ATTEMPTS_LISTED
+def _shortened(lineage: ReplicaLineage) -> ReplicaLineage:
+    """Drop the oldest attempts but the first: its pod may still exist while its copies fail one by one."""
+    spare = len(lineage.tries) - _MAX_ATTEMPTS_LISTED
     if spare <= 0:
-        return line
+        return lineage
     return msgspec.structs.replace(
-        line,
-        tries=(line.tries[0], *line.tries[1 + spare :]),
-        earlier=line.earlier + spare,
-        forgiven=min(line.forgiven, max(1, line.forgiven - spare)),
+        lineage,
+        tries=(lineage.tries[0], *lineage.tries[1 + spare :]),
+        earlier=lineage.earlier + spare,
+        forgiven=min(lineage.forgiven, max(1, lineage.forgiven - spare)),
     )

@@ -1,4 +1,4 @@
-"""FailedPods: pods that keep failing where they are get another node, as often as their owner allows."""
+"""FailedPods: gives a failing pod another node, as often as its owner allows."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -28,10 +28,10 @@ _COMPLETED: Final = "completed"
 
 
 class FailedPods:
-    """Each goes to a node on which it was not tried yet; when all have been, the list counts as empty.
+    """Propose a node on which the replica has not failed; if it failed on all of them, propose any.
 
-    What is no move (a DaemonSet's pod that is made anew, one that its controller has replaced by itself) is
-    seen to by others, and only noted here.
+    Recoveries that need no move (a pod of a DaemonSet restarts, a controller has replaced its pod) are
+    performed by the recovery controller. Here they are only reported.
     """
 
     name: ClassVar[str] = FAILED_PODS
@@ -39,76 +39,78 @@ class FailedPods:
 
     def propose(self, view: View) -> Iterator[Proposal]:
         priority = view.snapshot.pods.priority
-        cases = view.failing_pods.cases
+        failing = view.failing_pods.failing
         moving: list[int] = []
-        for row in sorted(cases, key=lambda row: (int(priority[row]), row)):
-            decision = cases[row].decision
+        for row in sorted(failing, key=lambda row: (int(priority[row]), row)):
+            decision = failing[row].decision
             if not isinstance(decision, Reschedule):
-                _note_why_not(view, row, cases[row])
-            elif _is_cooling_down(view, cases[row]):
+                _note_why_not(view, row, failing[row])
+            elif _is_cooling_down(view, failing[row]):
                 rest = short_duration(view.policy.failed_pods.stuck_after)
-                view.report_staying(
-                    row, "CoolingDown", f"its last migration came to nothing, less than {rest} ago"
-                )
+                view.report_staying(row, "CoolingDown", f"its last migration failed less than {rest} ago")
             else:
                 moving.append(row)
         for row in view.in_fair_order(moving):
             if view.may_move(row):
-                yield from _propose_move(view, row, cases[row], 1 / len(cases))
+                yield from _propose_move(view, row, failing[row], 1 / len(failing))
 
 
-def _propose_move(view: View, row: int, case: FailingReplica, gain: float) -> Iterator[Proposal]:
-    decision, known = case.decision, view.snapshot.nodes.row
+def _propose_move(view: View, row: int, replica: FailingReplica, gain: float) -> Iterator[Proposal]:
+    decision, known = replica.decision, view.snapshot.nodes.row
     assert isinstance(decision, Reschedule)
     targets = view.targets(row)
-    if (here := known.get(case.pod.node)) is not None:
-        targets[here] = False  # also of a pod that has failed, and so no longer stands there
+    if (here := known.get(replica.pod.node)) is not None:
+        targets[here] = False  # a pod in phase Failed does not count on its node any more
     if not targets.any():
         view.report_no_target(row)
         return
     untried = targets.copy()
     untried[[known[node] for node in decision.avoid if node in known]] = False
-    # All were tried: rather a second time than not at all.
+    # It failed on all nodes: a second attempt is better than none.
     allowed = untried if untried.any() else targets
     even = allowed & view.placement.keeps_spread(row)
     target = least_loaded(view, row, np.flatnonzero(even if even.any() else allowed))
     yield Proposal(
-        (ProposedMove(row, target, _move_reason(case, decision, start_over=not untried.any()), gain),)
+        (ProposedMove(row, target, _move_reason(replica, decision, start_over=not untried.any()), gain),)
     )
 
 
-def _is_cooling_down(view: View, case: FailingReplica) -> bool:
-    """For a while, after a migration that failed without having been a try: the copy never ran, or nobody
-    has put its failure on record yet."""
-    if case.pod.labels.get(_MIGRATION_STATUS_LABEL) == _COMPLETED:
-        return False  # it is the successor, and fails in its turn
-    moved_s = view.snapshot.recent_moves.get(case.pod.uid, 0.0)
+def _is_cooling_down(view: View, replica: FailingReplica) -> bool:
+    """Return whether a migration of the pod failed recently without being recorded as an attempt: its copy
+    never ran, or its failure is not recorded yet."""
+    if replica.pod.labels.get(_MIGRATION_STATUS_LABEL) == _COMPLETED:
+        return False  # the successor fails, too
+    moved_s = view.snapshot.recent_moves.get(replica.pod.uid, 0.0)
     rest_s = view.policy.failed_pods.stuck_after.total_seconds()
-    return int(moved_s) > case.line.last_s and view.snapshot.taken_at_s - moved_s < rest_s
+    return int(moved_s) > replica.lineage.last_s and view.snapshot.taken_at_s - moved_s < rest_s
 
 
-def _note_why_not(view: View, row: int, case: FailingReplica) -> None:
-    match case.decision:
+def _note_why_not(view: View, row: int, replica: FailingReplica) -> None:
+    match replica.decision:
         case RetriesExhausted():
-            view.report_staying(row, "GaveUp", f"{case.trouble.words}; {next_action_message(case)}")
+            view.report_staying(row, "GaveUp", f"{replica.failure.message}; {next_action_message(replica)}")
         case NoAction(why):
-            lost = case.trouble.kind is FailureKind.NODE_LOST
-            view.report_staying(row, "NodeLost" if lost else "RecordFull", f"{case.trouble.words}; {why}")
-        case NotRequested() if isinstance(case.allowance, MalformedRetries):
-            view.report_staying(row, "RetriesMalformed", case.allowance.why)
+            lost = replica.failure.kind is FailureKind.NODE_LOST
+            view.report_staying(
+                row, "NodeLost" if lost else "RecordFull", f"{replica.failure.message}; {why}"
+            )
+        case NotRequested() if isinstance(replica.allowance, MalformedRetries):
+            view.report_staying(row, "RetriesMalformed", replica.allowance.why)
         case NotRequested():
             pass
         case _:
-            view.report_staying(row, "NoMoveNeeded", f"{case.trouble.words}; {next_action_message(case)}")
+            view.report_staying(
+                row, "NoMoveNeeded", f"{replica.failure.message}; {next_action_message(replica)}"
+            )
 
 
-def _move_reason(case: FailingReplica, decision: Reschedule, *, start_over: bool) -> str:
-    since = datetime.fromtimestamp(case.trouble.since_s, UTC).strftime("%H:%M")
-    tried = [node for node in decision.avoid if node != case.pod.node]
+def _move_reason(replica: FailingReplica, decision: Reschedule, *, start_over: bool) -> str:
+    since = datetime.fromtimestamp(replica.failure.since_s, UTC).strftime("%H:%M")
+    tried = [node for node in decision.avoid if node != replica.pod.node]
     parts = [
-        f"{case.trouble.words}, since {since} UTC",
-        f"try {decision.number} of {case.retries}",
+        f"{replica.failure.message}, since {since} UTC",
+        f"attempt {decision.number} of {replica.retries}",
         *([f"not on {node_list_message(tried)}"] if tried and not start_over else []),
-        *(["all nodes were tried, so from the beginning"] if start_over and tried else []),
+        *(["it failed on all other nodes, so they are tried again"] if start_over and tried else []),
     ]
     return "; ".join(parts)

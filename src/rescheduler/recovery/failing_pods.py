@@ -1,7 +1,7 @@
-"""Which pods of a whole cluster keep failing: asked at every check, so it costs next to nothing if none do.
+"""All failing pods of a cluster, and the suspect nodes.
 
-Only pods that are not ready are looked at, or whose node is not; of those only what their owners ask us to
-see to.
+This runs at every check, so it must cost next to nothing when no pod fails: it examines only pods that are
+not ready, or whose node is not, and only if their owners ask for recovery.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -36,17 +36,20 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FailingPods:
-    cases: Mapping[int, FailingReplica]
-    """Failing pods that somebody asked about, by row, in that order."""
+    """The failing pods and suspect nodes of one snapshot."""
+
+    failing: Mapping[int, FailingReplica]
+    """Failing pods whose owners ask for recovery, by row, in that order."""
     suspects: Mapping[str, tuple[str, ...]]
-    """Nodes on which several workloads failed lately, with those workloads."""
+    """Nodes on which several workloads failed recently, with those workloads."""
     is_suspect: Flags
-    """[node]: the same."""
+    """[node]: whether it is among `suspects`."""
     failed_on: Mapping[int, Flags]
-    """By workload, [node]: where pods of it keep failing, or failed and have not recovered yet."""
+    """By workload, [node]: where its pods fail, or failed and have not recovered yet."""
 
     def last_resort_nodes(self, workload: int) -> Flags | None:
-        """[node]: the last places to send pods of that workload to; None if all are as good."""
+        """Return [node]: the nodes to use for that workload only if there are no others; None if there are
+        none."""
         own = self.failed_on.get(workload)
         if own is None:
             return self.is_suspect if self.suspects else None
@@ -72,7 +75,12 @@ def _find_failing_pods(snapshot: Snapshot, terms: FailedPodsPolicy) -> FailingPo
     now_s, nodes = snapshot.taken_at_s, snapshot.nodes.records
     seen = list(_Finder(snapshot, terms).examinations())
     row = snapshot.pods.row
-    cases = {row[case.pod.key]: case for _, each in seen for case in each.cases if case.allowance is not None}
+    failing = {
+        row[replica.pod.key]: replica
+        for _, each in seen
+        for replica in each.failing
+        if replica.allowance is not None
+    }
     witnesses = [
         (workload, workload_failures_of(each, snapshot.left_after_failure, now_s)) for workload, each in seen
     ]
@@ -83,7 +91,7 @@ def _find_failing_pods(snapshot: Snapshot, terms: FailedPodsPolicy) -> FailingPo
         for workload, witness in witnesses
         if workload != NO_ROW and witness.failures
     }
-    return FailingPods(dict(sorted(cases.items())), found, _node_flags(snapshot, found), failed_on)
+    return FailingPods(dict(sorted(failing.items())), found, _node_flags(snapshot, found), failed_on)
 
 
 def is_healthy(snapshot: Snapshot, row: int) -> bool:
@@ -93,7 +101,7 @@ def is_healthy(snapshot: Snapshot, row: int) -> bool:
 
 
 def examine_pod(snapshot: Snapshot, terms: FailedPodsPolicy, row: int) -> WorkloadExamination | None:
-    """The pod with all of its workload; None if nothing is known of its owner."""
+    """Examine the workload of a pod; None if its controller is unknown."""
     return _Finder(snapshot, terms).examined(row)
 
 
@@ -103,7 +111,7 @@ class _Finder:
         self._terms = terms
 
     def examinations(self) -> Iterator[tuple[int, WorkloadExamination]]:
-        """With the number of the workload: of all that something is, or was, amiss with."""
+        """Examine every workload that has failing pods or a ledger; each with the number of the workload."""
         pods = self._snapshot.pods
         seen: set[int] = set()
         for row in chain(self._in_question(), self._one_of_each_on_record()):
@@ -122,7 +130,7 @@ class _Finder:
                 yield int(rows[first[workload]])
 
     def _is_on_record(self, workload: int) -> bool:
-        """Whether something is remembered of it."""
+        """Return whether the workload has a ledger."""
         record = None if workload == NO_ROW else self._snapshot.workloads[workload].record
         return record is not None and FAILED_ATTEMPTS_ANNOTATION in record.marks
 
@@ -143,16 +151,16 @@ class _Finder:
 
     @cached_property
     def _by_workload(self) -> tuple[Rows, Rows]:
-        """Rows of all pods, sorted by workload, and where each workload's begin."""
+        """Return the rows of all pods sorted by workload, and where those of each workload begin."""
         workload = self._snapshot.pods.workload
         rows = np.argsort(workload, kind="stable").astype(np.int32)
         first = np.searchsorted(workload, np.arange(len(self._snapshot.workloads) + 1), sorter=rows)
         return rows, first.astype(np.int32)
 
     def _in_question(self) -> Iterator[int]:
-        """Rows of pods that are not at their best, and that may be asked about."""
+        """Yield the rows of pods that may fail, and whose owners may ask for recovery."""
         pods, workloads = self._snapshot.pods, self._snapshot.workloads
-        # A pod whose node is not known counts on none; the last entry stands for that.
+        # The node of a pod without a known node is -1, which selects the appended entry.
         lost = np.append(~self._snapshot.nodes.ready, True)
         rows = np.flatnonzero(~pods.ready | lost[pods.node])
         if self._terms.default_retries:
@@ -190,5 +198,5 @@ def _node_flags(snapshot: Snapshot, nodes: Iterable[str]) -> Flags:
 
 
 def _may_request_recovery(top: WorkloadRecord | None) -> bool:
-    """By an annotation of its own, or of its Jobs."""
+    """Return whether the workload has the annotation, or perhaps one of its Jobs has."""
     return top is not None and (RETRIES_ANNOTATION in top.marks or top.kind == "CronJob")

@@ -1,11 +1,10 @@
-"""What containers tell: signs that their pod can't run here, each with the moment from which on it counts.
+"""Whether a pod fails where it is, by its containers, its phase and its node.
 
-Containers don't say since when they are in trouble. What is known is when it was their turn: when the kubelet
-took the pod, when the init container before them was done, when they last ended.
+Each failure sign has the time from which on it counts, so that one bad moment is no failure. Containers don't
+say since when they fail; known is when their turn came: when the kubelet accepted the pod, when the init
+container before them succeeded, or when they last ended.
 
-Is a pod failing where it is? Said by its containers, its phase and its node, never by one bad moment.
-
-It is not when it is merely slow to become ready, when it waits for a node, or when it has done its work.
+A pod that is merely slow to become ready, that waits for a node, or that has succeeded does not fail.
 """
 
 from collections.abc import Iterator
@@ -47,10 +46,12 @@ class FailureKind(StrEnum):
 
 
 class FailureSign(NamedTuple):
+    """A fact that means "can't run here", from `counts_from_s` on."""
+
     counts_from_s: float
     kind: FailureKind
     since_s: float
-    words: str
+    message: str
 
 
 def container_signs(pod: PodRecord, terms: FailedPodsPolicy) -> Iterator[FailureSign]:
@@ -72,7 +73,7 @@ def container_signs(pod: PodRecord, terms: FailedPodsPolicy) -> Iterator[Failure
 
 
 def unready_since_s(pod: PodRecord) -> int:
-    """0 if it is ready, or nobody knows."""
+    """Return since when the pod is not ready; 0 if it is ready or that is unknown."""
     ready = pod.condition("Ready")
     return ready.since_s if ready is not None and ready.status != "True" else 0
 
@@ -80,11 +81,11 @@ def unready_since_s(pod: PodRecord) -> int:
 def _app_container_signs(
     pod: PodRecord, status: ContainerStatus, turn_s: int | None, terms: FailedPodsPolicy
 ) -> Iterator[FailureSign]:
-    """Of a container that should run as long as its pod does."""
+    """Yield the signs of a container that should run as long as its pod."""
     ended = _last_crash(pod, status)
     if ended is not None:
         ran_well = ended.finished_s - ended.started_s >= terms.recovery_window.total_seconds()
-        # Restarts are counted over a pod's whole life: the end of a long good run starts no loop.
+        # Restarts are counted over the whole life of a pod: one crash after a long run is no crash loop.
         if status.restart_count >= terms.restart_threshold and not ran_well:
             since_s = unready_since_s(pod) or ended.finished_s
             yield FailureSign(since_s, FailureKind.CRASH_LOOP, since_s, _crash_message(status, ended))
@@ -95,8 +96,8 @@ def _app_container_signs(
 def _init_container_signs(
     pod: PodRecord, status: ContainerStatus, turn_s: int | None, terms: FailedPodsPolicy
 ) -> Iterator[FailureSign]:
-    """Of the one whose turn it is. It may well fail until something else is there: so both count, how often
-    and for how long."""
+    """Yield the signs of the current init container. It may fail while it waits for something else, so it
+    must have failed both often and for long."""
     if turn_s is None:
         return
     ended = _last_crash(pod, status)
@@ -121,8 +122,8 @@ def _lasting_error_sign(
 def _stuck_creating_signs(
     pod: PodRecord, turn_s: int | None, terms: FailedPodsPolicy
 ) -> Iterator[FailureSign]:
-    """As long as it has no sandbox: volumes or network don't come. After that it pulls images, which takes as
-    long as it takes, or says what is wrong."""
+    """Yield a sign if the pod has no sandbox for long: its volumes or its network are missing. With a sandbox
+    it pulls images, which may take any time, or its containers have a waiting reason."""
     sandbox = pod.condition("PodReadyToStartContainers")
     statuses = (*pod.init_container_statuses, *pod.container_statuses)
     if turn_s is None or (sandbox is not None and sandbox.status == "True"):
@@ -134,7 +135,7 @@ def _stuck_creating_signs(
 
 
 def _last_crash(pod: PodRecord, status: ContainerStatus) -> ContainerStateTerminated | None:
-    """How it last ended, if it is to be started again and is not running yet."""
+    """Return how the container last ended, if the kubelet is about to restart it."""
     state, last = status.state, status.last_state
     if isinstance(state, ContainerStateWaiting) and state.reason == CRASH_LOOP:
         return last if isinstance(last, ContainerStateTerminated) else ContainerStateTerminated()
@@ -153,34 +154,38 @@ def _crash_message(status: ContainerStatus, ended: ContainerStateTerminated) -> 
 
 @dataclass(frozen=True, slots=True)
 class PodFailure:
+    """Why a pod can't run where it is."""
+
     kind: FailureKind
     since_s: float
-    words: str
-    """For people: "app: CrashLoopBackOff, 5 restarts, exit code 1"."""
+    message: str
+    """For example "app: CrashLoopBackOff, 5 restarts, exit code 1"."""
 
 
 def failure_of(
     pod: PodRecord, node: NodeRecord | None, terms: FailedPodsPolicy, now_s: float
 ) -> PodFailure | None:
-    """`node` is the one that the pod is bound to, None if there is no such node. None if it is not failing,
-    or not for long enough."""
+    """Return the failure of a pod; None if it does not fail, or not for long enough.
+
+    `node` is the one that the pod is bound to, None if it does not exist."""
     return failure_and_next_check(pod, node, terms, now_s)[0]
 
 
 def next_failure_check_s(
     pod: PodRecord, node: NodeRecord | None, terms: FailedPodsPolicy, now_s: float
 ) -> float | None:
-    """When what is going on now would count, if it lasted; None if time alone makes no difference."""
+    """Return when the next sign counts if nothing changes; None if there is none."""
     return failure_and_next_check(pod, node, terms, now_s)[1]
 
 
 def failure_and_next_check(
     pod: PodRecord, node: NodeRecord | None, terms: FailedPodsPolicy, now_s: float
 ) -> tuple[PodFailure | None, float | None]:
-    """Both at once, which costs half."""
+    """Return the results of `failure_of` and `next_failure_check_s`, which have most of their work in
+    common."""
     signs = list(_pod_signs(pod, node, terms, now_s))
     counting = (
-        PodFailure(each.kind, each.since_s, each.words) for each in signs if each.counts_from_s <= now_s
+        PodFailure(each.kind, each.since_s, each.message) for each in signs if each.counts_from_s <= now_s
     )
     to_come = (each.counts_from_s for each in signs if each.counts_from_s > now_s)
     return next(counting, None), min(to_come, default=None)
@@ -195,7 +200,7 @@ def _pod_signs(
         if not pod.is_terminating:
             yield from _failed_phase_signs(pod, terms, now_s)
     elif node is None or not node.is_ready:
-        # What its containers say is old: only the node counts.
+        # The container statuses are outdated: only the node counts.
         yield from _lost_node_signs(pod, node, terms)
     elif not pod.is_ready and not pod.is_terminating:
         yield from container_signs(pod, terms)
@@ -203,33 +208,32 @@ def _pod_signs(
 
 def _failed_phase_signs(pod: PodRecord, terms: FailedPodsPolicy, now_s: float) -> Iterator[FailureSign]:
     since_s = _ended_s(pod)
-    # Those that were replaced lie about for long. What is past counts no longer than a recovery takes: else
-    # last week's would use up the tries of today.
+    # Failed pods that were replaced remain for long. Older ones must not use up attempts of today.
     if pod.owner is None or now_s - since_s < terms.recovery_window.total_seconds():
         kind = FailureKind.EVICTED if pod.reason == "Evicted" else FailureKind.FAILED
         why = pod.reason if pod.reason not in {"", "Failed"} else _exit_code_message(pod)
-        words = "evicted by its kubelet" if why == "Evicted" else f"failed: {why}".removesuffix(": ")
-        yield FailureSign(since_s, kind, since_s, words)
+        message = "evicted by the kubelet" if why == "Evicted" else f"failed: {why}".removesuffix(": ")
+        yield FailureSign(since_s, kind, since_s, message)
 
 
 def _lost_node_signs(
     pod: PodRecord, node: NodeRecord | None, terms: FailedPodsPolicy
 ) -> Iterator[FailureSign]:
     if node is None:
-        # One that no kubelet has taken yet may be on a node so new that it has not been heard of.
+        # A pod that no kubelet has accepted yet may be on a node that is not in the cache yet.
         since_s, state = max(unready_since_s(pod), pod.started_s) if pod.started_s else 0, "gone"
     else:
         ready = node.condition("Ready")
         since_s = ready.since_s if ready is not None else 0
         state = "not Ready" if ready is not None and ready.status == "False" else "unreachable"
     if since_s:
-        # One that is going may still stop by itself as long as its grace period lasts.
+        # A terminating pod may still stop by itself within its grace period.
         due_s = max(since_s + terms.node_lost_after.total_seconds(), pod.deleted_s or 0)
-        yield FailureSign(due_s, FailureKind.NODE_LOST, since_s, f"its node {pod.node} is {state}")
+        yield FailureSign(due_s, FailureKind.NODE_LOST, since_s, f"node {pod.node} is {state}")
 
 
 def _ended_s(pod: PodRecord) -> int:
-    """When it failed; as late as can be told, for its replacement came after that."""
+    """Return the latest time at which the pod may have failed: its replacement was created after that."""
     statuses = (*pod.init_container_statuses, *pod.container_statuses)
     ends = (each.state.finished_s for each in statuses if isinstance(each.state, ContainerStateTerminated))
     return max((unready_since_s(pod), *ends)) or pod.started_s or pod.created_s

@@ -1,8 +1,7 @@
-"""How often a failing replica may be rescheduled: as often as its owner says, and not at all unless asked.
+"""How often a failing replica may be rescheduled, and what to do about a failing pod.
 
-Owners are tenants: what they may ask for has an upper bound, `failedPods.maxRetries`.
-
-What is to be done about a failing pod.
+Owners ask for reschedulings with an annotation. They are tenants, so `failedPods.maxRetries` is the upper
+bound.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,27 +37,29 @@ __all__ = [
 ]
 
 RETRIES_ANNOTATION: Final = "scheduling-retries"
-"""The annotation by which owners ask for it."""
+"""The annotation by which owners ask for recovery."""
 
 _BY_DEFAULT: Final = "failedPods.defaultRetries"
 _MOST_DIGITS: Final = 9
-"""Whatever is longer is above every bound; Python refuses to read numbers of thousands of digits."""
+"""A longer number is above every bound, and Python refuses to parse thousands of digits."""
 _MOST_CHARACTERS_SHOWN: Final = 40
-"""Of what somebody has written: an annotation may have a quarter of a million characters."""
+"""How much of an annotation a message shows: it may have 256 KiB."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryAllowance:
+    """How many reschedulings each failing replica may have."""
+
     retries: int
-    """Reschedulings of one failing replica."""
+    """The number of reschedulings."""
     by: str
-    """Who says so: `Deployment/web`, or `failedPods.defaultRetries`."""
+    """Where that is set: `Deployment/web` or `failedPods.defaultRetries`."""
     asked_for: str = ""
-    """What the annotation says if that is more than `failedPods.maxRetries` allows; empty otherwise."""
+    """The value of the annotation if it exceeds `failedPods.maxRetries`; empty otherwise."""
 
     @property
-    def words(self) -> str:
-        """Who says so, and whether that was capped."""
+    def source(self) -> str:
+        """Return where the number is set, and whether it was capped."""
         return f"{self.by}, {self.cap}" if self.asked_for else self.by
 
     @property
@@ -70,8 +71,7 @@ class RetryAllowance:
 
 @dataclass(frozen=True, slots=True)
 class MalformedRetries:
-    """What stands there makes no sense, and so allows nothing: not even the default, because who wrote
-    `"off"` did not mean that."""
+    """An invalid annotation. It allows nothing, not even the default: `"off"` does not mean that."""
 
     kind: str
     key: str
@@ -84,7 +84,7 @@ class MalformedRetries:
 
 
 def owner_chain(pod: PodRecord, controllers: Mapping[str, WorkloadRecord]) -> tuple[WorkloadRecord, ...]:
-    """The controllers above a pod, as far as they are known, the nearest first."""
+    """Return the known controllers above a pod, the nearest first."""
     found: list[WorkloadRecord] = []
     owner = pod.owner
     while owner is not None and WORKLOAD_KINDS.get(owner.kind) == owner.api_version:
@@ -99,7 +99,10 @@ def owner_chain(pod: PodRecord, controllers: Mapping[str, WorkloadRecord]) -> tu
 def allowance_of(
     pod: PodRecord, chain: Sequence[WorkloadRecord], terms: FailedPodsPolicy
 ) -> RetryAllowance | MalformedRetries | None:
-    """None if nobody asked for it. `chain` are the controllers above the pod, the nearest first."""
+    """Return how often a pod may be rescheduled; None if its owner does not ask for recovery.
+
+    `chain` are the controllers above the pod, the nearest first.
+    """
     if pod.owner is not None and not chain:
         return None
     for holder in _annotated_objects(pod, chain):
@@ -115,7 +118,7 @@ def allowance_of(
 def allowance_on(
     kind: str, key: str, marks: Mapping[str, str], terms: FailedPodsPolicy
 ) -> RetryAllowance | MalformedRetries | None:  # fmt: skip
-    """What the annotations of one object say, whoever belongs to it; None if nothing."""
+    """Return what the annotation of one object allows; None if it has none."""
     value = marks.get(RETRIES_ANNOTATION)
     return None if value is None else _parse_retries(kind, key, value, terms.max_retries)
 
@@ -123,7 +126,8 @@ def allowance_on(
 def _annotated_objects(
     pod: PodRecord, chain: Sequence[WorkloadRecord]
 ) -> Iterator[tuple[str, str, Mapping[str, str]]]:
-    """The topmost counts. A ReplicaSet only has copies of what its Deployment once had, and keeps them."""
+    """Yield the objects whose annotation may count, the topmost first. A ReplicaSet below a Deployment only
+    has old copies of the annotations of the Deployment."""
     if not chain:
         yield "Pod", pod.key, pod.marks
     for record in reversed(chain):
@@ -146,57 +150,58 @@ def _shortened_value(value: str) -> str:
 
 
 OUT_OF_SERVICE_TAINT: Final = "node.kubernetes.io/out-of-service"
-"""The taint by which an operator confirms that nothing runs on a node any more."""
+"""The taint by which an operator confirms that a node is switched off."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reschedule:
-    """To another node, by a migration that the strategy FailedPods proposes."""
+    """Move the pod to another node, by a migration that the strategy FailedPods proposes."""
 
     number: int
-    """Which of the allowed reschedulings it is, from 1 on."""
+    """The number of this attempt, from 1 on."""
     avoid: tuple[str, ...]
-    """Nodes already tried, sorted; the present one is among them."""
+    """Nodes on which the replica failed, sorted; the present one is among them."""
 
 
 @dataclass(frozen=True, slots=True)
 class RestartInPlace:
-    """Of a DaemonSet: removed, so that its controller makes it anew on the same node."""
+    """Evict the pod of a DaemonSet, so that its controller creates it again on the same node."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class RecordOnly:
-    """Its controller replaces it by itself; the try is put on record, so that the next one is steered."""
+    """Only record the attempt: the controller replaces the pod, and the ledger steers the replacement."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class ForceDelete:
-    """On a lost node, whose kubelet can't say that it has stopped."""
+    """Delete the pod without a grace period: its node is lost, so its kubelet can't confirm that it
+    stopped."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class RetriesExhausted:
-    """It has had all its tries. To be put on record, once, as the line's end."""
+    """Do nothing more: no attempts are left. The failure is recorded as the end of the lineage."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class NoAction:
-    """Nothing is done for now."""
+    """Do nothing for now."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class NotRequested:
-    """Its owner did not ask for it, or not in a way that makes sense."""
+    """Do nothing: the owner does not ask for recovery, or the annotation is invalid."""
 
     why: str
 
@@ -209,59 +214,63 @@ RecoveryDecision = (
 def decide_recovery(
     pod: PodRecord,
     node: NodeRecord | None,
-    trouble: PodFailure,
+    failure: PodFailure,
     allowance: RetryAllowance | MalformedRetries | None,
-    line: ReplicaLineage,
+    lineage: ReplicaLineage,
     terms: FailedPodsPolicy,
 ) -> RecoveryDecision:
-    """`line` is what is on record of the replica that this pod is."""
+    """Decide what to do about a failing pod. `lineage` is that of its replica."""
     if not isinstance(allowance, RetryAllowance):
         return NotRequested(_not_requested_message(pod) if allowance is None else allowance.why)
     if allowance.retries == 0:
-        return NotRequested(f"{allowance.by} allows no rescheduling")
-    has_more = line.count < allowance.retries
-    if not has_more and (line.end is not None or not line.knows(pod.uid)):
-        return RetriesExhausted(line.count)
-    # A pod whose try is on record is in the middle of it, and does not count again.
-    goes_on = line.end is None and line.knows(pod.uid)
-    number = max(line.count, 1) if goes_on else line.count + 1
-    if trouble.kind is FailureKind.NODE_LOST:
-        return _on_lost_node(pod, node, number, line, terms)
+        return NotRequested(f"{allowance.by} allows no reschedulings")
+    has_more = lineage.count < allowance.retries
+    if not has_more and (lineage.end is not None or not lineage.knows(pod.uid)):
+        return RetriesExhausted(lineage.count)
+    # The attempt of a recorded pod is in progress, and does not count again.
+    goes_on = lineage.end is None and lineage.knows(pod.uid)
+    number = max(lineage.count, 1) if goes_on else lineage.count + 1
+    if failure.kind is FailureKind.NODE_LOST:
+        return _on_lost_node(pod, node, number, lineage, terms)
     if pod.owner is not None and pod.is_finished:
         return RecordOnly(number)
     if pod.owner is not None and pod.owner.kind == "DaemonSet":
         return RestartInPlace(number)
-    return _reschedule(pod, number, line)
+    return _reschedule(pod, number, lineage)
 
 
-def _reschedule(pod: PodRecord, number: int, line: ReplicaLineage) -> Reschedule:
-    return Reschedule(number, tuple(sorted({*line.nodes, pod.node})))
+def _reschedule(pod: PodRecord, number: int, lineage: ReplicaLineage) -> Reschedule:
+    return Reschedule(number, tuple(sorted({*lineage.nodes, pod.node})))
 
 
 def _on_lost_node(
-    pod: PodRecord, node: NodeRecord | None, number: int, line: ReplicaLineage, terms: FailedPodsPolicy
+    pod: PodRecord, node: NodeRecord | None, number: int, lineage: ReplicaLineage, terms: FailedPodsPolicy
 ) -> RecoveryDecision:
     if pod.owner is not None and pod.owner.kind == "DaemonSet":
-        return NoAction("a DaemonSet's pod shares the fate of its node")
+        return NoAction("its node is lost, and a pod of a DaemonSet can't run on another one")
     if pod.is_terminating and pod.owner is None:
-        return NoAction("it is being deleted, and nobody would replace it")
+        return NoAction("it is being deleted, and no controller would replace it")
     if not pod.is_terminating and not has_identity(pod):
-        return _reschedule(pod, number, line)
+        return _reschedule(pod, number, lineage)
     if not terms.force_on_lost_nodes:
-        return NoAction("its kubelet can't say that it has stopped, and forceOnLostNodes is not set")
+        return NoAction(
+            "its kubelet can't confirm that it has stopped, and failedPods.forceOnLostNodes is not set"
+        )
     if has_identity(pod) and not is_confirmed_down(node):
-        why = "there may never be two of it, and it may still run there: delete the node"
-        return NoAction(f"{why}, or taint it {OUT_OF_SERVICE_TAINT}, once it is switched off")
+        return NoAction(
+            "it must never run twice, and it may still run on the lost node. Once the node is switched off, "
+            f"delete it or add the taint {OUT_OF_SERVICE_TAINT}"
+        )
     return ForceDelete(number)
 
 
 def is_confirmed_down(node: NodeRecord | None) -> bool:
-    """Whether somebody vouches for it that nothing runs there any more."""
+    """Return whether the node is deleted, or an operator has confirmed that it is switched off."""
     return node is None or any(taint.key == OUT_OF_SERVICE_TAINT for taint in node.taints)
 
 
 def _not_requested_message(pod: PodRecord) -> str:
     holder = "the pod" if pod.owner is None else "its workload"
     return (
-        f"{holder} has no annotation {RETRIES_ANNOTATION}, and failedPods.defaultRetries has no entry for it"
+        f"{holder} has no annotation {RETRIES_ANNOTATION}, and no entry of failedPods.defaultRetries applies"
     )

@@ -1,4 +1,4 @@
-"""Does a pod keep failing, what was tried, what is next; is a node suspect: as data, for whoever shows it."""
+"""Explains a failing pod or a suspect node, as data for `rescheduler explain`."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -25,33 +25,37 @@ __all__ = ["RecoveryExplanation", "SuspectNodeExplanation", "explain_failing_pod
 
 @dataclass(frozen=True, slots=True)
 class RecoveryExplanation:
+    """Whether a pod fails, which attempts failed, and what happens next."""
+
     trouble: str
-    """In words; empty if it is not failing."""
+    """The message of its failure; empty if it does not fail."""
     since_s: float
     retries: int | None
-    """How often it may be rescheduled; None if nobody asked for it."""
+    """How often it may be rescheduled; None if its owner does not ask for recovery."""
     by: str
-    """Who says so."""
+    """Where that is set."""
     used: int
-    """How often it was."""
+    """How often it was rescheduled."""
     tries: tuple[FailedAttempt, ...]
-    """Where it failed before, as far as that is still listed; the oldest first."""
+    """The failed attempts that are still listed, the oldest first."""
     next: str
-    """What happens now, in words; empty if nothing has to."""
+    """What happens next; empty if nothing has to."""
     kept_by: tuple[Rejection, ...]
-    """What keeps it from that nevertheless."""
+    """The protections that prevent it."""
 
 
 @dataclass(frozen=True, slots=True)
 class SuspectNodeExplanation:
+    """Why a node is suspect."""
+
     workloads: tuple[str, ...]
-    """`Deployment/shop/web`: those that fail on the node, or have failed there lately."""
+    """`Deployment/shop/web`: the workloads that fail on the node, or failed there recently."""
     window: timedelta
     """How long a failure counts."""
 
 
 def explain_suspect_node(snapshot: Snapshot, policy: Policy, node: str) -> SuspectNodeExplanation | None:
-    """None for nodes that are not suspect."""
+    """Explain why a node is suspect; None if it is not."""
     found = find_failing_pods(snapshot, policy.failed_pods).suspects.get(node)
     return None if found is None else SuspectNodeExplanation(found, policy.failed_pods.suspect_window)
 
@@ -59,32 +63,32 @@ def explain_suspect_node(snapshot: Snapshot, policy: Policy, node: str) -> Suspe
 def explain_failing_pod(
     snapshot: Snapshot, policy: Policy, row: int, *, steered: bool, guarded: bool
 ) -> RecoveryExplanation | None:
-    """None for pods that don't fail, and that nobody would see to if they did."""
+    """Explain a pod that fails, has failed, or would be recovered; None for all others."""
     terms = policy.failed_pods
     found = examine_pod(snapshot, terms, row) if terms.enabled else None
     if found is None:
         return None
     pod = snapshot.pods.records[row]
-    case = next((case for case in found.cases if case.pod.uid == pod.uid), None)
-    if case is None:
+    replica = next((replica for replica in found.failing if replica.pod.uid == pod.uid), None)
+    if replica is None:
         allowance = allowance_of(pod, owner_chain(pod, snapshot.controllers), terms)
-        line = found.ledger.line(found.lines[pod.uid], revision_of(pod))
-        if allowance is None and not line.failures:
+        lineage = found.ledger.lineage(found.lineages[pod.uid], revision_of(pod))
+        if allowance is None and not lineage.failures:
             return None
-        return _explanation(None, allowance, line, _next_of_healthy(line, terms), ())
+        return _explanation(None, allowance, lineage, _next_of_healthy(lineage, terms), ())
     kept_by: tuple[Rejection, ...] = ()
-    if isinstance(case.decision, Reschedule):
+    if isinstance(replica.decision, Reschedule):
         eligibility = Eligibility(
             snapshot, policy, urgent=True, steered=steered, guarded=guarded, recovering=True
         )
         kept_by = tuple(eligibility.refusals(row))
-    return _explanation(case, case.allowance, case.line, next_action_message(case), kept_by)
+    return _explanation(replica, replica.allowance, replica.lineage, next_action_message(replica), kept_by)
 
 
 def _explanation(
-    case: FailingReplica | None,
+    replica: FailingReplica | None,
     allowance: RetryAllowance | MalformedRetries | None,
-    line: ReplicaLineage,
+    lineage: ReplicaLineage,
     what_next: str,
     kept_by: tuple[Rejection, ...],
 ) -> RecoveryExplanation:
@@ -92,19 +96,19 @@ def _explanation(
         what_next = f"nothing: {allowance.why}"
     allowed = allowance if isinstance(allowance, RetryAllowance) else None
     return RecoveryExplanation(
-        trouble=case.trouble.words if case is not None else "",
-        since_s=case.trouble.since_s if case is not None else 0.0,
+        trouble=replica.failure.message if replica is not None else "",
+        since_s=replica.failure.since_s if replica is not None else 0.0,
         retries=allowed.retries if allowed is not None else None,
-        by=allowed.words if allowed is not None else "",
-        used=line.count,
-        tries=line.failures,
+        by=allowed.source if allowed is not None else "",
+        used=lineage.count,
+        tries=lineage.failures,
         next=what_next,
         kept_by=kept_by,
     )
 
 
-def _next_of_healthy(line: ReplicaLineage, terms: FailedPodsPolicy) -> str:
-    """Of a pod that does not fail."""
-    if not line.failures:
+def _next_of_healthy(lineage: ReplicaLineage, terms: FailedPodsPolicy) -> str:
+    """Return what happens next to a pod that does not fail."""
+    if not lineage.failures:
         return ""
-    return f"these tries are forgotten when it has run well for {short_duration(terms.recovery_window)}"
+    return f"these attempts are forgotten when it has been ready for {short_duration(terms.recovery_window)}"

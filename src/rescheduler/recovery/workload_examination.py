@@ -1,7 +1,5 @@
-"""All pods under one ledger, looked at together: who fails, what is to be done, who has recovered.
-
-What is known of a failing pod, and what happens next, in words.
-"""
+"""Examines all pods of one ledger together: which of them fail, what to do about each, and which have
+recovered."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,14 +41,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class LedgerHolder:
-    """The object that the ledger is written on: the topmost known workload, or a pod without a controller."""
+    """The object that carries the ledger: the topmost known workload, or a pod without a controller."""
 
     kind: str
     key: str
     uid: str
     marks: Mapping[str, str]
     formerly: str = ""
-    """Uid of the pod that this one, which has no controller, was copied from: its ledger came along."""
+    """Of a copy of a pod without a controller, the uid of the original: the copy has its ledger."""
 
     @property
     def name(self) -> str:
@@ -59,15 +57,15 @@ class LedgerHolder:
 
 @dataclass(frozen=True, slots=True)
 class FailingReplica:
-    """A failing pod."""
+    """A failing pod, its lineage, and what to do about it."""
 
     pod: PodRecord
-    trouble: PodFailure
+    failure: PodFailure
     allowance: RetryAllowance | MalformedRetries | None
     name: str
-    """Of its line."""
-    line: ReplicaLineage
-    """What is on record of it, from pods of the same template."""
+    """The name of its lineage."""
+    lineage: ReplicaLineage
+    """Its lineage, from pods of the same template."""
     decision: RecoveryDecision
 
     @property
@@ -76,50 +74,48 @@ class FailingReplica:
 
     @property
     def is_on_record(self) -> bool:
-        return self.line.knows(self.pod.uid)
+        return self.lineage.knows(self.pod.uid)
 
     @property
     def revision(self) -> str:
-        """Of the template that its pod was made from."""
+        """Return the revision of its template."""
         return revision_of(self.pod)
 
-    def failure(self, now_s: float) -> FailedAttempt:
-        """What to put on record."""
-        # What its controller replaced, it replaced when it failed, not when we came to know.
-        at_s = self.trouble.since_s if isinstance(self.decision, RecordOnly) else now_s
-        return FailedAttempt(int(at_s), self.pod.node, self.pod.uid)
+    def recorded_in(self, ledger: AttemptLedger, now_s: float) -> AttemptLedger:
+        """Return the ledger with this failure: as one more attempt, or as the end of its lineage."""
+        # A controller has replaced its pod when that failed, not when we noticed.
+        at_s = self.failure.since_s if isinstance(self.decision, RecordOnly) else now_s
+        attempt = FailedAttempt(int(at_s), self.pod.node, self.pod.uid)
+        return ledger.with_failure(self.name, attempt, self.retries, self.revision)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadExamination:
+    """The result of an examination."""
+
     holder: LedgerHolder
     ledger: AttemptLedger
-    """As written, or as carried over from an older tool."""
+    """As written, or as converted from the record of kse-rescheduler."""
     is_carried_over: bool
-    """Whether it is still to be written in our own form, and the older tool's to be removed."""
-    lines: Mapping[str, str]
-    """The name of each pod's line, by uid."""
-    cases: tuple[FailingReplica, ...]
-    """By the pods' keys. Also of pods that nobody asked to recover."""
+    """Whether it was converted: then it must be written, and the record of kse-rescheduler removed."""
+    lineages: Mapping[str, str]
+    """The name of the lineage of each pod, by uid."""
+    failing: tuple[FailingReplica, ...]
+    """In the order of their keys; also those whose owners don't ask for recovery."""
     malformed: tuple[MalformedRetries, ...]
-    """Annotations that allow nothing because they make no sense, whether pods fail or not."""
+    """Invalid annotations, whether pods fail or not."""
     capped: tuple[RetryAllowance, ...]
     """Annotations that ask for more than is allowed, whether pods fail or not."""
     recovered: tuple[str, ...]
-    """Lines whose record can go: their pods have run well for long enough, or are no more."""
+    """Lineages to remove: their pods have been ready for long enough, or don't exist any more."""
     healthy_nodes: Mapping[str, frozenset[str]]
-    """Nodes on which pods run well, by template; empty where nothing fails or has failed."""
+    """Nodes on which pods are ready, by template; empty if nothing fails or has failed."""
     check_again_at_s: float | None
-    """When time alone may make a difference."""
-
-    def with_failure(self, case: FailingReplica, now_s: float) -> AttemptLedger:
-        """The ledger with that failure on record: one more try if some is left, else the line's end."""
-        revision = revision_of(case.pod)
-        return self.ledger.with_failure(case.name, case.failure(now_s), case.retries, revision)
+    """When the result may differ although nothing changes."""
 
 
 def holder_of(pod: PodRecord, chain: Sequence[WorkloadRecord]) -> LedgerHolder | None:
-    """None for pods of controllers that we know nothing of."""
+    """Return the holder of the ledger of a pod; None if its controller is unknown."""
     if chain:
         top = chain[-1]
         return LedgerHolder(top.kind, top.key, top.uid, top.marks)
@@ -136,48 +132,51 @@ def examine_workload(
     terms: FailedPodsPolicy,
     now_s: float,
 ) -> WorkloadExamination:
-    """`pods` are all that there are of the holder, whatever their state."""
+    """Examine a workload. `pods` are all pods of the holder, in any state."""
     members = sorted(pods, key=lambda pod: pod.key)
-    # Whether an annotation makes sense is the same for all pods of a controller.
+    # All pods of a controller have the same annotations above them.
     first_of_each = {pod.owner.uid if pod.owner else "": pod for pod in reversed(members)}.values()
     allowances = [allowance_of(pod, chain_of(pod), terms) for pod in first_of_each]
     ledger, is_carried_over = _read_ledger_of(holder, allowances, now_s)
-    # What stands on the holder counts before all else, and is told even while it has no pods.
-    said = tuple(dict.fromkeys((allowance_on(holder.kind, holder.key, holder.marks, terms), *allowances)))
-    lines = lineages_of(ledger, members)
-    cases: list[FailingReplica] = []
-    looks: list[float] = []
+    # The annotation of the holder is reported even while it has no pods.
+    allowed = tuple(dict.fromkeys((allowance_on(holder.kind, holder.key, holder.marks, terms), *allowances)))
+    lineages = lineages_of(ledger, members)
+    failing: list[FailingReplica] = []
+    check_times: list[float] = []
     for pod in members:
         node = node_of(pod.node)
-        trouble, look = failure_and_next_check(pod, node, terms, now_s)
-        if look is not None:
-            looks.append(look)
-        if trouble is not None:
-            name = lines[pod.uid]
-            line = ledger.line(name, revision_of(pod))
+        failure, check_at_s = failure_and_next_check(pod, node, terms, now_s)
+        if check_at_s is not None:
+            check_times.append(check_at_s)
+        if failure is not None:
+            name = lineages[pod.uid]
+            lineage = ledger.lineage(name, revision_of(pod))
             allowance = allowance_of(pod, chain_of(pod), terms)
-            decision = decide_recovery(pod, node, trouble, allowance, line, terms)
+            decision = decide_recovery(pod, node, failure, allowance, lineage, terms)
             if not ledger.has_room_for(name) and not isinstance(decision, NotRequested):
                 decision = NoAction(
-                    f"so many replicas of {holder.key} fail that no more can be put on record"
+                    f"too many replicas of {holder.key} fail: no more attempts can be recorded"
                 )
-            cases.append(FailingReplica(pod, trouble, allowance, name, line, decision))
-    by_line: dict[str, list[PodRecord]] = {name: [] for name in ledger.lines}
+            failing.append(FailingReplica(pod, failure, allowance, name, lineage, decision))
+    by_lineage: dict[str, list[PodRecord]] = {name: [] for name in ledger.lineages}
     for pod in members:
-        by_line.setdefault(lines[pod.uid], []).append(pod)
-    due = {name: _recovered_at_s(line, by_line[name], node_of, terms) for name, line in ledger.lines.items()}
-    looks += [moment for moment in due.values() if moment is not None and moment > now_s]
+        by_lineage.setdefault(lineages[pod.uid], []).append(pod)
+    due = {
+        name: _recovered_at_s(lineage, by_lineage[name], node_of, terms)
+        for name, lineage in ledger.lineages.items()
+    }
+    check_times += [moment for moment in due.values() if moment is not None and moment > now_s]
     return WorkloadExamination(
         holder=holder,
         ledger=ledger,
         is_carried_over=is_carried_over,
-        lines=lines,
-        cases=tuple(cases),
-        malformed=tuple(each for each in said if isinstance(each, MalformedRetries)),
-        capped=tuple(each for each in said if isinstance(each, RetryAllowance) and each.asked_for),
+        lineages=lineages,
+        failing=tuple(failing),
+        malformed=tuple(each for each in allowed if isinstance(each, MalformedRetries)),
+        capped=tuple(each for each in allowed if isinstance(each, RetryAllowance) and each.asked_for),
         recovered=tuple(name for name, moment in due.items() if moment is not None and moment <= now_s),
-        healthy_nodes=_healthy_nodes(members, node_of) if cases or ledger.lines else {},
-        check_again_at_s=min(looks, default=None),
+        healthy_nodes=_healthy_nodes(members, node_of) if failing or ledger.lineages else {},
+        check_again_at_s=min(check_times, default=None),
     )
 
 
@@ -195,17 +194,17 @@ def _read_ledger_of(
 
 
 def _recovered_at_s(
-    line: ReplicaLineage,
+    lineage: ReplicaLineage,
     pods: Sequence[PodRecord],
     node_of: Callable[[str], NodeRecord | None],
     terms: FailedPodsPolicy,
 ) -> float | None:
-    """From when on the record of a line is of no use any more; None if that is not in sight."""
+    """Return when the lineage can be removed; None if that is unknown."""
     window_s = terms.recovery_window.total_seconds()
     living = [pod for pod in pods if is_live(pod)]
     if not living:
         is_done = any(pod.phase == "Succeeded" for pod in pods)
-        return 0.0 if is_done else line.last_s + window_s
+        return 0.0 if is_done else lineage.last_s + window_s
     ready = [pod.condition("Ready") for pod in living if pod.is_ready and _is_ready(node_of(pod.node))]
     if len(ready) < len(living):
         return None
@@ -229,33 +228,35 @@ def _is_ready(node: NodeRecord | None) -> bool:
 _MAX_NODES_LISTED = 5
 
 
-def next_action_message(case: FailingReplica) -> str:
-    """To go on after "next:"."""
-    match case.decision:
+def next_action_message(replica: FailingReplica) -> str:
+    """Return what happens next to a failing pod, as text after "next:"."""
+    match replica.decision:
         case Reschedule(number, avoid):
-            goes_on = " is under way" if case.is_on_record and case.line.end is None else ""
-            return f"try {number} of {case.retries}{goes_on}, on another node than {node_list_message(avoid)}"
+            state = " (in progress)" if replica.is_on_record and replica.lineage.end is None else ""
+            attempt = f"attempt {number} of {replica.retries}{state}"
+            return f"{attempt}, on a node other than {node_list_message(avoid)}"
         case RestartInPlace(number):
-            return f"made anew on the same node, try {number} of {case.retries}"
+            return f"restart on the same node, attempt {number} of {replica.retries}"
         case RecordOnly(number):
-            return f"its controller replaces it by itself, which is try {number} of {case.retries}"
+            return f"its controller replaces it, which counts as attempt {number} of {replica.retries}"
         case ForceDelete(number):
-            return f"removed by force, because its node is lost; try {number} of {case.retries}"
+            return f"force deletion, because its node is lost; attempt {number} of {replica.retries}"
         case RetriesExhausted(count):
-            used = f"{count} of {case.retries}; failed on {node_list_message(_nodes_failed_on(case))}"
-            return f"its tries are used up ({used}): nothing more is done until its template changes"
+            used = f"{count} of {replica.retries}; failed on {node_list_message(_nodes_failed_on(replica))}"
+            return f"no attempts left ({used}): it stays where it is until its template changes"
         case NoAction(why):
             return f"nothing: {why}"
         case NotRequested(why):
             return f"nothing: {why}"
 
 
-def _nodes_failed_on(case: FailingReplica) -> tuple[str, ...]:
-    """Every node on which it failed, in that order."""
-    nodes = [each.node for each in case.line.failures] + [case.pod.node]
+def _nodes_failed_on(replica: FailingReplica) -> tuple[str, ...]:
+    """Return every node on which the replica failed, in that order."""
+    nodes = [each.node for each in replica.lineage.failures] + [replica.pod.node]
     return tuple(dict.fromkeys(node for node in nodes if node))
 
 
 def node_list_message(nodes: Sequence[str]) -> str:
+    """Return the first of these nodes, and how many more there are."""
     more = len(nodes) - _MAX_NODES_LISTED
     return ", ".join([*nodes[:_MAX_NODES_LISTED], *([f"{more} more"] if more > 0 else [])])

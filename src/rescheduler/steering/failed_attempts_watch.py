@@ -93,7 +93,7 @@ class FailedAttemptsWatch:
         item = self._workloads[kind].get(key)
         intents = () if item is None else tuple(self._intents(kind, item))
         # Whoever has avoided every node there is avoids some again as soon as there are others.
-        if item is not None and _ledger(*self._record(kind, item)).lines:
+        if item is not None and _ledger(*self._record(kind, item)).lineages:
             self._steering[kind, key] = None
         else:
             self._steering.pop((kind, key), None)

@@ -164,9 +164,9 @@ def intents_of_ledger(
 def _scopes(ledger: AttemptLedger, controller: ControllerReference) -> Iterator[tuple[str | None, set[str]]]:
     """Which pods are meant, and where their like have failed."""
     if controller.kind == "StatefulSet":
-        yield from ((name, set(line.nodes)) for name, line in ledger.lines.items())
+        yield from ((name, set(lineage.nodes)) for name, lineage in ledger.lineages.items())
     else:
-        yield None, {node for line in ledger.lines.values() for node in line.nodes}
+        yield None, {node for lineage in ledger.lineages.values() for node in lineage.nodes}
 
 
 def _avoidable(nodes: Iterable[str], open_nodes: Collection[str]) -> tuple[str, ...]:

@@ -79,7 +79,7 @@ class SteeringServer:
 
     async def registered(self) -> None:
         """Returns when its certificate is in order, and API servers have been told of it."""
-        await self._certificates.done_once.wait()
+        await self._certificates.synced_once.wait()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -88,7 +88,7 @@ class SteeringServer:
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(self._service.running())
             await stack.enter_async_context(self._listening())
-            words = f"listens on port {self.port}, and for schedulers on {self.extender_port}"
+            words = f"listening on port {self.port}, and for schedulers on port {self.extender_port}"
             log_event(
                 log, logging.INFO, "WebhookListening", words, port=self.port, extender=self.extender_port
             )
@@ -102,8 +102,8 @@ class SteeringServer:
         async with self.running():
             await ended.wait()
             self._is_ending = True
-            words = f"ends in {self._options.drain_s:g} s, when everybody knows that it is not ready"
-            log_event(log, logging.INFO, "WebhookEnding", words)
+            words = f"stopping in {self._options.drain_s:g} s, when clients have seen that it is not ready"
+            log_event(log, logging.INFO, "WebhookStopping", words)
             await asyncio.sleep(self._options.drain_s)
 
     @contextlib.asynccontextmanager
@@ -132,7 +132,9 @@ def webhook_application(
     async def readyz(_: web.Request) -> web.Response:
         if is_ready():
             return web.Response(text="ok")
-        return web.Response(status=503, text="the running migrations are not known yet, or not any more")
+        return web.Response(
+            status=503, text="not ready: the cache of running migrations is not synced or is stale"
+        )
 
     app = web.Application()
     bodies = BodyReader()

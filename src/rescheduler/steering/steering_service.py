@@ -128,11 +128,15 @@ class SteeringService:
         """To the arguments of `filter` as a scheduler sends them."""
         found = filter_nodes(body, self._book)
         if found.dropped:
-            words = "it may go where it failed: there is no other place"
-            log_event(log, logging.INFO, "PodLetBack", words, pod=found.pod, nodes=",".join(found.dropped))
+            words = "allowed nodes on which the pod failed, because there are no others"
+            log_event(
+                log, logging.INFO, "ExclusionsDropped", words, pod=found.pod, nodes=",".join(found.dropped)
+            )
         if found.refusals:
-            words = "the scheduler was told where it must not go"
-            log_event(log, logging.INFO, "PodKeptAway", words, pod=found.pod, nodes=",".join(found.refusals))
+            words = "excluded nodes for the scheduler"
+            log_event(
+                log, logging.INFO, "NodesExcluded", words, pod=found.pod, nodes=",".join(found.refusals)
+            )
         return found.body
 
     def prioritize(self, body: bytes) -> bytes:
@@ -141,7 +145,7 @@ class SteeringService:
         intent = found.intent
         if intent is not None and intent.cause:
             key = f"{intent.namespace}/{intent.cause}"
-            words = "the scheduler was told where it should go"
+            words = "gave the scheduler the preferred node"
             log_event(
                 log, logging.INFO, "PodSteered", words, pod=found.pod, target=intent.prefer, migration=key
             )
@@ -160,13 +164,13 @@ class SteeringService:
         if intent.cause and not steered.is_dry_run and not steered.is_again:
             self._used[f"{intent.namespace}/{intent.cause}"] += 1
         words = (
-            "it was created with where it should go" if intent.cause else "it is kept from where it failed"
+            "added the target node to a new pod" if intent.cause else "excluded nodes on which the pod failed"
         )
         log_event(
             log,
             logging.INFO,
             "PodSteered",
-            f"{words}, in a dry run" if steered.is_dry_run else words,
+            f"{words} (dry run)" if steered.is_dry_run else words,
             pod=steered.pod,
             target=intent.prefer or "",
             excluded=",".join(intent.excluded),
@@ -182,7 +186,7 @@ def _intents_of_object(item: Object) -> Iterator[Intent]:
     try:
         intent = intent_of_migration(decode_migration(item))
     except UnreadableMigration as error:
-        log_event(log, logging.WARNING, "MigrationUnreadable", f"{error}; it steers nothing")
+        log_event(log, logging.WARNING, "MigrationUnreadable", f"{error}; it does not steer any pod")
         return
     if intent is not None:
         yield intent

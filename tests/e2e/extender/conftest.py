@@ -128,7 +128,7 @@ def serving(control_plane: ControlPlane, address: Address) -> Serving:
         try:
             assert process.stderr is not None
             line = await asyncio.wait_for(process.stderr.readline(), PATIENCE_S)
-            assert b"listens on port" in line, line
+            assert b"listening on port" in line, line
             yield
             process.terminate()
             await asyncio.wait_for(process.communicate(), PATIENCE_S)

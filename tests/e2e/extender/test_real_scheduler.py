@@ -71,7 +71,7 @@ async def test_where_only_its_source_is_left_a_pod_says_why_it_waits(set_steered
 
     def waiting(pods: Mapping[str, Object]) -> Object | None:
         found = (pod for pod in pods.values() if pod["metadata"]["uid"] != source["metadata"]["uid"])
-        return next((pod for pod in found if "moves pods of this workload away" in _refusal(pod)), None)
+        return next((pod for pod in found if "moving pods of this workload away" in _refusal(pod)), None)
 
     async with steered.serving():
         async with steered.moving(source):

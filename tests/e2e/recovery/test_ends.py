@@ -29,11 +29,11 @@ async def test_tries_are_neither_lost_nor_counted_twice(
     ward.breaks(*stage.nodes)
     await ward.workload_on(stage.nodes[0], "Deployment", retries="2")
     steps: list[Callable[[], Awaitable[object]]] = [
-        lambda: ward.until_ledger("Deployment", lambda ledger: ledger.lines),
+        lambda: ward.until_ledger("Deployment", lambda ledger: ledger.lineages),
         lambda: until(client, POD_MIGRATIONS, namespace, bool),
         lambda: until(client, POD_MIGRATIONS, namespace, lambda found: any(map(_has_copy, found.values()))),
         lambda: ward.until_ledger(
-            "Deployment", lambda ledger: any(line.count == 2 for line in ledger.lines.values())
+            "Deployment", lambda ledger: any(line.count == 2 for line in ledger.lineages.values())
         ),
     ]
     for reached in steps:
@@ -44,11 +44,11 @@ async def test_tries_are_neither_lost_nor_counted_twice(
     last = connect()
     async with recovering(last, ward.policy, namespace, wall_clock, leader_elect=False):
         ledger = await ward.until_ledger(
-            "Deployment", lambda ledger: any(line.end for line in ledger.lines.values())
+            "Deployment", lambda ledger: any(line.end for line in ledger.lineages.values())
         )
         await ward.until_nothing_is_under_way()
     await last.close()
-    (line,) = ledger.lines.values()
+    (line,) = ledger.lineages.values()
     assert line.count == 2
     assert len([each for each in await ward.migrations() if each.status.target_pod is not None]) == 2
     assert len(await ward.pods()) == 1

@@ -144,7 +144,7 @@ async def test_what_the_webhook_has_written_stays_when_it_is_applied_again_by(
     credentials = await CertificateSecret(
         ours, namespace, address.names, lambda: datetime.now(UTC)
     ).credentials()
-    assert await CABundleWriter(ours, address, namespace).keep(credentials.trusted) == []
+    assert await CABundleWriter(ours, address, namespace).sync(credentials.trusted) == []
     apply()
     assert await credentials_of(ours, namespace) == credentials
     for kind in WEBHOOK_CONFIGURATION_KINDS:

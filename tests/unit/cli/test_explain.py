@@ -194,7 +194,7 @@ def test_a_failing_pod_says_what_was_tried_and_what_comes_next(run, tmp_path):
         "  app: CrashLoopBackOff, 5 restarts, exit code 1, since 2026-03-02 11:45 UTC\n"
         "  2 reschedulings allowed by Deployment/web, 1 used\n"
         "    2026-03-02 11:50 UTC on worker-0\n"
-        "  next: try 2 of 2, on another node than worker-0, worker-1\n"
+        "  next: attempt 2 of 2, on a node other than worker-0, worker-1\n"
     ) in result.stdout, result.stdout
     told = json.loads(
         run(
@@ -226,7 +226,7 @@ def test_one_whose_owner_allows_nothing_says_so(run, tmp_path):
     given = failing(tmp_path, annotations={"scheduling-retries": "0"})
     assert (
         "  0 reschedulings allowed by Deployment/web, 0 used\n"
-        "  next: nothing: Deployment/web allows no rescheduling\n"
+        "  next: nothing: Deployment/web allows no reschedulings\n"
     ) in run("explain", "pod", "shop/web-1-0", "--from", *given).stdout
 
 

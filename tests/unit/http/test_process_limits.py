@@ -73,7 +73,7 @@ async def webhook(
     ports = ("--host", "127.0.0.1", "--port", unused_tcp_port, "--extender-port", 0)
     arguments = ("webhook", "--kubeconfig", kubeconfig, "--namespace", "default", *ports)
     async with running(tmp_path / "log", *arguments) as process:
-        await process.until(lambda: any("listens on port" in line for line in process.lines))
+        await process.until(lambda: any("listening on port" in line for line in process.lines))
         yield process, unused_tcp_port
 
 

@@ -41,7 +41,7 @@ def test_nothing_to_remember_is_nothing():
 
 def test_three_means_three():
     ledger = tried(("n1", "p1"), ("n2", "p2"), ("n3", "p3"), ("n4", "p4"), ("n5", "p5"))
-    line = ledger.line("web-x")
+    line = ledger.lineage("web-x")
     assert line.count == 3
     assert [each.pod for each in line.tries] == ["p1", "p2", "p3"]
     assert line.end == FailedAttempt(NOON + 3, "n4", "p4")
@@ -56,7 +56,7 @@ def test_a_pod_that_is_on_record_is_not_counted_again():
 
 def test_a_larger_allowance_goes_on_where_the_smaller_one_ended():
     ended = tried(("n1", "p1"), ("n2", "p2"), retries=1)
-    resumed = ended.with_failure("web-x", FailedAttempt(NOON + 60, "n2", "p2"), 2).line("web-x")
+    resumed = ended.with_failure("web-x", FailedAttempt(NOON + 60, "n2", "p2"), 2).lineage("web-x")
     assert resumed.end is None
     assert [each.pod for each in resumed.tries] == ["p1", "p2"]
 
@@ -64,36 +64,36 @@ def test_a_larger_allowance_goes_on_where_the_smaller_one_ended():
 def test_the_source_of_a_copy_that_failed_takes_up_the_end_when_more_is_allowed():
     """It is on record as the first; the copy that failed last is what the line ended with."""
     ended = tried(("n1", "source"), ("n2", "copy"), retries=1)
-    resumed = ended.with_failure("web-x", FailedAttempt(NOON + 60, "n1", "source"), 2).line("web-x")
+    resumed = ended.with_failure("web-x", FailedAttempt(NOON + 60, "n1", "source"), 2).lineage("web-x")
     assert (resumed.count, resumed.end) == (2, None)
 
 
 def test_one_bad_replica_does_not_use_up_the_tries_of_its_siblings():
     ledger = tried(("n1", "p1"), ("n2", "p2"), ("n3", "p3"), ("n4", "p4"))
     other = ledger.with_failure("web-y", FailedAttempt(NOON, "n1", "q1"), 3)
-    assert other.line("web-x").end is not None
-    assert other.line("web-y").count == 1
+    assert other.lineage("web-x").end is not None
+    assert other.lineage("web-y").count == 1
 
 
 def test_another_template_starts_with_a_clean_sheet():
     ledger = AttemptLedger().with_failure("db-0", FailedAttempt(NOON, "n1", "p1"), 1, "old")
     ledger = ledger.with_failure("db-0", FailedAttempt(NOON, "n2", "p2"), 1, "old")
-    assert ledger.line("db-0", "old").end is not None
-    assert ledger.line("db-0", "new") == ReplicaLineage(revision="new")
-    anew = ledger.with_failure("db-0", FailedAttempt(NOON, "n2", "p3"), 1, "new").line("db-0", "new")
+    assert ledger.lineage("db-0", "old").end is not None
+    assert ledger.lineage("db-0", "new") == ReplicaLineage(revision="new")
+    anew = ledger.with_failure("db-0", FailedAttempt(NOON, "n2", "p3"), 1, "new").lineage("db-0", "new")
     assert (anew.count, anew.end, anew.revision) == (1, None, "new")
 
 
 def test_the_nodes_that_were_tried_are_known():
-    assert tried(("n2", "p1"), ("n1", "p2")).line("web-x").nodes == ("n1", "n2")
+    assert tried(("n2", "p1"), ("n1", "p2")).lineage("web-x").nodes == ("n1", "n2")
 
 
 def test_when_they_are_forgiven_the_last_one_and_the_count_stay():
     ledger = tried(("n1", "p1"), ("n2", "p2")).forgiving("web-x")
-    assert ledger.line("web-x").nodes == ("n2",)
-    assert ledger.line("web-x").count == 2
+    assert ledger.lineage("web-x").nodes == ("n2",)
+    assert ledger.lineage("web-x").count == 2
     again = ledger.with_failure("web-x", FailedAttempt(NOON + 9, "n1", "p3"), 3)
-    assert again.line("web-x").nodes == ("n1", "n2")
+    assert again.lineage("web-x").nodes == ("n1", "n2")
     assert AttemptLedger().forgiving("web-x") == AttemptLedger()
 
 
@@ -101,7 +101,7 @@ def test_a_copy_that_travelled_to_another_object_is_no_record():
     """Deployments and ReplicaSets copy annotations to each other."""
     written = tried(("n1", "p1")).written("the-deployment")
     assert read_ledger(written, ["the-replica-set"]) == AttemptLedger()
-    assert read_ledger(written, ["the-deployment", "other"]).line("web-x").count == 1
+    assert read_ledger(written, ["the-deployment", "other"]).lineage("web-x").count == 1
 
 
 DAMAGED = [
@@ -130,7 +130,7 @@ def test_what_can_not_be_read_counts_as_nothing_and_is_said(text):
 
 def test_fields_of_later_versions_are_passed_over():
     text = '{"v":1,"of":"6f1c","new":1,"lines":{"x":{"tries":[{"node":"n1","who":"me"}]}}}'
-    assert read_ledger(text, [HOLDER]).line("x").nodes == ("n1",)
+    assert read_ledger(text, [HOLDER]).lineage("x").nodes == ("n1",)
 
 
 def test_its_size_is_bounded():
@@ -139,14 +139,14 @@ def test_its_size_is_bounded():
         for turn in range(3):
             failure = FailedAttempt(NOON, f"node-{turn}", f"0b1e7b1c-8c2e-4d21-a1d3-{number:08}{turn:04}")
             ledger = ledger.with_failure(f"web-7d4b9c6f5-{number:05}", failure, 3, "7d4b9c6f5")
-    assert len(ledger.lines) == MAX_LINEAGES
+    assert len(ledger.lineages) == MAX_LINEAGES
     assert not ledger.has_room_for("another")
     assert len(ledger.written(HOLDER)) < 100_000
 
 
 def test_of_a_great_many_tries_only_some_are_listed_and_all_are_counted():
     ledger = tried(*((f"n{number}", f"p{number}") for number in range(150)), retries=100)
-    line = read_ledger(ledger.written(HOLDER), [HOLDER]).line("web-x")
+    line = read_ledger(ledger.written(HOLDER), [HOLDER]).lineage("web-x")
     assert line.count == 100
     assert line.tries[0].pod == "p0"  # the source, while its copies fail
     assert line.tries[-1].pod == "p99"
@@ -157,17 +157,17 @@ def test_the_nodes_of_tries_that_are_yet_to_come_can_not_be_forgiven():
     """Whatever somebody has written there by hand."""
     text = '{"v":1,"of":"6f1c","lines":{"x":{"tries":[{"node":"n1","pod":"p1"}],"forgiven":99}}}'
     ledger = read_ledger(text, [HOLDER])
-    assert ledger.line("x").nodes == ()
-    assert ledger.with_failure("x", FailedAttempt(NOON, "n2", "p2"), 3).line("x").nodes == ("n2",)
+    assert ledger.lineage("x").nodes == ()
+    assert ledger.with_failure("x", FailedAttempt(NOON, "n2", "p2"), 3).lineage("x").nodes == ("n2",)
 
 
 def test_the_first_try_stays_forgiven_when_others_are_no_longer_listed():
     ledger = tried(("n0", "p0"), ("n1", "p1"), retries=100).forgiving("web-x")
-    assert ledger.line("web-x").nodes == ("n1",)
+    assert ledger.lineage("web-x").nodes == ("n1",)
     for number in range(2, 22):
         ledger = ledger.with_failure("web-x", FailedAttempt(NOON, f"n{number}", f"p{number}"), 100)
-    assert ledger.line("web-x").tries[0].node == "n0"
-    assert "n0" not in ledger.line("web-x").nodes
+    assert ledger.lineage("web-x").tries[0].node == "n0"
+    assert "n0" not in ledger.lineage("web-x").nodes
 
 
 NAMES = st.text(st.characters(codec="utf-8"), max_size=8)
@@ -208,8 +208,10 @@ def test_whatever_fails_no_replica_gets_more_tries_than_allowed(failures, retrie
         before = ledger
         ledger = ledger.with_failure(line, FailedAttempt(at_s, node, f"{line}{pod}"), retries)
         assert ledger.with_failure(line, FailedAttempt(at_s + 1, node, f"{line}{pod}"), retries) == ledger
-        assert ledger.line(line).count <= retries
-        assert all(ledger.line(other) == before.line(other) for other in before.lines if other != line)
-    for line in ledger.lines:
+        assert ledger.lineage(line).count <= retries
+        assert all(
+            ledger.lineage(other) == before.lineage(other) for other in before.lineages if other != line
+        )
+    for line in ledger.lineages:
         pods = {pod for each, _, pod in failures if each == line}
-        assert ledger.line(line).count == min(len(pods), retries)
+        assert ledger.lineage(line).count == min(len(pods), retries)

@@ -36,7 +36,7 @@ class Story:
 
     def cluster(self):
         marks = {"scheduling-retries": str(self.retries)}
-        if self.ledger.lines:
+        if self.ledger.lineages:
             marks[FAILED_ATTEMPTS_ANNOTATION] = self.ledger.written("uid-of-deployment-shop-web")
         made = cluster().nodes(*self.nodes).deployment("shop/web", replicas=0, annotations=marks)
         parts = {"owner": "ReplicaSet/web-1", "labels": {"app": "web", HASH: self.revision}}
@@ -58,12 +58,12 @@ class Story:
         found = build_plan(snapshot, Policy(), [FailedPods()])
         examination = examine_pod(snapshot, Terms(), snapshot.pods.row[f"shop/{self.pod['name']}"])
         assert examination is not None
-        (case,) = examination.cases
-        self.ledger = examination.with_failure(case, self.now)
+        (case,) = examination.failing
+        self.ledger = case.recorded_in(examination.ledger, self.now)
         if not found.moves:
             return found.refused[0].reason
         (move,) = found.moves
-        if move.target in self.ledger.line(case.name).nodes:
+        if move.target in self.ledger.lineage(case.name).nodes:
             self.ledger = self.ledger.forgiving(case.name)
         self.moves.append((move.source, move.target))
         self._born += 1
@@ -115,7 +115,7 @@ def test_a_process_that_ends_between_the_record_and_the_move_changes_nothing():
     for _ in range(6):
         snapshot = story.cluster().snapshot(now=story.now)
         case = examine_pod(snapshot, Terms(), snapshot.pods.row[f"shop/{story.pod['name']}"])
-        story.ledger = case.with_failure(case.cases[0], story.now)  # and then it ended
+        story.ledger = case.failing[0].recorded_in(case.ledger, story.now)  # and then it ended
         story.check(copy_fails=False)
         other.check(copy_fails=False)
     assert story.moves == other.moves

@@ -62,7 +62,7 @@ def test_a_crashing_pod_goes_to_another_node():
     assert ways(found) == [("web-1-0", "bad", "good")]
     (move,) = found.moves
     assert (move.strategy, move.handover) == ("FailedPods", Handover.ADOPT)
-    assert move.reason == "app: CrashLoopBackOff, 5 restarts, exit code 1, since 11:45 UTC; try 1 of 3"
+    assert move.reason == "app: CrashLoopBackOff, 5 restarts, exit code 1, since 11:45 UTC; attempt 1 of 3"
 
 
 def test_it_is_not_touched_unasked():
@@ -76,7 +76,7 @@ def test_not_to_a_node_that_was_tried():
     made = shop("bad", "worse", "good", on="worse", tried=["bad", "worse"])
     (move,) = planned(made).moves
     assert move.target == "good"
-    assert move.reason.endswith("try 2 of 3; not on bad")
+    assert move.reason.endswith("attempt 2 of 3; not on bad")
 
 
 def test_rather_to_where_a_sibling_failed_than_to_where_it_failed_itself():
@@ -98,7 +98,7 @@ def test_when_all_nodes_were_tried_the_list_counts_as_empty():
     made = shop("bad", "worse", on="worse", tried=["bad", "worse"])
     (move,) = planned(made).moves
     assert move.target == "bad"
-    assert move.reason.endswith("try 2 of 3; all nodes were tried, so from the beginning")
+    assert move.reason.endswith("attempt 2 of 3; it failed on all other nodes, so they are tried again")
 
 
 def test_nodes_that_can_not_take_it_don_t_count_as_untried():
@@ -118,7 +118,7 @@ def test_when_its_tries_are_used_up_it_stays_and_that_is_said():
     assert found.moves == ()
     (rejection,) = found.refused
     assert rejection.reason == Reason.GAVE_UP
-    assert "its tries are used up (1 of 1; failed on a, bad): nothing more is done" in rejection.detail
+    assert "no attempts left (1 of 1; failed on a, bad): it stays where it is" in rejection.detail
 
 
 def test_a_pod_of_any_age_is_kept_off_the_nodes_that_it_failed_on():
@@ -232,7 +232,7 @@ def test_a_pod_on_a_lost_node_is_copied_elsewhere():
     )
     (move,) = planned(made).moves
     assert (move.target, move.handover) == ("good", Handover.ADOPT)
-    assert move.reason.startswith("its node gone is unreachable, since 11:00 UTC; try 1 of 3")
+    assert move.reason.startswith("node gone is unreachable, since 11:00 UTC; attempt 1 of 3")
 
 
 def test_what_is_stuck_there_is_said():
@@ -434,7 +434,7 @@ def test_after_a_copy_that_failed_and_is_on_record_it_goes_on_at_once():
     made.state.apply_migration(migration("web-1-0", 60))
     (move,) = planned(made).moves
     assert move.target == "good"
-    assert "try 2 of 3; not on worse" in move.reason
+    assert "attempt 2 of 3; not on worse" in move.reason
 
 
 # --- suspect nodes

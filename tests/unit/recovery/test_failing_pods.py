@@ -20,7 +20,7 @@ def failing(made, terms=TERMS):
     snapshot = made.snapshot()
     return {
         snapshot.pods.records[row].key: case.decision
-        for row, case in find_failing_pods(snapshot, terms).cases.items()
+        for row, case in find_failing_pods(snapshot, terms).failing.items()
     }
 
 
@@ -94,7 +94,9 @@ def test_who_allows_none_is_found_and_left_alone_even_where_it_is_on_by_default(
     by_default = FailedPodsPolicy(default_retries=(DefaultRetries(namespaces=("shop",), retries=3),))
     made = cluster().nodes("a", "b").deployment("shop/web", on=["a"], annotations=NONE, **crashing())
     for terms in (TERMS, by_default):
-        assert failing(made, terms) == {"shop/web-1-0": NotRequested("Deployment/web allows no rescheduling")}
+        assert failing(made, terms) == {
+            "shop/web-1-0": NotRequested("Deployment/web allows no reschedulings")
+        }
         assert not find_failing_pods(made.snapshot(), terms).failed_on
 
 
@@ -133,4 +135,4 @@ def test_the_failing_pods_of_a_snapshot_are_examined_once(looked_at):
     assert find_failing_pods(snapshot, TERMS) is first
     assert looked_at == ["shop/web-1-0"]
     other_terms = FailedPodsPolicy(enabled=False)
-    assert find_failing_pods(snapshot, other_terms).cases == {}
+    assert find_failing_pods(snapshot, other_terms).failing == {}

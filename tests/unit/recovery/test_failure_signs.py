@@ -249,7 +249,7 @@ def test_the_thresholds_are_those_of_the_configuration():
     [
         (crashing(restarts=5), "app: CrashLoopBackOff, 5 restarts, exit code 1"),
         (waiting("ErrImagePull"), "app: ErrImagePull"),
-        (failed(reason="Evicted"), "evicted by its kubelet"),
+        (failed(reason="Evicted"), "evicted by the kubelet"),
         (failed(reason="OutOfcpu"), "failed: OutOfcpu"),
         (failed(exit_code=3), "failed: app: exit code 3"),
     ],
@@ -257,7 +257,7 @@ def test_the_thresholds_are_those_of_the_configuration():
 def test_it_says_what_is_wrong(parts, words):
     found = trouble(pod(**parts))
     assert found is not None
-    assert found.words == words
+    assert found.message == words
 
 
 LATER = [

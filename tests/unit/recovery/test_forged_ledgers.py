@@ -97,13 +97,13 @@ def test_whatever_is_written_no_node_is_suspect_and_everybody_goes_on(first, sec
 @given(forged("w0"))
 def test_what_is_read_is_bounded_and_can_be_written_again(text):
     ledger = read_ledger(text, {"uid-of-deployment-tenant-w0"}, NOW)
-    assert len(ledger.lines) <= MAX_LINEAGES
-    for line in ledger.lines.values():
+    assert len(ledger.lineages) <= MAX_LINEAGES
+    for line in ledger.lineages.values():
         assert len(line.tries) <= 20
         assert line.last_s <= NOW + 300
         assert all(len(each.node) <= 253 and len(each.pod) <= 253 for each in line.failures)
     written = ledger.written("uid-of-deployment-tenant-w0")
-    assert read_ledger(written, {"uid-of-deployment-tenant-w0"}, NOW).lines == ledger.lines
+    assert read_ledger(written, {"uid-of-deployment-tenant-w0"}, NOW).lineages == ledger.lineages
 
 
 def test_a_record_that_is_too_large_is_not_even_read():
@@ -135,7 +135,7 @@ def test_a_try_in_the_future_is_no_try():
         end=FailedAttempt(int(NOW) + 9999, "n3", "u3"),
     )
     found = read_ledger(AttemptLedger({"a": line}).written("me"), {"me"}, NOW)
-    assert found.lines["a"] == ReplicaLineage((FailedAttempt(int(NOW) - 60, "n1", "u1"),))
+    assert found.lineages["a"] == ReplicaLineage((FailedAttempt(int(NOW) - 60, "n1", "u1"),))
 
 
 @pytest.mark.parametrize("kind", sorted(KSE_ANNOTATIONS))

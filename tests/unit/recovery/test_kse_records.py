@@ -21,8 +21,8 @@ def test_the_record_of_a_whole_workload_is_one_line(kind, prefix):
     written = record(**{"currentReschedulingTimes": 2, f"{prefix}ScheduledHosts": ["n1", "n2"]})
     found = ledger_from_kse(kind, "web", {KSE_ANNOTATIONS[kind]: written}, 3)
     assert found is not None
-    assert list(found.lines) == [CARRIED_OVER]
-    line = found.line(CARRIED_OVER)
+    assert list(found.lineages) == [CARRIED_OVER]
+    line = found.lineage(CARRIED_OVER)
     assert (line.count, line.nodes) == (2, ("n1", "n2"))
 
 
@@ -30,7 +30,7 @@ def test_that_of_a_bare_pod_is_its_own_line():
     written = record(currentReschedulingTimes=1, podScheduledHosts=["n1"])
     found = ledger_from_kse("Pod", "x", {"kse.com/pod": written}, 3)
     assert found is not None
-    assert found.line("x").nodes == ("n1",)
+    assert found.lineage("x").nodes == ("n1",)
 
 
 def test_that_of_a_stateful_set_is_a_line_for_each_pod():
@@ -43,15 +43,15 @@ def test_that_of_a_stateful_set_is_a_line_for_each_pod():
     )
     found = ledger_from_kse("StatefulSet", "db", {"kse.com/sts-pods-map": written}, 3)
     assert found is not None
-    assert {name: line.nodes for name, line in found.lines.items()} == {"db-0": ("n1",)}
+    assert {name: line.nodes for name, line in found.lineages.items()} == {"db-0": ("n1",)}
 
 
 def test_it_deletes_once_more_than_allowed_which_is_not_carried_over():
     written = record(currentReschedulingTimes=4, deployScheduledHosts=["n1", "n2", "n3", "n4"])
     found = ledger_from_kse("Deployment", "web", {"kse.com/deploy": written}, 3)
     assert found is not None
-    assert found.line(CARRIED_OVER).count == 3
-    assert found.line(CARRIED_OVER).nodes == ("n2", "n3", "n4")
+    assert found.lineage(CARRIED_OVER).count == 3
+    assert found.lineage(CARRIED_OVER).nodes == ("n2", "n3", "n4")
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_it_deletes_once_more_than_allowed_which_is_not_carried_over():
 def test_what_is_half_written_is_read_as_far_as_it_makes_sense(told, count, nodes):
     found = ledger_from_kse("Deployment", "web", {"kse.com/deploy": json.dumps(told)}, 3)
     assert found is not None
-    assert (found.line(CARRIED_OVER).count, found.line(CARRIED_OVER).nodes) == (count, nodes)
+    assert (found.lineage(CARRIED_OVER).count, found.lineage(CARRIED_OVER).nodes) == (count, nodes)
 
 
 def test_what_a_replica_set_got_from_its_deployment_is_not_its_own():
@@ -91,4 +91,4 @@ def test_what_a_replica_set_got_from_its_deployment_is_not_its_own():
 def test_no_text_whatever_raises(kind, text):
     marks = dict.fromkeys(KSE_ANNOTATIONS.values(), text)
     found = ledger_from_kse(kind, "x", marks, 3)
-    assert found is None or all(line.count <= 3 for line in found.lines.values())
+    assert found is None or all(line.count <= 3 for line in found.lineages.values())

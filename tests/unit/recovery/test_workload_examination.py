@@ -60,13 +60,13 @@ def failing_on(*nodes, ago_s=60, pods=(), revision="1"):
 
 def test_healthy_pods_with_no_record_are_nobodys_concern():
     found = look(shop(WELL, WELL))
-    assert (found.cases, found.recovered, found.check_again_at_s) == ((), (), None)
+    assert (found.failing, found.recovered, found.check_again_at_s) == ((), (), None)
     assert found.ledger == AttemptLedger()
 
 
 def test_each_failing_pod_is_a_case():
     found = look(shop(WELL, crashing(), crashing()))
-    assert [(case.pod.name, case.decision) for case in found.cases] == [
+    assert [(case.pod.name, case.decision) for case in found.failing] == [
         ("web-1", Reschedule(1, ("n1",))),
         ("web-2", Reschedule(1, ("n1",))),
     ]
@@ -80,11 +80,11 @@ def test_the_ledger_is_the_deployments():
 def test_putting_a_failure_on_record_is_the_same_however_often_it_is_done():
     made = shop(crashing())
     found = look(made)
-    once = found.with_failure(found.cases[0], NOW)
+    once = found.failing[0].recorded_in(found.ledger, NOW)
     assert once.lines == {"web-0": failing_on("n1", ago_s=0, pods=[uid("web-0")])}
     again = look(shop(crashing(), ledger=once))
-    assert again.with_failure(again.cases[0], NOW + 30) == once
-    assert again.cases[0].is_on_record
+    assert again.failing[0].recorded_in(again.ledger, NOW + 30) == once
+    assert again.failing[0].is_on_record
 
 
 def test_three_tries_are_three_reschedulings_from_the_first_failure_to_the_last():
@@ -94,10 +94,10 @@ def test_three_tries_are_three_reschedulings_from_the_first_failure_to_the_last(
         parts = crashing() | {"uid": f"pod-{number}", "on": f"n{number % 3 + 1}"}
         marks = {ORIGINAL_POD: f"pod-{number - 1}"} if number else {}
         found = look(shop(parts | {"annotations": marks, "created": ago(30 - number)}, ledger=ledger))
-        (case,) = found.cases
+        (case,) = found.failing
         moves.append(case.decision)
-        ledger = found.with_failure(case, NOW - 30 + number)
-        assert ledger.line(case.name).count <= 3
+        ledger = case.recorded_in(found.ledger, NOW - 30 + number)
+        assert ledger.lineage(case.name).count <= 3
     assert moves[:3] == [
         Reschedule(1, ("n1",)),
         Reschedule(2, ("n1", "n2")),
@@ -109,10 +109,10 @@ def test_three_tries_are_three_reschedulings_from_the_first_failure_to_the_last(
 def test_what_its_controller_replaced_is_on_record_as_of_when_it_failed():
     """So that the replacement, which came before we knew, takes its place."""
     found = look(shop(failed(reason="Evicted", ago_s=100), WELL | {"created": ago(99)}))
-    (case,) = found.cases
+    (case,) = found.failing
     assert case.decision == RecordOnly(1)
-    ledger = found.with_failure(case, NOW)
-    assert look(shop(failed(ago_s=100), WELL | {"created": ago(99)}, ledger=ledger)).lines == {
+    ledger = case.recorded_in(found.ledger, NOW)
+    assert look(shop(failed(ago_s=100), WELL | {"created": ago(99)}, ledger=ledger)).lineages == {
         uid("web-0"): "web-0",
         uid("web-1"): "web-0",
     }
@@ -192,7 +192,7 @@ def test_a_record_that_came_from_another_object_is_none():
 def test_a_damaged_record_is_said_to_be_so():
     found = look(shop(crashing(), annotations={**THREE, FAILED_ATTEMPTS_ANNOTATION: "{"}))
     assert found.ledger.is_damaged
-    assert found.cases[0].decision == Reschedule(1, ("n1",))
+    assert found.failing[0].decision == Reschedule(1, ("n1",))
 
 
 def test_the_record_of_a_bare_pod_comes_along_with_its_copy():
@@ -205,7 +205,7 @@ def test_the_record_of_a_bare_pod_comes_along_with_its_copy():
         "scheduler.alpha.kubernetes.io/original-pod-name": "x",
     }
     made.pod("shop/rescheduled-x-1", on="n2", annotations=marks, **crashing())
-    (case,) = look(made, "rescheduled-x-1").cases
+    (case,) = look(made, "rescheduled-x-1").failing
     assert case.decision == Reschedule(2, ("n1", "n2"))
 
 
@@ -215,7 +215,7 @@ OLDER = {"kse.com/deploy": json.dumps({"currentReschedulingTimes": 2, "deploySch
 def test_a_record_of_the_older_tool_is_carried_over_to_the_pod_that_fails():
     found = look(shop(WELL, crashing(), annotations={**THREE, **OLDER}))
     assert found.is_carried_over
-    assert found.cases[0].decision == Reschedule(3, ("n1", "n2", "n3"))
+    assert found.failing[0].decision == Reschedule(3, ("n1", "n2", "n3"))
 
 
 def test_once_there_is_one_of_ours_the_older_one_is_not_read():
@@ -226,7 +226,7 @@ def test_once_there_is_one_of_ours_the_older_one_is_not_read():
     }
     found = look(shop(WELL, crashing(), annotations={**THREE, **OLDER, **ours}))
     assert not found.is_carried_over
-    assert found.cases[0].decision == Reschedule(1, ("n1", "n2"))
+    assert found.failing[0].decision == Reschedule(1, ("n1", "n2"))
 
 
 def test_where_nobody_asked_nothing_is_carried_over():
@@ -245,7 +245,7 @@ def test_a_malformed_annotation_is_told_once_whether_pods_fail_or_not():
     for pods in ((WELL, WELL), (crashing(), crashing())):
         found = look(shop(*pods, annotations={"scheduling-retries": "many"}))
         assert [each.value for each in found.malformed] == ["many"]
-        assert all(isinstance(case.decision, NotRequested) for case in found.cases)
+        assert all(isinstance(case.decision, NotRequested) for case in found.failing)
 
 
 def test_that_is_told_also_of_a_workload_without_pods():
@@ -261,7 +261,7 @@ def test_a_pod_of_an_unknown_controller_has_no_record():
 
 def test_when_the_record_is_full_nobody_is_moved_off_the_record():
     full = AttemptLedger({f"x{number}": failing_on("n2") for number in range(MAX_LINEAGES)})
-    (case,) = look(shop(crashing() | {"created": ago(86_400)}, ledger=full)).cases
+    (case,) = look(shop(crashing() | {"created": ago(86_400)}, ledger=full)).failing
     assert isinstance(case.decision, NoAction)
 
 

@@ -110,7 +110,7 @@ async def test_a_secret_that_is_missing_is_reported_and_never_made(
         await client.delete(SECRETS, f"ours/{WEBHOOK_SECRET}")
 
         async def reported() -> bool:
-            return "the Secret ours/rescheduler-webhook-cert is missing" in caplog.text
+            return "Secret ours/rescheduler-webhook-cert is missing" in caplog.text
 
         await eventually(reported)
         assert is_steered(await created(client)), "it goes on with the certificate that it has"
@@ -166,19 +166,19 @@ async def test_what_is_as_it_should_be_is_not_written(client: Client):
         kinds = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
         return {(await client.get(each, OURS))["metadata"]["resourceVersion"] for each in kinds}
 
-    assert await registration.keep(b"one") == []
+    assert await registration.sync(b"one") == []
     before = await versions()
-    await registration.keep(b"one")
+    await registration.sync(b"one")
     assert await versions() == before
-    await registration.keep(b"another")
+    await registration.sync(b"another")
     assert await versions() != before
 
 
 async def test_one_that_leads_elsewhere_is_reported(client: Client):
     await install_webhook(client, "ours", ServiceAddress("theirs", "hook"))
-    first, second = await CABundleWriter(client, ServiceAddress("ours", "hook"), "ours").keep(b"one")
-    assert "MutatingWebhookConfiguration rescheduler.ours leads API servers elsewhere" in first
-    assert "ValidatingWebhookConfiguration rescheduler.ours leads API servers elsewhere" in second
+    first, second = await CABundleWriter(client, ServiceAddress("ours", "hook"), "ours").sync(b"one")
+    assert "MutatingWebhookConfiguration rescheduler.ours points to another server" in first
+    assert "ValidatingWebhookConfiguration rescheduler.ours points to another server" in second
 
 
 def test_a_service_is_called_by_the_name_that_api_servers_ask_for():

@@ -40,7 +40,7 @@ def prioritized(body: bytes, *intents: Intent, **more: Any) -> dict[str, int]:
 def test_the_node_it_is_moved_away_from_is_taken_out_and_nothing_would_change_by_preemption_there():
     found = filtered(question("a", "old", "c"), moved("old"))
     assert found.kept == ["a", "c"]
-    assert found.failed == {"old": "node(s) that rescheduler moves pods of this workload away from"}
+    assert found.failed == {"old": "node(s) that rescheduler is moving pods of this workload away from"}
 
 
 def test_whole_nodes_come_back_as_they_came():
@@ -70,7 +70,7 @@ def test_if_only_the_node_is_left_that_it_moves_away_from_it_waits_until_that_is
 def test_nodes_where_it_kept_failing_are_taken_out_while_there_is_another():
     found = filtered(question("a", "bad", "worse"), tried("bad", "worse"))
     assert found.kept == ["a"]
-    assert set(found.failed.values()) == {"node(s) where rescheduler saw the pod fail"}
+    assert set(found.failed.values()) == {"node(s) on which the pod failed before"}
 
 
 def test_better_where_it_failed_before_than_nowhere():
@@ -207,7 +207,5 @@ def test_whatever_is_asked_the_answer_is_one_that_a_scheduler_can_read(body: byt
     ],
 )
 def test_what_can_t_be_read_is_said_so_that_the_scheduler_goes_on_without_us(body: bytes):
-    assert (
-        "rescheduler can't read what it is asked" in verdict_of(filter_nodes(body, book_of("old")).body).error
-    )
+    assert "rescheduler can't decode the request" in verdict_of(filter_nodes(body, book_of("old")).body).error
     assert scores_of(prioritize_nodes(body, book_of("old", prefer="a")).body) == {}

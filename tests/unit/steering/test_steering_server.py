@@ -151,4 +151,4 @@ async def test_trouble_with_the_server_is_overcome(
     await begin(client)
     async with serve():
         await eventually(steering(client))
-    assert "may be out of date" in caplog.text
+    assert "can't update the webhook's certificates or configuration" in caplog.text

@@ -86,7 +86,7 @@ def test_a_pod_that_the_replica_set_does_not_need_is_refused_with_words_for_peop
     assert answer["status"]["code"] == 429
     assert "retryAfterSeconds" not in answer["status"].get("details", {}), "a client would wait for it"
     message = answer["status"]["message"]
-    assert "adopts web-copy in place of web-1" in message
+    assert "about to adopt web-copy in place of web-1" in message
     assert "PodMigration shop/move-1" in message
     assert "No action is needed" in message
 

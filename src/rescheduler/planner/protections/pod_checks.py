@@ -146,9 +146,9 @@ def failing(candidate: PodCandidate) -> Protection | None:
     """Leave a failing pod whose owner asks for recovery to the strategy FailedPods."""
     if candidate.urgent or is_healthy(candidate.snapshot, candidate.row):
         return None
-    cases = find_failing_pods(candidate.snapshot, candidate.policy.failed_pods).cases
-    case = cases.get(candidate.row)
-    return Protection(case.trouble.words) if case is not None and case.retries else None
+    found = find_failing_pods(candidate.snapshot, candidate.policy.failed_pods)
+    replica = found.failing.get(candidate.row)
+    return Protection(replica.failure.message) if replica is not None and replica.retries else None
 
 
 def recovered(candidate: PodCandidate) -> Protection | None:

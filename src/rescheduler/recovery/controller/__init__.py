@@ -1,1 +1,1 @@
-"""Pods that keep failing: tries put on record, what is no move done, and all of it told."""
+"""Recovers failing pods in a running cluster."""

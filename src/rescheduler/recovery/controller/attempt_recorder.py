@@ -1,17 +1,13 @@
-"""Counts a try before it is made: what PlanRun asks before it creates the migration of a failing pod.
+"""Writes attempt ledgers: every attempt is recorded before it is made.
 
-A process that ends between the two has counted a try which another process then makes: the failure is known
-by the pod's uid, so it is not counted twice.
+A process that ends between the two has recorded an attempt that the next process makes. The failure is known
+by the uid of the pod, so it is not counted twice.
 
-The record of failed tries, on the object that holds it: one annotation, compared and then exchanged.
+The ledger is one annotation. Every write names the resourceVersion that it was computed from; after a
+conflict the object is read and the ledger computed again. Nothing else of the object is changed.
 
-Every write names the version that it was worked out from; whoever was slower reads anew and works it out
-again. Nothing else of the object is touched.
-
-Copies that failed like the pod that they were made from: each is one more try of its line.
-
-Read off the migrations, which outlive their copies. Only those count that began after the failure of their
-source was put on record: what lies before that was forgiven when the pod had recovered.
+A copy that fails like its source is one more attempt. Copies are read from the migrations, which outlive
+them. Only migrations count that started after the failure of their source was recorded.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -43,15 +39,17 @@ from rescheduler.recovery.controller.owner_trees import POD, OwnerTrees
 from rescheduler.recovery.controller.pod_removal import job_forbids_eviction
 from rescheduler.recovery.recovery_decision import RetryAllowance
 from rescheduler.recovery.replica_lineage import KSE_ANNOTATIONS, revision_of
-from rescheduler.recovery.workload_examination import FailingReplica, LedgerHolder, WorkloadExamination
+from rescheduler.recovery.workload_examination import (
+    FailingReplica,
+    LedgerHolder,
+    WorkloadExamination,
+    next_action_message,
+)
 
 __all__ = ["AttemptRecorder", "LedgerWriter", "failed_copies", "with_failed_copies"]
 
 _MAX_CONFLICTS: Final = 8
-"""Controllers write the status of a busy workload several times a second, but not for ever."""
-
-Examine = Callable[[], WorkloadExamination | None]
-DesiredLedger = Callable[[WorkloadExamination], AttemptLedger]
+"""Controllers write the status of a busy workload several times a second, but not permanently."""
 
 
 class LedgerWriter:
@@ -59,16 +57,21 @@ class LedgerWriter:
         self._client = client
         self._cluster = cluster
 
-    async def change(self, look: Examine, wanted: DesiredLedger) -> WorkloadExamination | None:
-        """What was seen when it was written, or found to be as wanted; None if the holder is gone.
+    async def update(
+        self,
+        examine: Callable[[], WorkloadExamination | None],
+        desired_ledger: Callable[[WorkloadExamination], AttemptLedger],
+    ) -> WorkloadExamination | None:
+        """Write the desired ledger if it differs, and return the examination that it follows from.
 
-        `look` is asked again after each conflict. Raises `KubeError`, the last `Conflict` among them.
+        `examine` is called again after each conflict; None means that the holder does not exist any more.
+        Raises `KubeError`, also the last `Conflict`.
         """
         for left in reversed(range(_MAX_CONFLICTS)):
-            seen = look()
+            seen = examine()
             if seen is None:
                 return None
-            ledger = wanted(seen)
+            ledger = desired_ledger(seen)
             if ledger == seen.ledger and not seen.is_carried_over and not seen.ledger.is_damaged:
                 return seen
             try:
@@ -86,13 +89,13 @@ class LedgerWriter:
     async def _write(self, holder: LedgerHolder, ledger: AttemptLedger) -> None:
         known = self._known(holder)
         item = known.get(holder.key)
-        assert item is not None, "it was looked at a moment ago"
+        assert item is not None, "it was examined a moment ago"
         resource = known.informer.resource
         patch = _patch(holder, resource.identify(item).version, ledger)
         known.learn(await self._client.patch(resource, holder.key, patch))
 
     async def _read(self, holder: LedgerHolder) -> None:
-        """By a list of one: whoever follows workloads may do that, and needs no right to get them."""
+        """Read the holder with a list request, so that the role needs no `get` on workloads."""
         known, (namespace, name) = self._known(holder), split_key(holder.key)
         page = await self._client.list(
             known.informer.resource, namespace=namespace, fields=f"metadata.name={name}"
@@ -119,23 +122,23 @@ _TIMED_OUT: Final = "TimedOut"
 
 
 def with_failed_copies(
-    ledger: AttemptLedger, cases: Iterable[FailingReplica], followed: WatchedObjects
+    ledger: AttemptLedger, failing: Iterable[FailingReplica], followed: WatchedObjects
 ) -> AttemptLedger:
-    for case in cases:
-        ledger = _with_failed_copies_of(ledger, case, followed)
+    for replica in failing:
+        ledger = _with_failed_copies_of(ledger, replica, followed)
     return ledger
 
 
 def _with_failed_copies_of(
-    ledger: AttemptLedger, case: FailingReplica, followed: WatchedObjects
+    ledger: AttemptLedger, replica: FailingReplica, followed: WatchedObjects
 ) -> AttemptLedger:
-    if not isinstance(case.allowance, RetryAllowance):
+    if not isinstance(replica.allowance, RetryAllowance):
         return ledger
-    known_since_s = _known_since_s(case)
+    known_since_s = _known_since_s(replica)
     if known_since_s is None:
         return ledger
-    revision = revision_of(case.pod)
-    for migration in failed_copies(case.pod, followed):
+    revision = revision_of(replica.pod)
+    for migration in failed_copies(replica.pod, followed):
         status = migration.status
         assert status.target_pod is not None
         assert status.finished_at is not None
@@ -144,12 +147,12 @@ def _with_failed_copies_of(
             failure = FailedAttempt(
                 int(status.finished_at.timestamp()), status.target_node, status.target_pod.uid
             )
-            ledger = ledger.with_failure(case.name, failure, case.retries, revision)
+            ledger = ledger.with_failure(replica.name, failure, replica.retries, revision)
     return ledger
 
 
 def failed_copies(source: PodRecord, followed: WatchedObjects) -> Iterator[Migration]:
-    """The migrations of this pod whose copy could not run, the oldest first."""
+    """Yield the migrations of this pod whose copy could not run, the oldest first."""
     items = followed.migrations.find("pod", (source.namespace, source.name))
     found = [each for item in items if (each := followed.records.migration(item)) is not None]
     for migration in sorted(found, key=lambda each: (each.created, each.name)):
@@ -167,17 +170,17 @@ def _copy_failed(migration: Migration) -> bool:
 
 
 def _was_ready(migration: Migration) -> bool:
-    """Then it was something else that took too long, such as a budget."""
+    """Return whether the copy was ready: then something else took too long, such as a budget."""
     ready = migration.status.condition(ConditionType.COPY_READY)
     return ready is not None and ready.status == "True"
 
 
-def _known_since_s(case: FailingReplica) -> int | None:
-    return min((each.at_s for each in case.line.tries if each.pod == case.pod.uid), default=None)
+def _known_since_s(replica: FailingReplica) -> int | None:
+    return min((each.at_s for each in replica.lineage.tries if each.pod == replica.pod.uid), default=None)
 
 
 class _Refused(Exception):  # noqa: N818 - says what happened to the move
-    """Why the move must not be made, in words."""
+    """Says why the move must not be made."""
 
 
 class AttemptRecorder:
@@ -195,49 +198,48 @@ class AttemptRecorder:
         self._ledgers = LedgerWriter(client, cluster)
 
     async def record(self, move: Move, planned_s: float) -> str:
-        """Empty if the move may be made, and is on record; else why not. Raises `KubeError`.
+        """Record the attempt, and return an empty string; or return why the move must not be made.
 
-        Moves of other strategies are none of its business.
+        Moves of other strategies need no record. Raises `KubeError`.
         """
         if not traits_of(move.strategy).recovers:
             return ""
         pod = self._cluster.followed.pods.get(move.pod)
         if pod is None or pod.uid != move.uid:
-            return "the pod is gone"
+            return "the pod no longer exists"
         if move.handover is Handover.EVICT and (why := self._job_forbids(pod)):
             return why
         key = self._trees.key_of(pod)
         if not key:
             return "its workload is not known"
         try:
-            seen = await self._ledgers.change(
-                lambda: self._look(key), lambda seen: self._with_try(seen, move, planned_s)
+            seen = await self._ledgers.update(
+                lambda: self._examine(key), lambda seen: self._with_attempt(seen, move, planned_s)
             )
         except _Refused as refused:
             return str(refused)
-        return "" if seen is not None else "its workload is gone"
+        return "" if seen is not None else "its workload no longer exists"
 
-    def _look(self, key: str) -> WorkloadExamination | None:
+    def _examine(self, key: str) -> WorkloadExamination | None:
         return self._trees.examine(key, self._policy().failed_pods, self._now().timestamp())
 
-    def _with_try(self, seen: WorkloadExamination, move: Move, planned_s: float) -> AttemptLedger:
-        case = next((case for case in seen.cases if case.pod.uid == move.uid), None)
-        if case is None:
-            raise _Refused("the pod is not failing any more")
-        if not isinstance(case.decision, recovery_decision.Reschedule):
-            raise _Refused(f"it is not to be moved: {_decision_message(case)}")
-        ledger = with_failed_copies(seen.ledger, seen.cases, self._cluster.followed)
-        revision = revision_of(case.pod)
-        line = ledger.line(case.name, revision)
-        if line.end is not None and line.count >= case.retries:
-            raise _Refused("its tries are used up: its last copy has failed, too")
-        if move.target in line.nodes:
-            if _failed_since(line, move.target, planned_s):
-                raise _Refused(f"it has failed on {move.target} since the plan was made")
-            # Whoever plans knows: there is no other node left for it.
-            ledger = ledger.forgiving(case.name)
-        failure = case.failure(self._now().timestamp())
-        return ledger.with_failure(case.name, failure, case.retries, revision)
+    def _with_attempt(self, seen: WorkloadExamination, move: Move, planned_s: float) -> AttemptLedger:
+        replica = next((replica for replica in seen.failing if replica.pod.uid == move.uid), None)
+        if replica is None:
+            raise _Refused("the pod no longer fails")
+        if not isinstance(replica.decision, recovery_decision.Reschedule):
+            raise _Refused(f"the pod must not be moved: {_decision_message(replica)}")
+        ledger = with_failed_copies(seen.ledger, seen.failing, self._cluster.followed)
+        revision = revision_of(replica.pod)
+        lineage = ledger.lineage(replica.name, revision)
+        if lineage.end is not None and lineage.count >= replica.retries:
+            raise _Refused("it has no attempts left: its last copy failed, too")
+        if move.target in lineage.nodes:
+            if _failed_since(lineage, move.target, planned_s):
+                raise _Refused(f"it failed on {move.target} after the plan was made")
+            # The plan was made with this ledger: there is no other node left.
+            ledger = ledger.forgiving(replica.name)
+        return replica.recorded_in(ledger, self._now().timestamp())
 
     def _job_forbids(self, pod: PodRecord) -> str:
         if pod.owner is None or pod.owner.kind != "Job":
@@ -246,15 +248,15 @@ class AttemptRecorder:
         return "" if job is None else job_forbids_eviction(job)
 
 
-def _failed_since(line: ReplicaLineage, node: str | None, moment_s: float) -> bool:
-    return any(each.node == node and each.at_s >= moment_s for each in line.tries)
+def _failed_since(lineage: ReplicaLineage, node: str | None, moment_s: float) -> bool:
+    return any(each.node == node and each.at_s >= moment_s for each in lineage.tries)
 
 
-def _decision_message(case: FailingReplica) -> str:
-    match case.decision:
+def _decision_message(replica: FailingReplica) -> str:
+    match replica.decision:
         case recovery_decision.NoAction(why=why) | recovery_decision.NotRequested(why=why):
             return why
         case recovery_decision.RetriesExhausted():
-            return "its tries are used up"
-        case other:
-            return type(other).__name__
+            return "it has no attempts left"
+        case _:
+            return next_action_message(replica)

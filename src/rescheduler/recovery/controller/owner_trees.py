@@ -1,7 +1,7 @@
-"""Who belongs together: a workload, the controllers below it and their pods; or a pod of nobody.
+"""Owner trees: a workload, the controllers below it and their pods; or a pod without a controller.
 
-The topmost workload names the family (`Deployment/shop/web`): what concerns any of its pods is looked at in
-one go, by one worker. Reads nothing but what is followed.
+The topmost workload names the tree (`Deployment/shop/web`), and all its pods are examined together by one
+worker. Reads only from caches.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,9 +30,9 @@ POD: Final = "Pod"
 RECOVERY_ANNOTATIONS: Final = frozenset(
     {RETRIES_ANNOTATION, FAILED_ATTEMPTS_ANNOTATION, *KSE_ANNOTATIONS.values()}
 )
-"""Annotations by which somebody asks for recovery, or has done so."""
+"""Annotations that ask for recovery, or record it."""
 _INTERMEDIATE_KIND: Final = {"Deployment": "ReplicaSet", "CronJob": "Job"}
-"""Whose pods belong to controllers of another kind."""
+"""The kind of the controllers between these workloads and their pods."""
 
 
 def tree_key(kind: str, key: str) -> str:
@@ -69,11 +69,11 @@ class OwnerTrees:
         )
 
     def above(self, pod: PodRecord) -> tuple[WorkloadRecord, ...]:
-        """The controllers above it, the nearest first, as far as we know them."""
+        """Return the known controllers above a pod, the nearest first."""
         return self._controllers(pod.namespace, pod.owner)
 
     def pods(self, key: str) -> list[PodRecord]:
-        """All of the family, also those on their way out."""
+        """Return all pods of the tree, also those that are terminating."""
         kind, _, name = key.partition("/")
         seen = self._cluster.followed.pods
         if kind == POD:
@@ -89,7 +89,7 @@ class OwnerTrees:
         return [pod for controller in controllers for pod in seen.find("owner", controller)]
 
     def holder(self, key: str) -> LedgerHolder | None:
-        """Who keeps the family's ledger; None if there is no such family any more."""
+        """Return the holder of the ledger; None if the tree does not exist any more."""
         kind, _, name = key.partition("/")
         if kind == POD:
             pod = self._cluster.followed.pods.get(name)
@@ -101,7 +101,7 @@ class OwnerTrees:
         return self.pods(tree_key(holder.kind, holder.key))
 
     def examine(self, key: str, terms: FailedPodsPolicy, now_s: float) -> WorkloadExamination | None:
-        """None if there is no such family any more, or nobody asks about it."""
+        """Examine a tree; None if it does not exist any more, or its owner does not ask for recovery."""
         holder = self.holder(key)
         if holder is None or not _may_request_recovery(holder, terms):
             return None
@@ -109,7 +109,7 @@ class OwnerTrees:
         return examine_workload(holder, self.pods(key), self.above, node_of, terms, now_s)
 
     def item(self, kind: str, key: str) -> Object | None:
-        """A workload as it is known."""
+        """Return a workload from the cache."""
         found = self._cluster.workloads.get(kind)
         return None if found is None else found.get(key)
 
@@ -118,7 +118,8 @@ class OwnerTrees:
         return None if item is None else self._records.workload(item, kind)
 
     def excludes_nodes_itself(self, pod: PodRecord) -> bool:
-        """Whether the annotation about avoided nodes is in the template of its workload, and so not ours."""
+        """Return whether the annotation about avoided nodes is in the template of the workload, and so not
+        ours."""
         if pod.owner is None:
             return True
         item = self.item(pod.owner.kind, f"{pod.namespace}/{pod.owner.name}")
@@ -132,7 +133,7 @@ class OwnerTrees:
             yield from workloads.informer.find("owner", owner)
 
     def _is_copy_under_way(self, pod: PodRecord) -> bool:
-        """Whether a migration that is not over has it on record as its copy: then it sees to its failure."""
+        """Return whether a pod is the copy of a running migration, which handles its failure."""
         followed = self._cluster.followed
         items = followed.migrations.find("pod", (pod.namespace, pod.name))
         found = (self._records.migration(item) for item in items)
@@ -146,7 +147,7 @@ class OwnerTrees:
 
     def _controllers(self, namespace: str, owner: OwnerReference | None) -> tuple[WorkloadRecord, ...]:
         found: list[WorkloadRecord] = []
-        # Nobody stands above himself, whatever he writes.
+        # The limit ends cycles of forged owner references.
         while owner is not None and WORKLOAD_KINDS.get(owner.kind) == owner.api_version and len(found) < 3:
             record = self.record(owner.kind, f"{namespace}/{owner.name}")
             if record is None or record.uid != owner.uid:
@@ -157,7 +158,7 @@ class OwnerTrees:
 
 
 def _may_request_recovery(holder: LedgerHolder, terms: FailedPodsPolicy) -> bool:
-    """By an annotation of its own, or perhaps of a Job below it; or by default."""
+    """Return whether the holder, a Job below it or the configuration may ask for recovery."""
     asked = (
         bool(terms.default_retries)
         or holder.kind == "CronJob"

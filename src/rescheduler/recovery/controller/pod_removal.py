@@ -1,11 +1,9 @@
-"""The few pods that are removed without a migration, each after a live read, by its uid and version.
+"""Removes pods without a migration, each after a live read, by its uid and resourceVersion.
 
-What an eviction costs a Job: one of the failures that it allows itself.
-
-The Job controller counts every pod that is deleted before it succeeded as failed, evicted ones too (seen in
-its source, v1.37: `isPodFailed`), unless its `podFailurePolicy` ignores the condition DisruptionTarget, which
-evictions set. When more have failed than `backoffLimit` allows, the Job itself fails: so the last one is
-never ours.
+The Job controller counts every pod that is deleted before it succeeded as failed, also evicted ones
+(`isPodFailed` in its source, v1.37), unless `podFailurePolicy` ignores the condition DisruptionTarget, which
+evictions set. If more pods fail than `backoffLimit` allows, the Job fails. So rescheduler never causes the
+last failure.
 """
 
 from typing import Any, Final
@@ -27,25 +25,25 @@ _DEFAULT_BACKOFF_LIMIT: Final = 6
 
 
 def job_forbids_eviction(job: Object) -> str:
-    """Why, in words; empty if the Job would go on with another pod."""
+    """Return why a pod of the Job must not be evicted; empty if the Job would create another one."""
     if _ignores_disruptions(job):
         return ""
     failed, limit = _number(nested_field(job, "status", "failed"), 0), _backoff_limit(job)
     if failed < limit:
         return ""
-    return f"its Job would fail: {failed} of its pods have failed, and backoffLimit is {limit}"
+    return f"its Job would fail: {failed} of its pods failed, and backoffLimit is {limit}"
 
 
 def _backoff_limit(job: Object) -> int:
     per_index = nested_field(job, "spec", "backoffLimitPerIndex")
     if per_index is not None:
-        # How often an index has failed is known to its pods only: one that may fail never is the clear case.
+        # How often an index has failed is known only to its pods: only a limit of 0 is clear.
         return 0 if per_index == 0 else 1 << 31
     return _number(nested_field(job, "spec", "backoffLimit"), _DEFAULT_BACKOFF_LIMIT)
 
 
 def _ignores_disruptions(job: Object) -> bool:
-    """By the first rule that would apply: those about exit codes come to nothing while containers run."""
+    """Return the result of the first rule that applies. Rules about exit codes don't while containers run."""
     for rule in nested_field(job, "spec", "podFailurePolicy", "rules") or ():
         conditions = rule.get("onPodConditions") or ()
         if any(_is_disruption(each) for each in conditions):
@@ -67,10 +65,11 @@ class PodRemover:
         self._seen = seen
 
     async def restart(self, pod: PodRecord) -> bool:
-        """By eviction, within its budget; whether it was. Raises `BudgetRefused`, to be tried again."""
+        """Evict a pod within its budget, and return whether it was evicted. Raises `BudgetRefused`, to be
+        retried."""
         live = await self._live(pod)
         if live is None or live.is_terminating or live.resource_version != pod.resource_version:
-            return False  # What has changed since is looked at first.
+            return False  # It has changed: examine it first.
         try:
             await self._client.evict(pod.key, uid=pod.uid, version=pod.resource_version)
         except (errors.NotFound, errors.Conflict):
@@ -80,9 +79,9 @@ class PodRemover:
         return True
 
     async def remove_from_lost_node(self, pod: PodRecord) -> bool:
-        """Without its kubelet's consent; whether it was. Not if the node has come back in this moment.
+        """Force-delete a pod, and return whether it was deleted. Not if its node is ready again.
 
-        Of a pod with an identity there may never be two: what vouches for its node is read live, too.
+        A pod with an identity must never run twice, so the confirmation on its node is read live, too.
         """
         live = await self._live(pod)
         if live is None or live.node != pod.node:
@@ -92,12 +91,13 @@ class PodRemover:
             return False
         return await self._delete(live, grace_s=0)
 
-    async def remove_unplaced(self, pod: PodRecord, families: OwnerTrees) -> bool:
-        """One that never ran, and finds no place as it is; whether it was. Its controller makes another."""
+    async def remove_unplaced(self, pod: PodRecord, trees: OwnerTrees) -> bool:
+        """Delete a pod that can't be scheduled, and return whether it was deleted. Its controller creates
+        another."""
         live = await self._live(pod)
         if live is None or live.node or live.is_terminating or pod.owner is None:
             return False
-        job = families.item("Job", f"{pod.namespace}/{pod.owner.name}") if pod.owner.kind == "Job" else None
+        job = trees.item("Job", f"{pod.namespace}/{pod.owner.name}") if pod.owner.kind == "Job" else None
         if job is not None and job_forbids_eviction(job):
             return False
         return await self._delete(live)

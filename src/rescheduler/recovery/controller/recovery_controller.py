@@ -1,10 +1,9 @@
-"""Recovers pods that keep failing, while this process leads. Never polls, and reads nothing in steady state.
+"""Recovers failing pods while this process leads. Never polls, and sends no requests in steady state.
 
-informers ──▶ families that are not well ──▶ WorkQueue ──▶ Workers ──▶ Attending
+    informers ──▶ RecoveryEventRouter ──▶ WorkQueue ──▶ WorkerPool ──▶ RecoveryReconciler
 
-Which pods fail, how often they may go elsewhere and what is to be done is decided in `rescheduler.recovery`.
-
-Which families a change is about: their keys are looked at again. Healthy pods concern nobody.
+Work items are the keys of owner trees. `rescheduler.recovery` decides which pods fail and what to do about
+them.
 """
 
 import contextlib
@@ -43,19 +42,21 @@ __all__ = [
 ]
 
 LOST_NODES_KEY: Final = "nodes"
-"""Not of a family: some node was lost, or has come back, and its pods are to be looked for."""
+"""A work item for all owner trees with pods on nodes that are not ready."""
 SUSPECT_NODES_KEY: Final = "suspects"
-"""Nor is this: which nodes are suspect may have changed, although nothing fails that did not before."""
+"""A work item for suspect nodes: they may change although no owner tree does."""
 
 
 class RecoveryEventRouter:
-    def __init__(self, cluster: WatchedCluster, families: OwnerTrees, enqueue: Callable[[str], None]) -> None:
+    """Enqueues the owner trees that a change is about. Changes of healthy pods are ignored."""
+
+    def __init__(self, cluster: WatchedCluster, trees: OwnerTrees, enqueue: Callable[[str], None]) -> None:
         self._cluster = cluster
-        self._trees = families
+        self._trees = trees
         self._enqueue = enqueue
 
     def subscribe(self) -> Callable[[], None]:
-        """Everything that is not well is looked at once, and from then on when something changes."""
+        """Enqueue everything that may need recovery, now and at every change; return how to unsubscribe."""
         ends = [informer.subscribe(handler) for informer, handler in self._handlers()]
 
         def end() -> None:
@@ -65,7 +66,7 @@ class RecoveryEventRouter:
         return end
 
     def enqueue_all(self) -> None:
-        """Everything that is not well is looked at once more, as at the beginning."""
+        """Enqueue everything that may need recovery."""
         for informer, handler in self._handlers():
             for each in informer:
                 handler(None, each)
@@ -85,7 +86,7 @@ class RecoveryEventRouter:
                 self._enqueue_tree(pod)
 
     def _pod(self, old: PodRecord | None, new: PodRecord | None) -> None:
-        if new is not None and _is_uninteresting(new) and (old is None or _is_uninteresting(old)):
+        if new is not None and _is_healthy(new) and (old is None or _is_healthy(old)):
             return
         for pod in (old, new):
             if pod is not None:
@@ -101,7 +102,7 @@ class RecoveryEventRouter:
 
     def _enqueue_if_failing(self, key: str) -> None:
         """Enqueue the tree of a new workload if one of its pods arrived earlier and fails."""
-        if not all(map(_is_uninteresting, self._trees.pods(key))):
+        if not all(map(_is_healthy, self._trees.pods(key))):
             self._enqueue(key)
 
     def _of_workload(self, kind: str) -> Callable[[Object | None, Object | None], None]:
@@ -128,7 +129,8 @@ class RecoveryEventRouter:
             self._enqueue(LOST_NODES_KEY)
 
     def _migration(self, _: Object | None, new: Object | None) -> None:
-        """One that has ended may leave a failed copy behind, and its copy is a pod like any other now."""
+        """Enqueue source and copy of a finished migration: a failed copy counts, and is now a pod like any
+        other."""
         if new is None or not nested_field(new, "status", "finishedAt"):
             return
         namespace, known = new["metadata"]["namespace"], self._cluster.followed.pods
@@ -136,16 +138,16 @@ class RecoveryEventRouter:
         if source is not None and traits_of(str(nested_field(new, "spec", "strategy"))).recovers:
             self._enqueue_tree(source)
         copy = known.get(f"{namespace}/{nested_field(new, 'status', 'targetPod', 'name')}")
-        if copy is not None and not _is_uninteresting(copy):
+        if copy is not None and not _is_healthy(copy):
             self._enqueue_tree(copy)
 
 
-def _is_uninteresting(pod: PodRecord) -> bool:
+def _is_healthy(pod: PodRecord) -> bool:
     return pod.is_ready and not pod.is_terminating and not _has_recovery_annotation(pod)
 
 
 def _has_recovery_annotation(pod: PodRecord) -> bool:
-    """Of a pod that is its own family: a record that may be due to go, or a number that makes no sense."""
+    """Return whether a pod without a controller has a ledger or an annotation to check."""
     return pod.owner is None and bool(RECOVERY_ANNOTATIONS.intersection(pod.marks))
 
 
@@ -155,18 +157,18 @@ def _annotations(item: Object) -> Mapping[str, str]:
 
 _WORKERS: Final = 2
 _SOON_S: Final = 0.1
-"""Pods of a family often change together: one look is enough for all of them."""
+"""Pods of a tree often change together: one examination is enough for all of them."""
 _ASK_AGAIN_S: Final = 30.0
-"""While nothing may be begun."""
+"""While recovery is paused or the caches are stale."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryHooks:
-    """What the rest of the program has to say, and wants to know."""
+    """What the daemon decides, and what it wants to know."""
 
     may_act: Callable[[], bool] = lambda: True
-    """False while nothing is to be begun."""
-    listener: FailureListener = FailureListener()  # noqa: RUF009 - hears everything, and keeps nothing
+    """Returns False while nothing may be started."""
+    listener: FailureListener = FailureListener()  # noqa: RUF009 - has no state
 
 
 class RecoveryController:
@@ -178,37 +180,37 @@ class RecoveryController:
         now: Callable[[], datetime],
         hooks: RecoveryHooks = RecoveryHooks(),  # noqa: B008 - frozen
     ) -> None:
-        """`cluster` is run by somebody else, and outlives it; `policy` is asked at every look."""
+        """`cluster` must be running, and outlive the controller. `policy` is called at every examination."""
         self._cluster = cluster
         self._policy = policy
         self._now = now
         self._hooks = hooks
         self._queue = WorkQueue()
-        self._workers = WorkerPool(self._queue, self._look, now, count=_WORKERS, task="recovery of")
+        self._workers = WorkerPool(self._queue, self._process, now, count=_WORKERS, task="recovery of")
         self._events = EventRecorder(client, now)
-        families = OwnerTrees(cluster)
-        self._recovery_events = RecoveryEvents(self._events, families)
+        trees = OwnerTrees(cluster)
+        self._recovery_events = RecoveryEvents(self._events, trees)
         self._reconciler = RecoveryReconciler(
             client, cluster, policy, self._recovery_events, now, may_act=hooks.may_act
         )
-        self._router = RecoveryEventRouter(cluster, families, self._enqueue)
+        self._router = RecoveryEventRouter(cluster, trees, self._enqueue)
         self._examinations = ExaminationCache()
         self._observed = ObservedFailures(cluster.followed)
 
     def report(self) -> RecoveryReport:
-        """Who fails now, who has no try left, and which nodes are suspect."""
+        """Return which pods fail, which have no attempts left, and which nodes are suspect."""
         made_s = {node.name: node.created_s for node in self._cluster.followed.nodes}
         terms, now_s = self._policy().failed_pods, self._now().timestamp()
         return self._examinations.report(terms, made_s, self._observed, now_s)
 
     def reconsider(self) -> None:
-        """By another policy: from what is known already, nobody is asked anything."""
+        """Examine everything again after a change of the policy. Sends no requests."""
         self._router.enqueue_all()
         self._enqueue(SUSPECT_NODES_KEY)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """While the body runs. At its end every worker stops where it is: the record suffices."""
+        """Recover pods while the body runs. Workers can stop anywhere: the ledgers say how far they got."""
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(self._events.running())
             stack.callback(self._cluster.followed.migrations.informer.subscribe(self._observed.changed))
@@ -219,7 +221,7 @@ class RecoveryController:
     def _enqueue(self, key: str) -> None:
         self._queue.add_after(key, _SOON_S)
 
-    async def _look(self, key: str) -> datetime | None:
+    async def _process(self, key: str) -> datetime | None:
         check_again_at_s = await self._reconcile(key)
         return None if check_again_at_s is None else datetime.fromtimestamp(check_again_at_s, UTC)
 
@@ -231,7 +233,7 @@ class RecoveryController:
             self._publish_report()
             return None
         if not self._cluster.is_fresh:
-            # By news of yesterday nothing is begun.
+            # Nothing is started from stale caches.
             return self._now().timestamp() + _ASK_AGAIN_S
         seen, check_again_at_s = await self._reconciler.reconcile(key)
         if self._examinations.learn(key, seen):

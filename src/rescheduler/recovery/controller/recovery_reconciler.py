@@ -1,18 +1,11 @@
-"""One family: look at all its pods together, put on record what is new, then do what is to be done.
+"""Reconciles one owner tree: examine its pods, record what is new, then act.
 
-    look ─▶ failures that nobody else records ─┐
-         ─▶ copies that failed, too ───────────┼─▶ one write of the ledger ─▶ restart, remove, tell
-         ─▶ lines that have recovered ─────────┘
+    examination ─▶ failures that need no move ─┐
+                ─▶ failed copies ──────────────┼─▶ one write of the ledger ─▶ restart, remove, report
+                ─▶ recovered lineages ─────────┘
 
-First on record, then acted upon: whoever takes over after a crash finds the try counted, and does what was
-still to be done. Moves are not made here: the strategy FailedPods proposes them, and `recording` counts them.
-
-New pods that find no place because we keep them off the nodes that were tried.
-
-Better where it failed before than nowhere: the nodes are forgotten, and the pod, which never ran, is made
-anew by its controller, without our exclusions.
-
-Pods that are never touched, however badly they do: asked before anything that is not a planned move.
+Attempts are recorded before they are made, so that the next process continues after a crash. Moves are not
+made here: the strategy FailedPods proposes them, and `attempt_recorder` counts them.
 """
 
 from collections.abc import Callable
@@ -35,7 +28,7 @@ from rescheduler.recovery.controller.owner_trees import OwnerTrees
 from rescheduler.recovery.controller.pod_removal import PodRemover
 from rescheduler.recovery.controller.recovery_events import RecoveryEvents
 from rescheduler.recovery.recovery_decision import ForceDelete, RecordOnly, RestartInPlace, RetriesExhausted
-from rescheduler.recovery.replica_lineage import has_identity, revision_of
+from rescheduler.recovery.replica_lineage import has_identity
 from rescheduler.recovery.workload_examination import FailingReplica, WorkloadExamination
 
 __all__ = [
@@ -49,7 +42,7 @@ __all__ = [
 
 
 def stuck_pending_at_s(pod: PodRecord, patience: timedelta) -> float | None:
-    """When it counts as stuck if it finds no place until then; None for pods that we keep off no node."""
+    """Return when a pending pod counts as stuck; None unless rescheduler excludes nodes for it."""
     scheduled = pod.condition("PodScheduled")
     if pod.node or pod.is_terminating or scheduled is None or scheduled.reason != "Unschedulable":
         return None
@@ -62,7 +55,7 @@ def is_stuck_pending(pod: PodRecord, patience: timedelta, now_s: float) -> bool:
 
 
 def is_handled_by_migration(pod: PodRecord, seen: WatchedObjects) -> bool:
-    """A move that is under way has it made anew itself; and what other strategies steer is none of ours."""
+    """Return whether a migration handles the pending pod: a running one, or one of another strategy."""
     if STEERED_BY_ANNOTATION not in pod.marks:
         return False
     item = seen.migrations.get(f"{pod.namespace}/{pod.marks[STEERED_BY_ANNOTATION]}")
@@ -71,10 +64,11 @@ def is_handled_by_migration(pod: PodRecord, seen: WatchedObjects) -> bool:
 
 
 def with_nodes_forgotten(ledger: AttemptLedger, pod: PodRecord) -> AttemptLedger:
-    """Of every line because of which it is kept off."""
+    """Return the ledger without the nodes that are excluded for this pod: a node on which it failed is better
+    than none."""
     nodes = set(avoided_nodes(pod.marks))
-    for name, line in ledger.lines.items():
-        if nodes.intersection(line.nodes):
+    for name, lineage in ledger.lineages.items():
+        if nodes.intersection(lineage.nodes):
             ledger = ledger.forgiving(name, last_too=True)
     return ledger
 
@@ -91,24 +85,25 @@ _ALWAYS_PROTECTED: Final = frozenset(
         Reason.EXCLUDED_BY_SELECTOR,
     }
 )
-"""What does not depend on how a pod would leave its node, nor on where it would go."""
+"""Protections that don't depend on the handover or on the target. Such pods are never restarted or
+removed."""
 
 
 def protected_because(cluster: WatchedCluster, policy: Policy, pod: PodRecord) -> str:
-    """Why it stays as it is, in words; empty if nothing protects it."""
+    """Return why a pod must not be touched; empty if nothing protects it."""
     snapshot = cluster.snapshot()
     row = snapshot.pods.row.get(pod.key)
     if row is None or snapshot.pods.records[row].uid != pod.uid:
-        return "it is not known any more"
+        return "it no longer exists"
     refusals = Eligibility(snapshot, policy, urgent=True, recovering=True).refusals(row)
     return next((each.detail for each in refusals if each.reason in _ALWAYS_PROTECTED), "")
 
 
-_BY_US: Final = (RestartInPlace, ForceDelete)
-"""What is done here, and not by a migration or by the pod's own controller."""
-_ON_RECORD: Final = (*_BY_US, RecordOnly, RetriesExhausted)
+_PERFORMED_HERE: Final = (RestartInPlace, ForceDelete)
+"""What the reconciler does itself, and not a migration or the controller of the pod."""
+_RECORDED_HERE: Final = (*_PERFORMED_HERE, RecordOnly, RetriesExhausted)
 _ASK_AGAIN_S: Final = 30.0
-"""While nothing may be begun."""
+"""While recovery is paused."""
 
 
 class RecoveryReconciler:
@@ -117,15 +112,15 @@ class RecoveryReconciler:
         client: Client,
         cluster: WatchedCluster,
         policy: Callable[[], Policy],
-        telling: RecoveryEvents,
+        recovery_events: RecoveryEvents,
         now: Callable[[], datetime],
         *,
         may_act: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`may_act` is False while nothing is to be begun."""
+        """`may_act` returns False while nothing may be started."""
         self._cluster = cluster
         self._policy = policy
-        self._recovery_events = telling
+        self._recovery_events = recovery_events
         self._now = now
         self._may_act = may_act
         self._trees = OwnerTrees(cluster)
@@ -133,52 +128,48 @@ class RecoveryReconciler:
         self._remover = PodRemover(client, cluster.followed)
 
     async def reconcile(self, key: str) -> tuple[WorkloadExamination | None, float | None]:
-        """What was seen, and when to look again if nothing changes before. Raises `KubeError`."""
+        """Return the examination, and when to examine the tree again if nothing changes. Raises
+        `KubeError`."""
         if self._policy().dry_run or not self._may_act():
-            # Nobody tells us when that is over.
-            seen = self._look(key)
+            # There is no event when that ends.
+            seen = self._examine(key)
             return seen, None if seen is None else self._now().timestamp() + _ASK_AGAIN_S
-        seen = await self._ledgers.change(lambda: self._look(key), self._wanted)
+        seen = await self._ledgers.update(lambda: self._examine(key), self._desired_ledger)
         if seen is None:
             return None, None
         self._recovery_events.tell(seen)
-        for case in seen.cases:
-            if isinstance(case.decision, _BY_US) and self._is_ours(case):
-                await self._act(case)
+        for replica in seen.failing:
+            if isinstance(replica.decision, _PERFORMED_HERE) and self._is_ours(replica):
+                await self._act(replica)
         for pod in self._stuck(seen):
             if not is_handled_by_migration(pod, self._cluster.followed):
                 await self._remover.remove_unplaced(pod, self._trees)
         return seen, self._check_again_at_s(seen)
 
-    def _look(self, key: str) -> WorkloadExamination | None:
+    def _examine(self, key: str) -> WorkloadExamination | None:
         return self._trees.examine(key, self._policy().failed_pods, self._now().timestamp())
 
-    # -- what is to be on record
-
-    def _wanted(self, seen: WorkloadExamination) -> AttemptLedger:
+    def _desired_ledger(self, seen: WorkloadExamination) -> AttemptLedger:
         now_s = self._now().timestamp()
-        # First what is over: a line that fails anew begins anew.
-        ledger = with_failed_copies(seen.ledger.without(seen.recovered), seen.cases, self._cluster.followed)
-        for case in seen.cases:
-            if _is_to_be_recorded(case) and self._is_ours(case):
-                failure = case.failure(now_s)
-                ledger = ledger.with_failure(case.name, failure, case.retries, revision_of(case.pod))
+        # First the recovered ones: a lineage that fails again starts from zero.
+        ledger = with_failed_copies(seen.ledger.without(seen.recovered), seen.failing, self._cluster.followed)
+        for replica in seen.failing:
+            if _is_to_be_recorded(replica) and self._is_ours(replica):
+                ledger = replica.recorded_in(ledger, now_s)
         for pod in self._stuck(seen):
             ledger = with_nodes_forgotten(ledger, pod)
         return ledger
 
-    def _is_ours(self, case: FailingReplica) -> bool:
-        return not protected_because(self._cluster, self._policy(), case.pod)
+    def _is_ours(self, replica: FailingReplica) -> bool:
+        return not protected_because(self._cluster, self._policy(), replica.pod)
 
-    # -- what is to be done
-
-    async def _act(self, case: FailingReplica) -> None:
-        match case.decision:
-            case RestartInPlace() if not case.pod.is_terminating:
-                if await self._remover.restart(case.pod):
-                    self._recovery_events.restarted(case)
-            case ForceDelete() if await self._remover.remove_from_lost_node(case.pod):
-                self._recovery_events.removed(case)
+    async def _act(self, replica: FailingReplica) -> None:
+        match replica.decision:
+            case RestartInPlace() if not replica.pod.is_terminating:
+                if await self._remover.restart(replica.pod):
+                    self._recovery_events.restarted(replica)
+            case ForceDelete() if await self._remover.remove_from_lost_node(replica.pod):
+                self._recovery_events.removed(replica)
 
     def _stuck(self, seen: WorkloadExamination) -> list[PodRecord]:
         patience, now_s = self._policy().steer_timeout, self._now().timestamp()
@@ -195,8 +186,8 @@ class RecoveryReconciler:
         return min(ahead, default=None)
 
 
-def _is_to_be_recorded(case: FailingReplica) -> bool:
-    if isinstance(case.decision, ForceDelete) and not has_identity(case.pod):
-        # It is on its way out, and its place is taken: to clean up after it is no rescheduling.
+def _is_to_be_recorded(replica: FailingReplica) -> bool:
+    if isinstance(replica.decision, ForceDelete) and not has_identity(replica.pod):
+        # It is terminating and already replaced: removing it is no rescheduling.
         return False
-    return isinstance(case.decision, _ON_RECORD) and not case.is_on_record
+    return isinstance(replica.decision, _RECORDED_HERE) and not replica.is_on_record

@@ -1,8 +1,7 @@
-"""How all families do: who fails, who is given up, and which nodes are suspect. Kept from look to look.
+"""The state of all owner trees: which pods fail, which have no attempts left, and which nodes are suspect.
 
-On which nodes pods have failed, as far as our migrations have shown it: kept current by their events.
-
-What is written on workloads about failures is the text of their owners. This is what it is compared with.
+`ObservedFailures` are the nodes on which migrations have seen pods fail. Ledgers are text of their owners, so
+they are compared with it.
 """
 
 from collections import Counter
@@ -23,20 +22,24 @@ __all__ = ["ExaminationCache", "FailureListener", "ObservedFailures", "RecoveryR
 
 @dataclass(frozen=True, slots=True)
 class SuspectNodeReport:
+    """A suspect node and why."""
+
     node: str
     workloads: tuple[str, ...]
-    """`Deployment/shop/web`: those that have failed there of late."""
+    """`Deployment/shop/web`: the workloads that failed there recently."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryReport:
+    """What fails in the whole cluster."""
+
     failing: tuple[FailingPod, ...] = ()
-    """Those that somebody asked to recover, by name; those that are given up included."""
+    """Failing pods whose owners ask for recovery, by name; also those without attempts left."""
     exhausted: tuple[str, ...] = ()
-    """Pods that have had all their tries: `namespace/name`."""
+    """Pods without attempts left: `namespace/name`."""
     suspects: tuple[SuspectNodeReport, ...] = ()
     changes_s: float | None = None
-    """When time alone may make a difference to the suspects; None if it won't."""
+    """When the suspect nodes may change although nothing happens; None if they won't."""
 
     @property
     def suspect_nodes(self) -> tuple[SuspectNode, ...]:
@@ -56,15 +59,15 @@ class FailureListener:
 
 
 class ExaminationCache:
-    """What was last seen of each family that is not well."""
+    """The last examination of each owner tree with failures."""
 
     def __init__(self) -> None:
         self._seen: dict[str, WorkloadExamination] = {}
 
     def learn(self, key: str, seen: WorkloadExamination | None) -> bool:
-        """Whether that changes anything for a report."""
+        """Store an examination, and return whether it changes the report."""
         before = self._seen.pop(key, None)
-        if seen is not None and (seen.cases or seen.ledger.lines):
+        if seen is not None and (seen.failing or seen.ledger.lineages):
             self._seen[key] = seen
         after = self._seen.get(key)
         if before is None or after is None:
@@ -78,46 +81,55 @@ class ExaminationCache:
         observed: Mapping[str, Collection[str]],
         now_s: float,
     ) -> RecoveryReport:
-        """`made_s`: when each node was made. `observed`: as for `witness_of`."""
-        cases = [case for _, seen in sorted(self._seen.items()) for case in seen.cases if _is_requested(case)]
+        """Summarise all trees. `made_s` says when each node was created; `observed` as in
+        `workload_failures_of`."""
+        failing = [
+            replica
+            for _, seen in sorted(self._seen.items())
+            for replica in seen.failing
+            if _is_requested(replica)
+        ]
         witnesses = [workload_failures_of(seen, observed, now_s) for seen in self._seen.values()]
         found = find_suspect_nodes(witnesses, made_s, terms, now_s)
         return RecoveryReport(
-            failing=tuple(_failing_pod_status(case) for case in cases),
-            exhausted=tuple(case.pod.key for case in cases if isinstance(case.decision, RetriesExhausted)),
+            failing=tuple(_failing_pod_status(replica) for replica in failing),
+            exhausted=tuple(
+                replica.pod.key for replica in failing if isinstance(replica.decision, RetriesExhausted)
+            ),
             suspects=tuple(SuspectNodeReport(node, workloads) for node, workloads in found.items()),
             changes_s=next_expiry_s(witnesses, terms, now_s),
         )
 
 
 def _reported_part(seen: WorkloadExamination) -> tuple[object, ...]:
-    return seen.cases, seen.ledger, seen.healthy_nodes
+    return seen.failing, seen.ledger, seen.healthy_nodes
 
 
-def _is_requested(case: FailingReplica) -> bool:
-    return not isinstance(case.decision, NotRequested)
+def _is_requested(replica: FailingReplica) -> bool:
+    return not isinstance(replica.decision, NotRequested)
 
 
-def _failing_pod_status(case: FailingReplica) -> FailingPod:
-    match case.decision:
+def _failing_pod_status(replica: FailingReplica) -> FailingPod:
+    match replica.decision:
         case RetriesExhausted():
-            message = "no try is left"
+            message = "no attempts left"
         case NoAction(why=why):
             message = why
         case _:
             message = ""
     return FailingPod(
-        pod=case.pod.key,
-        node=case.pod.node,
-        why=case.trouble.words,
-        tries=case.line.count,
-        allowed=case.retries,
+        pod=replica.pod.key,
+        node=replica.pod.node,
+        why=replica.failure.message,
+        tries=replica.lineage.count,
+        allowed=replica.retries,
         message=message,
     )
 
 
 class ObservedFailures(Mapping[str, Collection[str]]):
-    """Nodes by the uid of the pod. `changed` handles the events of the informer of migrations."""
+    """Nodes on which migrations have seen a pod fail, by its uid. `changed` is a handler for their
+    informer."""
 
     def __init__(self, followed: WatchedObjects) -> None:
         self._records = followed.records

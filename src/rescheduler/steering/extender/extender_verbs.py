@@ -28,8 +28,8 @@ from rescheduler.steering.placement_advice import PlacementAdvice, advice_for
 
 __all__ = ["ExtenderFilterResult", "ExtenderPriorities", "filter_nodes", "prioritize_nodes"]
 
-_MOVED_AWAY_MESSAGE: Final = "node(s) that rescheduler moves pods of this workload away from"
-_KEPT_FAILING_MESSAGE: Final = "node(s) where rescheduler saw the pod fail"
+_MOVED_AWAY_MESSAGE: Final = "node(s) that rescheduler is moving pods of this workload away from"
+_KEPT_FAILING_MESSAGE: Final = "node(s) on which the pod failed before"
 
 AdvisedMigrations = Mapping[str, str]
 """Which migration a pod was told of before, by its uid."""
@@ -61,7 +61,7 @@ def filter_nodes(body: bytes, book: IntentIndex) -> ExtenderFilterResult:
     try:
         asked = read_extender_args(body)
     except UnreadableExtenderArgs as error:
-        return ExtenderFilterResult(encode_filter_error(f"rescheduler can't read what it is asked: {error}"))
+        return ExtenderFilterResult(encode_filter_error(f"rescheduler can't decode the request: {error}"))
     found = _advice(asked, book)
     if found is None:
         return ExtenderFilterResult(encode_filter_result(asked, {}))

@@ -65,7 +65,7 @@ def read_extender_args(body: bytes) -> ExtenderArgs:
         if question.node_names is not None:
             return ExtenderArgs(question.pod.metadata, question.node_names, None)
         if question.nodes is None:
-            raise UnreadableExtenderArgs("neither Nodes nor NodeNames are given")
+            raise UnreadableExtenderArgs("the request has neither Nodes nor NodeNames")
         body.decode()  # What is passed on unread must be text at least.
         nodes = question.nodes.items or []
         names = [_NODE_READER.decode(node).metadata.name or "" for node in nodes]

@@ -106,7 +106,7 @@ def is_probe(request: AdmissionRequest, webhook: str) -> bool:
 
 def probe_review(request: AdmissionRequest) -> bytes:
     """A denial, so that nothing is ever created: only whether it is given matters."""
-    return denied_review(request.uid, 403, PROBE_ANSWERED, "the webhook answers; there is nothing to create")
+    return denied_review(request.uid, 403, PROBE_ANSWERED, "the webhook answers; probes are never created")
 
 
 def _review(response: dict[str, Any]) -> bytes:

@@ -38,7 +38,7 @@ class CABundleWriter:
         self._client = client
         self._address = address
 
-    async def keep(self, trusted: bytes) -> list[str]:
+    async def sync(self, trusted: bytes) -> list[str]:
         """Writes `caBundle` where it differs. Returns what is missing or leads elsewhere, in words. Raises
         `KubeError`."""
         problems = []
@@ -48,10 +48,10 @@ class CABundleWriter:
             except errors.NotFound:
                 problems.append(f"{kind.kind} {self.name} is missing")
                 continue
-            problems += await self._keep_one(kind, found, name, path, b64encode(trusted).decode())
+            problems += await self._sync_one(kind, found, name, path, b64encode(trusted).decode())
         return problems
 
-    async def _keep_one(
+    async def _sync_one(
         self, kind: ApiResource[Object], found: Object, name: str, path: str, bundle: str
     ) -> list[str]:
         what = f"{kind.kind} {self.name}"
@@ -67,9 +67,9 @@ class CABundleWriter:
                 {"op": "add", "path": f"{at}/clientConfig/caBundle", "value": bundle},
             ]
             await self._client.patch(kind, self.name, json_patch(change))
-            words = f"wrote our certificate authority into {what}"
+            words = f"wrote the certificate authority into {what}"
             log_event(log, logging.INFO, "WebhookRegistered", words)
         wanted = self._address.client_config(path)
         if any(present.get(field) != value for field, value in wanted.items()):
-            return [f"{what} leads API servers elsewhere: its clientConfig is not {wanted}"]
+            return [f"{what} points to another server: clientConfig should be {wanted}"]
         return []

@@ -71,9 +71,7 @@ def _mutual_tls_context(found: ServingCredentials) -> ssl.SSLContext:
 
 log = logging.getLogger(__name__)
 
-_APPLY_AGAIN: Final = (
-    "Apply what was installed again: `rescheduler manifests | kubectl apply -f -`, or `helm upgrade`."
-)
+_APPLY_AGAIN: Final = "Reinstall it: `rescheduler manifests | kubectl apply -f -`, or `helm upgrade`."
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +103,7 @@ class CertificateManager:
         self._now = now
         self._pace = pace
         self._changed = asyncio.Event()
-        self.done_once = asyncio.Event()
+        self.synced_once = asyncio.Event()
         """Set when a look has succeeded for the first time: from then on all is in order."""
         own = ListOptions(namespace=secret.namespace, fields=f"metadata.name={WEBHOOK_SECRET}")
         self._followed: list[Informer[Object]] = [Informer(client, SECRETS, own)]
@@ -128,7 +126,7 @@ class CertificateManager:
             for informer in self._followed:
                 informer.subscribe(self._on_change)
                 await stack.enter_async_context(informer.running())
-            task = asyncio.create_task(self._run(), name="upkeep of the webhook")
+            task = asyncio.create_task(self._run(), name="webhook certificates")
             try:
                 yield
             finally:
@@ -153,20 +151,20 @@ class CertificateManager:
         try:
             found = await self._sync()
         except errors.NotFound as error:
-            words = f"the Secret {self._secret.key} is missing: {error.why}. {_APPLY_AGAIN}"
+            words = f"Secret {self._secret.key} is missing: {error.why}. {_APPLY_AGAIN}"
             log_event(log, logging.WARNING, "CertificateSecretMissing", words)
             return self._retry_s()
         except errors.KubeError as error:
-            words = f"the webhook's registration or certificates may be out of date: {error}"
-            log_event(log, logging.WARNING, "UpkeepFailed", words)
+            words = f"can't update the webhook's certificates or configuration, trying again: {error}"
+            log_event(log, logging.WARNING, "CertificateUpdateFailed", words)
             return self._retry_s()
         except Exception:
-            words = "a fault of the program; the webhook goes on with the certificate it has"
-            log.exception(words, extra={"event": "UpkeepFailed"})
+            words = "bug: unexpected error; the webhook keeps serving with its present certificate"
+            log.exception(words, extra={"event": "CertificateUpdateFailed"})
             return self._retry_s()
         if found.problems:
-            words = f"API servers don't call the webhook: {'; '.join(found.problems)}. {_APPLY_AGAIN}"
-            log_event(log, logging.WARNING, "RegistrationMissing", words)
+            words = f"API servers can't call the webhook: {'; '.join(found.problems)}. {_APPLY_AGAIN}"
+            log_event(log, logging.WARNING, "WebhookMisconfigured", words)
             return self._retry_s()
         self._failures = 0
         due_s = (self._secret.next_renewal_at(found.credentials) - self._now()).total_seconds()
@@ -178,14 +176,12 @@ class CertificateManager:
 
     async def _sync(self) -> "_SyncResult":
         found = await self._secret.credentials()
-        problems = [] if self._registration is None else await self._registration.keep(found.trusted)
+        problems = [] if self._registration is None else await self._registration.sync(found.trusted)
         if self.tls.load(found):
             until = found.serving.expires_at.isoformat()
-            log_event(
-                log, logging.INFO, "CertificateServed", "serves another certificate from now on", until=until
-            )
+            log_event(log, logging.INFO, "CertificateServed", "serving a new certificate", until=until)
         if not problems:
-            self.done_once.set()
+            self.synced_once.set()
         return _SyncResult(found, problems)
 
 

@@ -68,8 +68,8 @@ class CertificateSecret:
             try:
                 return await self._credentials()
             except errors.Conflict:
-                words = f"another replica has written {WEBHOOK_SECRET} first"
-                log_event(log, logging.DEBUG, "CertificateWrittenElsewhere", words)
+                words = f"another replica wrote {WEBHOOK_SECRET} first"
+                log_event(log, logging.DEBUG, "CertificateConflict", words)
         return await self._credentials()
 
     def next_renewal_at(self, found: ServingCredentials) -> datetime:
@@ -90,7 +90,7 @@ class CertificateSecret:
             log,
             logging.INFO,
             "CertificateWritten",
-            "made certificates, and wrote them to the Secret",
+            "wrote new certificates to the Secret",
             secret=self.key,
             until=wanted.serving.expires_at.isoformat(),
         )
@@ -103,7 +103,7 @@ class CertificateSecret:
         try:
             return credentials_of_secret(data)
         except InvalidCertificate as error:
-            words = f"the Secret {self.key} can't be used ({error}): its certificates are made anew"
+            words = f"Secret {self.key} is invalid ({error}): creating new certificates"
             log_event(log, logging.WARNING, "CertificateUnusable", words)
             return None
 
@@ -129,7 +129,7 @@ def credentials_of_secret(data: Mapping[str, Any]) -> ServingCredentials:
     """Raises `UnusableCredentials`."""
     authorities = _certificates(_content(data, "ca.crt"))
     if not authorities:
-        raise InvalidCertificate("ca.crt holds no certificate")
+        raise InvalidCertificate("ca.crt contains no certificate")
     for each in authorities[1:]:
         parse_certificate(each)
     successor = _pair(data, "next-ca") if "next-ca.crt" in data else None

@@ -131,7 +131,7 @@ class SurplusGuard:
         of = found.of
         metadata = request.object.metadata
         pod = f"{request.namespace}/{metadata.name or metadata.generate_name or ''}"
-        words = "refused a pod that its ReplicaSet does not need: it is about to adopt a copy"
+        words = "refused a surplus pod: its ReplicaSet is about to adopt a copy"
         log_event(
             log, logging.INFO, "SurplusRefused", words, pod=pod, migration=f"{of.namespace}/{of.migration}"
         )
@@ -196,7 +196,7 @@ def _pending_adoption(item: Object | None) -> PendingAdoption | None:
 
 def _refusal_message(of: PendingAdoption) -> str:
     return (
-        f"the ReplicaSet needs no new pod: it adopts {of.copy or 'a copy'} in place of {of.pod} "
+        f"the ReplicaSet needs no new pod: it is about to adopt {of.copy or 'a copy'} in place of {of.pod} "
         f"(PodMigration {of.namespace}/{of.migration}). "
         f"No action is needed: this ends within {MAX_REFUSAL_S:g} s"
     )

@@ -129,7 +129,7 @@ class WebhookPresence:
     def _recent(self) -> WebhookProbeResult:
         if self._answered is not None and _loop_s() - self._answered[0] <= _MAX_PROBE_AGE_S:
             return self._answered[1]
-        return WebhookProbeResult(problem=f"the webhook was not seen answering for {_MAX_PROBE_AGE_S:g} s")
+        return WebhookProbeResult(problem=f"the webhook has not answered for {_MAX_PROBE_AGE_S:g} s")
 
 
 def _loop_s() -> float:

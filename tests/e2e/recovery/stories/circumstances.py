@@ -212,4 +212,4 @@ async def test_a_node_on_which_several_workloads_fail_is_suspect(set_ward: SetWa
         if ward.heard is not None:
             (suspect,) = ward.heard.suspect_nodes
             assert (suspect.node, suspect.workloads) == (broken, 3)
-    assert "3 different workloads" in told["message"]
+    assert "3 workloads" in told["message"]

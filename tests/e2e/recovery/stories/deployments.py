@@ -23,8 +23,8 @@ async def test_a_failing_pod_is_given_another_node_and_forgotten_when_it_runs_we
     ward.breaks(broken)
     await ward.workload_on(broken, "Deployment", retries="3")
     async with ward.recovering():
-        ledger = await ward.until_ledger("Deployment", lambda ledger: ledger.lines)
-        (line,) = ledger.lines.values()
+        ledger = await ward.until_ledger("Deployment", lambda ledger: ledger.lineages)
+        (line,) = ledger.lineages.values()
         assert (line.count, line.nodes) == (1, (broken,))
         (well,) = await ward.until_well()
         assert node_of(well) != broken
@@ -32,7 +32,7 @@ async def test_a_failing_pod_is_given_another_node_and_forgotten_when_it_runs_we
     (migration,) = await ward.migrations()
     assert migration.status.phase is MigrationPhase.COMPLETED
     assert migration.status.handover is Handover.ADOPT
-    assert "try 1 of 3" in migration.spec.reason
+    assert "attempt 1 of 3" in migration.spec.reason
 
 
 async def test_three_retries_are_three_reschedulings_and_then_it_is_given_up(set_ward: SetWard) -> None:
@@ -50,7 +50,7 @@ async def test_three_retries_are_three_reschedulings_and_then_it_is_given_up(set
         assert len(await ward.migrations()) == 3, "nothing more"
     assert len({first, *tried(migrations)}) == 4, "each time to another node"
     assert {migration.status.failure for migration in migrations} == {"CopyFailing"}
-    (line,) = ledger.lines.values()
+    (line,) = ledger.lineages.values()
     assert line.count == 3
     assert "3 of 3" in told["message"]
     (left,) = await ward.pods()
@@ -97,7 +97,7 @@ async def test_a_bad_replica_uses_up_its_own_tries_only(set_ward: SetWard) -> No
     ward.breaks(broken)
     others = {pod["metadata"]["uid"] for pod in siblings}
     async with ward.recovering():
-        await ward.until_ledger("Deployment", lambda ledger: ledger.lines)
+        await ward.until_ledger("Deployment", lambda ledger: ledger.lineages)
         well = await ward.until_well(3)
         await ward.until_forgotten("Deployment")
     assert others <= {pod["metadata"]["uid"] for pod in well}
@@ -152,7 +152,7 @@ async def _is_left_alone(ward: Ward, **how: Any) -> None:
         await ward.until_pods(lambda pods: any(pod["status"].get("containerStatuses") for pod in pods))
         await ward.for_a_while()
         assert await ward.migrations() == []
-        assert not (await ward.ledger("Deployment")).lines
+        assert not (await ward.ledger("Deployment")).lineages
 
 
 async def test_nobody_is_moved_who_has_not_asked_for_it(set_ward: SetWard) -> None:
@@ -167,4 +167,4 @@ async def test_nobody_is_moved_who_has_not_asked_for_it(set_ward: SetWard) -> No
 
 
 def _has_ended(ledger: AttemptLedger) -> bool:
-    return any(line.end is not None for line in ledger.lines.values())
+    return any(line.end is not None for line in ledger.lineages.values())

@@ -27,8 +27,8 @@ async def test_a_stateful_set_s_pod_is_made_anew_away_from_where_it_failed(set_w
     await ward.crowd(*others)
     await ward.workload_on(broken, "StatefulSet", retries="3")
     async with ward.recovering():
-        ledger = await ward.until_ledger("StatefulSet", lambda ledger: ledger.lines)
-        assert {name: line.nodes for name, line in ledger.lines.items()} == {"web-0": (broken,)}
+        ledger = await ward.until_ledger("StatefulSet", lambda ledger: ledger.lineages)
+        assert {name: line.nodes for name, line in ledger.lineages.items()} == {"web-0": (broken,)}
         (well,) = await ward.until_well()
         await ward.until_forgotten("StatefulSet")
     assert well["metadata"]["name"] == "web-0"
@@ -47,11 +47,11 @@ async def test_a_stateful_set_s_pod_is_tried_as_often_as_it_may_be_and_no_more(s
     await ward.workload_on(ward.stage.nodes[0], "StatefulSet", retries="2")
     async with ward.recovering():
         ledger = await ward.until_ledger(
-            "StatefulSet", lambda ledger: any(line.end for line in ledger.lines.values())
+            "StatefulSet", lambda ledger: any(line.end for line in ledger.lineages.values())
         )
         await ward.for_a_while()
         assert len(await ward.migrations()) == 2
-    line = ledger.lines["web-0"]
+    line = ledger.lineages["web-0"]
     assert line.count == 2
     assert len(set(line.nodes)) == 3, "three nodes: where it was, and two more"
 
@@ -87,7 +87,7 @@ async def test_a_daemon_set_s_pod_is_restarted_where_it_is(set_ward: SetWard) ->
         )
         ward.stage.behave()
         ledger = await ward.ledger("DaemonSet")
-        assert [name for name, line in ledger.lines.items() if line.count] == [broken]
+        assert [name for name, line in ledger.lineages.items() if line.count] == [broken]
         await ward.until_well(2)
         await ward.until_forgotten("DaemonSet")
     assert await ward.migrations() == []
@@ -102,12 +102,12 @@ async def test_a_daemon_set_s_pod_is_restarted_as_often_as_it_may_be_and_no_more
     await ward.workload("DaemonSet", retries="2")
     async with ward.recovering():
         ledger = await ward.until_ledger(
-            "DaemonSet", lambda ledger: any(line.end for line in ledger.lines.values())
+            "DaemonSet", lambda ledger: any(line.end for line in ledger.lineages.values())
         )
         (last,) = await ward.pods()
         await ward.for_a_while()
         assert [uid_of(pod) for pod in await ward.pods()] == [uid_of(last)]
-    line = ledger.lines[broken]
+    line = ledger.lineages[broken]
     assert line.count == 2
     assert line.end is not None
     assert len({*(each.pod for each in line.tries), line.end.pod}) == 3
@@ -134,7 +134,7 @@ async def test_a_job_s_failed_pod_is_replaced_by_the_job_and_kept_off(set_ward: 
         "Job", retries="3", pod={"restartPolicy": "Never"}, backoffLimit=6, podReplacementPolicy="Failed"
     )
     async with ward.recovering():
-        await ward.until_ledger("Job", lambda ledger: ledger.lines)
+        await ward.until_ledger("Job", lambda ledger: ledger.lineages)
         await ward.stage.cordon(good, on=False)
         done = await until_object(
             ward.client, RESOURCES["Job"], ward.stage.key("web"), finished, timeout_s=ward.pace.timeout_s
@@ -187,7 +187,7 @@ async def test_what_fails_in_the_jobs_of_a_cron_job_is_on_its_record(set_ward: S
     await ward.until_pods(lambda pods: [node_of(pod) for pod in pods] == [broken])
     await ward.stage.cordon(good, on=False)
     async with ward.recovering():
-        await ward.until_ledger("CronJob", lambda ledger: ledger.lines)
+        await ward.until_ledger("CronJob", lambda ledger: ledger.lineages)
         await until_object(
             ward.client,
             RESOURCES["Job"],
@@ -234,7 +234,7 @@ async def test_a_pod_that_its_kubelet_gives_up_is_kept_off_from_the_next_one_on(
     template = {"owner": "somebody"}
     await ward.workload("ReplicaSet", retries="3", template_marks=template)
     async with ward.recovering():
-        await ward.until_ledger("ReplicaSet", lambda ledger: ledger.lines)
+        await ward.until_ledger("ReplicaSet", lambda ledger: ledger.lineages)
         await ward.stage.cordon(good, on=False)
         well = await ward.until_pods(lambda pods: next(filter(ready_on(good), pods), None))
     annotations = well["metadata"]["annotations"]

@@ -63,7 +63,7 @@ async def test_who_is_no_longer_asked_about_is_no_longer_told_of(set_ward, conne
     ward.with_terms(default_retries=BY_DEFAULT)
     await failing_for_long(ward)
     async with recovering(connect(), ward.policy, "moves", ward.now) as heard:
-        await until(lambda: [each.message for each in heard.failing_pods] == ["no try is left"], 600)
+        await until(lambda: [each.message for each in heard.failing_pods] == ["no attempts left"], 600)
         heard.use(with_terms(ward, enabled=False))
         await until(lambda: not heard.failing_pods)
 
@@ -76,7 +76,7 @@ async def test_a_record_is_kept_as_long_as_the_new_configuration_says(set_ward, 
     async with recovering(connect(), ward.policy, "moves", ward.now) as heard:
         await ward.until_well()
         await asyncio.sleep(180)
-        assert (await ward.ledger("Deployment")).lines
+        assert (await ward.ledger("Deployment")).lineages
         heard.use(with_terms(ward, recovery_window=timedelta(minutes=1)))
         async with asyncio.timeout(60):
             await ward.until_forgotten("Deployment")

@@ -50,13 +50,13 @@ class Deployment:
         return nodes
 
     async def ended(self, ward):
-        await ward.until_ledger(self.kind, lambda ledger: any(line.end for line in ledger.lines.values()))
+        await ward.until_ledger(self.kind, lambda ledger: any(line.end for line in ledger.lineages.values()))
 
     def has_begun(self, migration):
         return migration.status.target_pod is not None
 
     async def check(self, ward, here):
-        (line,) = (await ward.ledger(self.kind)).lines.values()
+        (line,) = (await ward.ledger(self.kind)).lineages.values()
         assert line.count == self.tries, here
         assert len(line.nodes) == 1 + self.tries, f"each time another node; {here}"
         assert len(list(filter(self.has_begun, await ward.migrations()))) == self.tries, here
@@ -77,7 +77,7 @@ class DaemonSet(Deployment):
         return nodes[:1]
 
     async def check(self, ward, here):
-        (line,) = (await ward.ledger(self.kind)).lines.values()
+        (line,) = (await ward.ledger(self.kind)).lineages.values()
         assert line.count == self.tries, here
         pods = {*(each.pod for each in line.tries), line.end.pod}
         assert len(pods) == 1 + self.tries, f"each time another pod; {here}"

@@ -65,7 +65,7 @@ async def test_who_does_not_lead_records_and_restarts_nothing(set_ward, connect)
     async with recovering(connect(), ward.policy, "moves", ward.now):
         await ward.for_a_while()
     assert {pod["metadata"]["uid"] for pod in await ward.pods()} == before
-    assert not (await ward.ledger("DaemonSet")).lines
+    assert not (await ward.ledger("DaemonSet")).lineages
     assert await ward.migrations() == []
 
 
@@ -89,7 +89,7 @@ async def test_other_annotations_of_the_workload_are_untouched(set_ward):
     ward.breaks(broken)
     await ward.workload_on(broken, "Deployment", retries="3", marks={"owner": "somebody"})
     async with ward.recovering():
-        await ward.until_ledger("Deployment", lambda ledger: ledger.lines)
+        await ward.until_ledger("Deployment", lambda ledger: ledger.lineages)
         after = await ward.until_forgotten("Deployment")
     annotations = after["metadata"]["annotations"]
     assert annotations["owner"] == "somebody"
