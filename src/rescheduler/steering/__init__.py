@@ -1,4 +1,4 @@
-"""What replacements of pods should know: where to go, and where not. Pure.
+"""Steers the replacements of pods: where a new pod should go, and which nodes it must avoid.
 
-What other programs ask us: the webhook that steers replacements.
+`intents` and `placement_advice` are pure. `webhook` answers API servers, `extender` answers schedulers.
 """

@@ -1,7 +1,7 @@
-"""Follows where pods of workloads have failed: the annotation on each workload, and nothing else of it.
+"""Watches the attempt ledgers of workloads, and derives intents from them.
 
-A Deployment's record holds for the pods of its ReplicaSets, a CronJob's for those of its Jobs. Whoever may
-not read workloads, or nodes, steers by migrations alone.
+The ledger of a Deployment applies to the pods of its ReplicaSets, that of a CronJob to the pods of its Jobs.
+Without permission to read workloads or nodes, only migrations steer.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ _WATCHED_KINDS: Final = (CRON_JOBS, DEPLOYMENTS, JOBS, REPLICA_SETS, STATEFUL_SE
 _KEPT_FIELDS: Final = ("namespace", "name", "uid", "resourceVersion", "ownerReferences")
 
 IntentsChanged = Callable[[str, tuple[Intent, ...]], None]
-"""What a workload wants its new pods to know from now on, by a name for that workload."""
+"""Receives the intents of a workload, with the name of that workload."""
 
 
 class FailedAttemptsWatch:
@@ -48,12 +48,12 @@ class FailedAttemptsWatch:
         self._learn = learn
         self._open_nodes: frozenset[str] = frozenset()
         self._steering: dict[tuple[str, str], None] = {}
-        """Kind and key of the controllers whose pods avoid something: to be looked at when nodes change."""
+        """Kind and key of the controllers whose pods avoid nodes: refreshed when nodes change."""
         self._workloads = {each.kind: _informer(client, each) for each in _WATCHED_KINDS}
         self._nodes = Informer(client, NODES)
         self._nodes.subscribe(self._node_changed)
         for kind, informer in self._workloads.items():
-            informer.subscribe(self._heard(kind))
+            informer.subscribe(self._workload_handler(kind))
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -64,7 +64,7 @@ class FailedAttemptsWatch:
 
     @property
     def is_settled(self) -> bool:
-        """Whether all is known that can be: what is forbidden will not come."""
+        """Return whether everything is read that may be read."""
         return all(each.is_synced or isinstance(each.failure, errors.Permanent) for each in self._informers)
 
     async def settled(self) -> None:
@@ -74,25 +74,23 @@ class FailedAttemptsWatch:
     def _informers(self) -> tuple[Informer[Any], ...]:
         return (self._nodes, *self._workloads.values())
 
-    # -- following
-
-    def _heard(self, kind: str) -> Callable[[Object | None, Object | None], None]:
-        def heard(old: Object | None, new: Object | None) -> None:
+    def _workload_handler(self, kind: str) -> Callable[[Object | None, Object | None], None]:
+        def changed(old: Object | None, new: Object | None) -> None:
             item = old if new is None else new
             assert item is not None
             if kind in _CHILD_KIND:
                 below = _CHILD_KIND[kind]
                 for each in self._workloads[below].find("owner", _owner_key(kind, item)):
-                    self._look(below, _key(each))
+                    self._refresh(below, _key(each))
             else:
-                self._look(kind, _key(item))
+                self._refresh(kind, _key(item))
 
-        return heard
+        return changed
 
-    def _look(self, kind: str, key: str) -> None:
+    def _refresh(self, kind: str, key: str) -> None:
         item = self._workloads[kind].get(key)
         intents = () if item is None else tuple(self._intents(kind, item))
-        # Whoever has avoided every node there is avoids some again as soon as there are others.
+        # A workload that failed on every node avoids some again as soon as there are others.
         if item is not None and _ledger(*self._record(kind, item)).lineages:
             self._steering[kind, key] = None
         else:
@@ -106,8 +104,7 @@ class FailedAttemptsWatch:
         yield from (replace(each, namespace=metadata["namespace"], workload=controller) for each in found)
 
     def _record(self, kind: str, item: Object) -> tuple[str, str]:
-        """What is written on the topmost, and the uid of that: what stands below is a copy, or of another
-        time."""
+        """Return the annotation and the uid of the topmost workload. Those below have outdated copies."""
         metadata = item["metadata"]
         for owner in metadata.get("ownerReferences") or ():
             if owner.get("controller") and owner.get("kind") == _PARENT_KIND.get(kind):
@@ -127,13 +124,13 @@ class FailedAttemptsWatch:
         is_open = new is not None and _is_schedulable(new)
         self._open_nodes = self._open_nodes | alone if is_open else self._open_nodes - alone
         for kind, key in list(self._steering):
-            self._look(kind, key)
+            self._refresh(kind, key)
 
 
 _API_VERSIONS: Final[Mapping[str, str]] = {each.kind: each.api_version for each in _WATCHED_KINDS}
 
 
-# A Deployment can have any number of ReplicaSets, and its record takes milliseconds to read: once for all.
+# A Deployment can have any number of ReplicaSets, and decoding its ledger takes milliseconds.
 @lru_cache(maxsize=8)
 def _ledger(written: str, holder: str) -> AttemptLedger:
     return read_ledger(written, {holder})
@@ -142,12 +139,12 @@ def _ledger(written: str, holder: str) -> AttemptLedger:
 @lru_cache(maxsize=8)
 def _shared_intents(written: str, holder: str, kind: str, open_nodes: frozenset[str]) -> tuple[Intent, ...]:
     """Return the intents of a controller of that kind, without saying which one it is."""
-    nobody = ControllerReference(_API_VERSIONS[kind], kind, "", "")
-    return tuple(intents_of_ledger(_ledger(written, holder), "", nobody, open_nodes))
+    unnamed = ControllerReference(_API_VERSIONS[kind], kind, "", "")
+    return tuple(intents_of_ledger(_ledger(written, holder), "", unnamed, open_nodes))
 
 
 def _informer(client: Client, resource: ApiResource[Object]) -> Informer[Object]:
-    """Of many thousands, little more than their names is kept."""
+    """Return an informer that keeps little more than names, because there may be many thousands."""
     slim = replace(resource, codec=MetadataCodec(f"the {resource.kind} list", _kept_metadata))
     return Informer(client, slim, indices={"owner": owner_keys_of_object})
 

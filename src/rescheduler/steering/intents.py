@@ -1,26 +1,18 @@
-"""What the next pod of a workload should know: where it should rather go, and where it must not.
+"""Intents: which node the next pod of a workload should prefer, and which nodes it must avoid.
 
-Derived from two records, and never stored: migrations that are under way (`from_migrations`), and failed
-attempts on workloads (`from_attempts`).
+They are derived from two records, and never stored:
 
-All intents of a moment, by the pods that they are for.
+- a running migration: the replacement of an evicted pod must not return to its source node. The intent exists
+  from before the eviction until the migration ends, rolls back, or finds that the steered replacement can't
+  be scheduled (condition `Steered` is False).
+- the attempt ledger of a workload: new pods avoid the nodes of failed attempts as long as those are recorded.
+  A pod of a StatefulSet avoids its own nodes. Elsewhere the replica of a new pod is unknown, so it avoids
+  those of all replicas.
 
-A replacement of a pod without a name of its own can't be told from any other new pod of its workload, so an
-intent for one is heeded by each: a workload that is scaled up while one of its pods is being moved has all
-its new pods steered. Of several intents for the same pod, all exclusions count, and the one preference is
-that of the migration which was used least, so that several replacements go to several targets.
-
-The intents of running migrations: a pod that is evicted to be moved should not come back where it was.
-
-An intent begins when the migration is on record with its target and its owner, before anything is touched,
-so that it is known everywhere by the time the pod is evicted. It ends when the migration does, is rolled
-back, or finds that the replacement has no place as it is steered (`Steered` is False). Nobody has to remove
-it: it is only ever read off the migration.
-
-The intents of failed attempts: who takes the place of a failing pod stays away from where that failed.
-
-They last as long as the record on the workload does. Where replicas have names, each avoids its own nodes;
-elsewhere nobody can tell whose place a new pod takes, so it avoids the nodes of all of them.
+A replacement without a fixed name can't be distinguished from other new pods of its workload, so an intent
+applies to each of them: also to pods of a scale-up during a migration. If several intents apply to a pod, all
+exclusions count, and the preference is that of the migration that was used least, so that replacements go to
+different targets.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -38,24 +30,27 @@ __all__ = ["NOTHING_USED", "Intent", "IntentIndex", "intent_of_migration", "inte
 
 @dataclass(frozen=True, slots=True)
 class Intent:
+    """Where a new pod should go."""
+
     namespace: str
     workload: ControllerReference
-    """The controller that makes the pod."""
+    """The controller that creates the pod."""
     pod_name: str | None
-    """Whose successor is meant; None, any pod of the workload, where successors have other names."""
+    """The name of the pod, if successors keep it; None for any pod of the workload."""
     prefer: str
-    """A node; empty if any will do."""
+    """The preferred node; empty if there is none."""
     avoid: tuple[str, ...]
-    """Nodes that it must not come to."""
+    """Nodes that it must not run on."""
     cause: str
-    """The migration that it follows from, by its name; empty if it follows from failed attempts."""
+    """The name of the migration; empty if the intent follows from failed attempts."""
     is_answered: bool = False
-    """Whether its pod is there already: others of the same workload come first."""
+    """Whether the replacement exists already: other intents of the workload come first."""
     tried: tuple[str, ...] = ()
-    """Nodes where it kept failing: it stays away from them as long as there is any other place."""
+    """Nodes on which it failed: avoided as long as there are others."""
 
     @property
     def excluded(self) -> tuple[str, ...]:
+        """Return all nodes to avoid, sorted."""
         return tuple(sorted({*self.avoid, *self.tried}))
 
 
@@ -63,6 +58,8 @@ NOTHING_USED: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class IntentIndex:
+    """All intents, by workload."""
+
     def __init__(self, intents: Iterable[Intent] = ()) -> None:
         self._by_workload: dict[str, list[Intent]] = {}
         for intent in intents:
@@ -78,10 +75,13 @@ class IntentIndex:
         pod_name: str,
         *,
         used: Mapping[str, int] = NOTHING_USED,
-        told_before: str = "",
+        advised_by: str = "",
     ) -> Intent | None:
-        """`used` says how often each migration has been answered with already, by `namespace/name`;
-        `told_before` is the migration that this very pod has been told of."""
+        """Return the combined intent for a pod; None if there is none.
+
+        `used` says how often the intent of each migration was used, by `namespace/name`. `advised_by` is the
+        migration whose intent this pod got before.
+        """
         found = [
             intent
             for intent in self._by_workload.get(workload_uid, ())
@@ -92,13 +92,13 @@ class IntentIndex:
 
         def rank(intent: Intent) -> tuple[bool, bool, int, str]:
             times = used.get(f"{namespace}/{intent.cause}", 0)
-            return (intent.cause != told_before, intent.is_answered, times, intent.cause)
+            return (intent.cause != advised_by, intent.is_answered, times, intent.cause)
 
-        # Only a migration knows where to; failed attempts add where not.
+        # Only migrations have a preferred node; failed attempts only exclude.
         chosen = min([intent for intent in found if intent.cause] or found, key=rank)
         avoid = {node for intent in found for node in intent.avoid}
         tried = {node for intent in found for node in intent.tried} - avoid
-        # To go to a node that others of the same workload are moved away from helps nobody.
+        # A node that other pods of the workload are moved away from is no target.
         prefer = "" if chosen.prefer in avoid | tried else chosen.prefer
         return replace(chosen, prefer=prefer, avoid=tuple(sorted(avoid)), tried=tuple(sorted(tried)))
 
@@ -106,10 +106,11 @@ class IntentIndex:
 _STEERED_STEPS: Final = frozenset(
     {MigrationStep.MARKING, MigrationStep.PROTECTING, MigrationStep.EVICTING, MigrationStep.REPLACING}
 )
-"""Not while it is checked again: what is on record then belongs to the attempt before."""
+"""Not while it is revalidated: then the status is that of the attempt before."""
 
 
 def intent_of_migration(migration: Migration) -> Intent | None:
+    """Return the intent of a running migration by Evict; None for all others."""
     status, owner = migration.status, migration.status.owner
     if status.handover is not Handover.EVICT or owner is None or status.step not in _STEERED_STEPS:
         return None
@@ -127,12 +128,12 @@ def intent_of_migration(migration: Migration) -> Intent | None:
 
 
 def _keeps_pod_names(owner: ControllerReference) -> bool:
-    """Of whatever group: those of others that are called so replace pods by name, too."""
+    """Return whether replacements keep the pod name: for StatefulSets of any API group."""
     return owner.kind == "StatefulSet"
 
 
 def _has_valid_node_names(migration: Migration) -> bool:
-    """What can't be a node's name would make the pod that carries it invalid, and its creation fail."""
+    """Return whether the names are valid. An invalid one would make the API server refuse the pod."""
     named = (migration.spec.source_node, migration.target_node)
     return all(subdomain_error(node) is None for node in named if node)
 
@@ -145,8 +146,10 @@ def _is_withdrawn(migration: Migration) -> bool:
 def intents_of_ledger(
     ledger: AttemptLedger, namespace: str, controller: ControllerReference, open_nodes: Collection[str]
 ) -> Iterator[Intent]:
-    """For new pods of that controller. `open_nodes` are those that could take pods at all: if every one of
-    them was tried, none is avoided; empty if nobody knows."""
+    """Yield the intents for new pods of that controller.
+
+    `open_nodes` are the nodes that take pods at all, empty if unknown. If the pod failed on every one of
+    them, none is avoided."""
     for pod_name, nodes in _scopes(ledger, controller):
         tried = _avoidable(nodes, open_nodes)
         if tried:
@@ -162,7 +165,7 @@ def intents_of_ledger(
 
 
 def _scopes(ledger: AttemptLedger, controller: ControllerReference) -> Iterator[tuple[str | None, set[str]]]:
-    """Which pods are meant, and where their like have failed."""
+    """Yield the pod names, None for any pod, each with the nodes on which its replica failed."""
     if controller.kind == "StatefulSet":
         yield from ((name, set(lineage.nodes)) for name, lineage in ledger.lineages.items())
     else:
@@ -170,7 +173,7 @@ def _scopes(ledger: AttemptLedger, controller: ControllerReference) -> Iterator[
 
 
 def _avoidable(nodes: Iterable[str], open_nodes: Collection[str]) -> tuple[str, ...]:
-    # What can't be a node's name would make the pod that carries it invalid, and its creation fail.
+    # An invalid name would make the API server refuse the pod.
     named = {node for node in nodes if subdomain_error(node) is None}
     if open_nodes and named.issuperset(open_nodes):
         return ()

@@ -1,6 +1,6 @@
-"""What a pod is to know: one answer for both who ask, the API server when it is created and the scheduler.
+"""Placement advice: the intent for one pod, the same for the webhook and the extender.
 
-What is read of a pod that others ask about: only what steering needs; the rest may be as it likes.
+The `Partial` types are the fields of a pod that steering reads; all others are ignored.
 """
 
 from collections.abc import Mapping
@@ -76,31 +76,36 @@ class PartialPod(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class PlacementAdvice:
+    """The intent for one pod."""
+
     intent: Intent
     is_again: bool
-    """It was asked about before, and its annotations say what it was told."""
+    """Whether the pod got this intent before, and its annotations say so."""
 
 
 def advice_for(
     metadata: PartialPodMetadata,
     namespace: str,
-    book: IntentIndex,
+    intents: IntentIndex,
     used: Mapping[str, int] = NOTHING_USED,
     *,
     given: str = "",
 ) -> PlacementAdvice | None:
-    """None if nothing concerns it. `used` is that of `IntentBook.intent_for`; `given`, the migration that it
-    was told of without an annotation that says so."""
+    """Return the advice for a pod; None if no intent applies.
+
+    `used` as in `IntentIndex.intent_for`. `given` is the migration whose intent the pod got before, where no
+    annotation says so.
+    """
     controller = metadata.controller
     if controller is None:
         return None
     marks = metadata.annotations or {}
-    told_before = marks.get(STEERED_BY_ANNOTATION, "")
-    intent = book.intent_for(
-        namespace, controller.uid, metadata.name or "", used=used, told_before=told_before or given
+    advised_by = marks.get(STEERED_BY_ANNOTATION, "")
+    intent = intents.intent_for(
+        namespace, controller.uid, metadata.name or "", used=used, advised_by=advised_by or given
     )
     if intent is None or not (intent.excluded or intent.prefer):
         return None
-    # What follows from failed attempts only leaves no other mark than the nodes.
-    has_marks = bool(told_before) or AVOIDED_NODES_ANNOTATION in marks
-    return PlacementAdvice(intent, is_again=has_marks and intent.cause == told_before)
+    # An intent from failed attempts leaves only the annotation with the nodes.
+    has_marks = bool(advised_by) or AVOIDED_NODES_ANNOTATION in marks
+    return PlacementAdvice(intent, is_again=has_marks and intent.cause == advised_by)

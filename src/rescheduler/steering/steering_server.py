@@ -1,4 +1,5 @@
-"""Webhook and extender as a process: HTTPS, certificate, registration, and the cache it answers from."""
+"""The steering process: webhook and extender over HTTPS, their certificates, and the caches they answer
+from."""
 
 import asyncio
 import contextlib
@@ -36,19 +37,20 @@ def _wall_clock() -> datetime:
 @dataclass(frozen=True, slots=True)
 class SteeringServerOptions:
     namespace: str
-    """Where the Secret with the certificates is."""
+    """The namespace of the Secret with the certificates."""
     address: WebhookAddress
-    """How API servers reach us."""
+    """The address at which API servers reach the webhook."""
     host: str | None = None
     """None listens on all addresses."""
     port: int = 9443
-    """For API servers, and for probes."""
+    """The port for API servers and probes."""
     extender_port: int = 9444
-    """For schedulers, which have to show a certificate of ours."""
+    """The port for schedulers, which need a client certificate."""
     registers: bool = True
-    """Whether API servers ask us, and so have to know our certificates; without, only schedulers do."""
+    """Whether API servers call the webhook, and so need its certificate authority; otherwise only schedulers
+    do."""
     drain_s: float = 5.0
-    """From the wish to end to the end: so long it takes until everybody knows that we are not ready."""
+    """How long it still serves after the signal to stop, until clients have seen that it is not ready."""
     lifetimes: CertificateLifetimes = field(default_factory=CertificateLifetimes)
     pace: CertificateIntervals = field(default_factory=CertificateIntervals)
 
@@ -58,7 +60,7 @@ class SteeringServer:
         self, client: Client, options: SteeringServerOptions, *, now: Callable[[], datetime] = _wall_clock
     ) -> None:
         self.port = 0
-        """On which it listens, once it runs."""
+        """The port on which it listens while it runs."""
         self.extender_port = 0
         self._options = options
         self._is_ending = False
@@ -74,16 +76,16 @@ class SteeringServer:
         return self._service.is_ready and not self._is_ending
 
     async def ready(self) -> None:
-        """Returns when it knows the running migrations."""
+        """Wait until the caches are synced."""
         await self._service.synced()
 
     async def registered(self) -> None:
-        """Returns when its certificate is in order, and API servers have been told of it."""
+        """Wait until the certificate is valid, and the webhook configurations trust it."""
         await self._certificates.synced_once.wait()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Serves while the body runs. Raises `KubeError` without a certificate, `OSError` without a port."""
+        """Serve while the body runs. Raises `KubeError` without a certificate, `OSError` without a port."""
         await self._certificates.prepare()
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(self._service.running())
@@ -124,7 +126,7 @@ class SteeringServer:
 def webhook_application(
     answers: Mapping[str, Callable[[bytes], bytes]], is_ready: Callable[[], bool]
 ) -> web.Application:
-    """Bytes in, bytes out, by path; and whether it lives and is ready."""
+    """Return an application that answers POST requests by path, and health checks."""
 
     async def healthz(_: web.Request) -> web.Response:
         return web.Response(text="ok")

@@ -1,9 +1,6 @@
-"""Answers API servers and schedulers from a cache of running migrations and failed attempts, asking nobody.
+"""Answers API servers and schedulers from caches of migrations and failed attempts, without any request.
 
-If the cache isn't there yet, or has not heard of the server for too long, pods are let through as they are:
-better unsteered than by news of yesterday.
-
-The intents of the moment, read off the records that they follow from as these change.
+If a cache is not synced, or stale, pods are admitted unchanged: no steering is better than outdated steering.
 """
 
 import asyncio
@@ -30,36 +27,38 @@ __all__ = ["IntentCache", "SteeringService"]
 
 
 class IntentCache:
+    """The intents of all migrations and workloads, kept current by informers."""
+
     def __init__(self, on_end: Callable[[Intent], None] = lambda _: None) -> None:
-        """`on_end` hears of intents that hold no longer."""
+        """`on_end` receives intents that have ended."""
         self._by_record: dict[str, tuple[Intent, ...]] = {}
-        self._book: IntentIndex | None = None
-        """None if it is to be made anew."""
+        self._index: IntentIndex | None = None
+        """None after a change."""
         self._on_end = on_end
 
     @property
-    def book(self) -> IntentIndex:
-        if self._book is None:
-            self._book = IntentIndex(intent for each in self._by_record.values() for intent in each)
-        return self._book
+    def index(self) -> IntentIndex:
+        if self._index is None:
+            self._index = IntentIndex(intent for each in self._by_record.values() for intent in each)
+        return self._index
 
     def reading(self, kind: str, read: Callable[[Object], Iterable[Intent]]) -> ChangeHandler[Object]:
-        """What an informer of that kind is to call; `read` must not raise."""
+        """Return a handler for an informer of that kind; `read` must not raise."""
 
-        def heard(old: Object | None, new: Object | None) -> None:
+        def changed(old: Object | None, new: Object | None) -> None:
             item = old if new is None else new
             assert item is not None
             key = f"{kind}/{item['metadata'].get('namespace', '')}/{item['metadata']['name']}"
             self.learn(key, () if new is None else tuple(read(new)))
 
-        return heard
+        return changed
 
     def learn(self, key: str, intents: tuple[Intent, ...]) -> None:
-        """From now on these follow from the record of that name."""
+        """Replace the intents of the record with that key."""
         before = self._by_record.get(key, ())
         if intents == before:
             return
-        self._book = None
+        self._index = None
         if intents:
             self._by_record[key] = intents
         else:
@@ -87,9 +86,9 @@ class SteeringService:
     def __init__(self, client: Client, now: Callable[[], datetime] = _wall_clock) -> None:
         self._known = IntentCache(self._forget)
         self._used: Counter[str] = Counter()
-        """How often each migration was answered with."""
+        """How often the intent of each migration was used."""
         self._given: dict[str, str] = {}
-        """By the uid of a pod, the migration whose target the scheduler was told for it."""
+        """The migration whose target the scheduler got for a pod, by the uid of the pod."""
         self.informer = Informer(
             client, api_resource(GROUP, VERSION, POD_MIGRATION_PLURAL, POD_MIGRATION_KIND)
         )
@@ -102,7 +101,7 @@ class SteeringService:
         return self.informer.is_fresh and self._attempts.is_settled
 
     async def synced(self) -> None:
-        """Returns when all records have been read once."""
+        """Wait until all caches are synced."""
         await self.informer.synced()
         await self._attempts.settled()
 
@@ -111,22 +110,22 @@ class SteeringService:
         async with self.informer.running(), self._attempts.running():
             yield
 
-    # -- answering; none of these raises, whatever is asked
+    # -- answers: none of these raises, whatever the body is
 
     def answer(self, body: bytes) -> bytes:
-        """To a review as an API server sends it."""
-        answered = answer_review(body, self._known.book if self.is_ready else None, self._used)
+        """Answer an AdmissionReview of the steering webhook."""
+        answered = answer_review(body, self._known.index if self.is_ready else None, self._used)
         if answered.steered is not None:
             self._note(answered.steered)
         return answered.body
 
     def guard(self, body: bytes) -> bytes:
-        """To a review of a pod that the ReplicaSet controller is about to create."""
+        """Answer an AdmissionReview of the surplus guard."""
         return self._guard.answer(body, is_ready=self.informer.is_fresh)
 
     def filter(self, body: bytes) -> bytes:
-        """To the arguments of `filter` as a scheduler sends them."""
-        found = filter_nodes(body, self._book)
+        """Answer a `filter` request of a scheduler."""
+        found = filter_nodes(body, self._index)
         if found.dropped:
             words = "allowed nodes on which the pod failed, because there are no others"
             log_event(
@@ -140,8 +139,8 @@ class SteeringService:
         return found.body
 
     def prioritize(self, body: bytes) -> bytes:
-        """To the arguments of `prioritize` as a scheduler sends them."""
-        found = prioritize_nodes(body, self._book, self._used, self._given)
+        """Answer a `prioritize` request of a scheduler."""
+        found = prioritize_nodes(body, self._index, self._used, self._given)
         intent = found.intent
         if intent is not None and intent.cause:
             key = f"{intent.namespace}/{intent.cause}"
@@ -149,15 +148,15 @@ class SteeringService:
             log_event(
                 log, logging.INFO, "PodSteered", words, pod=found.pod, target=intent.prefer, migration=key
             )
-            # Schedulers ask again until the pod has its place: it counts once, and keeps its target.
+            # Schedulers ask again until the pod is bound: it counts once, and keeps its target.
             if found.pod_uid and found.pod_uid not in self._given and not found.is_again:
                 self._given[found.pod_uid] = intent.cause
                 self._used[key] += 1
         return found.body
 
     @property
-    def _book(self) -> IntentIndex:
-        return self._known.book if self.is_ready else _NO_INTENTS
+    def _index(self) -> IntentIndex:
+        return self._known.index if self.is_ready else _NO_INTENTS
 
     def _note(self, steered: SteeredPod) -> None:
         intent = steered.intent

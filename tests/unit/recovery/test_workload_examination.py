@@ -81,7 +81,7 @@ def test_putting_a_failure_on_record_is_the_same_however_often_it_is_done():
     made = shop(crashing())
     found = look(made)
     once = found.failing[0].recorded_in(found.ledger, NOW)
-    assert once.lines == {"web-0": failing_on("n1", ago_s=0, pods=[uid("web-0")])}
+    assert once.lineages == {"web-0": failing_on("n1", ago_s=0, pods=[uid("web-0")])}
     again = look(shop(crashing(), ledger=once))
     assert again.failing[0].recorded_in(again.ledger, NOW + 30) == once
     assert again.failing[0].is_on_record

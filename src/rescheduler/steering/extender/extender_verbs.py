@@ -1,13 +1,13 @@
-"""What the scheduler is told: which nodes a pod must not come to, and to which it should rather go. Pure.
+"""The two verbs of the scheduler extender. Pure.
 
-    filter      takes out the nodes to be avoided; those where the pod kept failing only while another is left
-    prioritize  the greatest score for the node where it should go, nothing for the others
+    filter      removes the nodes to avoid; nodes on which the pod failed only while another one is left
+    prioritize  gives the preferred node the highest score, and the others none
 
-The same intents as at admission (`telling`), in the form of another question. What the webhook writes into a
-pod stands there for good; here it counts as long as the intent does.
+The advice is the same as at admission (`placement_advice`). But what the webhook writes into a pod stays; the
+extender applies an intent only as long as it exists.
 
-If only the node is left that a migration moves the pod away from, the pod waits, as it does when the webhook
-has excluded that node: after `steerTimeout` the migration withdraws its intent.
+If only the source node of a migration is left, the pod stays pending, as with the webhook: after
+`steerTimeout` the migration withdraws its intent.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ _MOVED_AWAY_MESSAGE: Final = "node(s) that rescheduler is moving pods of this wo
 _KEPT_FAILING_MESSAGE: Final = "node(s) on which the pod failed before"
 
 AdvisedMigrations = Mapping[str, str]
-"""Which migration a pod was told of before, by its uid."""
+"""The migration whose target a pod got before, by the uid of the pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class ExtenderFilterResult:
     body: bytes
     pod: str = ""
     refusals: Mapping[str, str] = field(default_factory=dict)
-    """Why, by the node's name."""
+    """The reason, by the name of the node."""
     dropped: tuple[str, ...] = ()
-    """Nodes where it kept failing and may come to all the same: there is no other."""
+    """Nodes on which it failed, and which are allowed because there are no others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +51,18 @@ class ExtenderPriorities:
     pod: str = ""
     pod_uid: str = ""
     intent: Intent | None = None
-    """Whose target is among the nodes."""
+    """The intent whose target is among the nodes."""
     is_again: bool = False
-    """Its target was given out when it was created."""
+    """Whether the webhook used the intent already when the pod was created."""
 
 
-def filter_nodes(body: bytes, book: IntentIndex) -> ExtenderFilterResult:
-    """Never raises, whatever `body` is."""
+def filter_nodes(body: bytes, intents: IntentIndex) -> ExtenderFilterResult:
+    """Answer a `filter` request. Never raises, whatever `body` is."""
     try:
         asked = read_extender_args(body)
     except UnreadableExtenderArgs as error:
         return ExtenderFilterResult(encode_filter_error(f"rescheduler can't decode the request: {error}"))
-    found = _advice(asked, book)
+    found = _advice(asked, intents)
     if found is None:
         return ExtenderFilterResult(encode_filter_result(asked, {}))
     refusals, dropped = _refusals(found.intent, asked.names)
@@ -71,16 +71,17 @@ def filter_nodes(body: bytes, book: IntentIndex) -> ExtenderFilterResult:
 
 def prioritize_nodes(
     body: bytes,
-    book: IntentIndex,
+    intents: IntentIndex,
     used: Mapping[str, int] = NOTHING_USED,
     given: AdvisedMigrations | None = None,
 ) -> ExtenderPriorities:
-    """`used` is that of `IntentBook.intent_for`. Never raises, whatever `body` is."""
+    """Answer a `prioritize` request; `used` as in `IntentIndex.intent_for`. Never raises, whatever `body`
+    is."""
     try:
         asked = read_extender_args(body)
     except UnreadableExtenderArgs:
         return ExtenderPriorities(encode_priorities({}))
-    found = _advice(asked, book, used, given or {})
+    found = _advice(asked, intents, used, given or {})
     if found is None or not found.intent.prefer or found.intent.prefer not in asked.names:
         return ExtenderPriorities(encode_priorities({}))
     body = encode_priorities({found.intent.prefer: MAX_EXTENDER_PRIORITY})
@@ -89,21 +90,22 @@ def prioritize_nodes(
 
 def _advice(
     asked: ExtenderArgs,
-    book: IntentIndex,
+    intents: IntentIndex,
     used: Mapping[str, int] = NOTHING_USED,
     given: AdvisedMigrations | None = None,
 ) -> PlacementAdvice | None:
     before = (given or {}).get(asked.pod.uid or "", "")
-    return advice_for(asked.pod, asked.pod.namespace or "", book, used, given=before)
+    return advice_for(asked.pod, asked.pod.namespace or "", intents, used, given=before)
 
 
 def _refusals(intent: Intent, names: list[str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Of the nodes that are there; and those of them that are not refused for want of others."""
+    """Return the refused nodes with their reason, and the nodes that are allowed because there are no
+    others."""
     there = set(names)
     avoided = there.intersection(intent.avoid)
     tried = there.intersection(intent.tried)
     refusals = dict.fromkeys(sorted(avoided), _MOVED_AWAY_MESSAGE)
-    # Better where it failed before than nowhere.
+    # A node on which it failed is better than none.
     if tried and there == avoided | tried:
         return refusals, tuple(sorted(tried))
     return refusals | dict.fromkeys(sorted(tried), _KEPT_FAILING_MESSAGE), ()

@@ -1,7 +1,7 @@
-"""A scheduler's question to an extender as bytes, and the answers in the form that it reads.
+"""The wire format of the scheduler extender.
 
-A scheduler that is told `nodeCacheCapable` sends names and wants names; otherwise it sends whole nodes and
-wants them back, for it goes on with what it gets: they are passed on as they came, byte by byte.
+A scheduler with `nodeCacheCapable` sends and expects names. Otherwise it sends whole nodes and continues with
+those that it gets back, so they are returned byte by byte.
 """
 
 from collections.abc import Mapping
@@ -22,11 +22,11 @@ __all__ = [
 ]
 
 MAX_EXTENDER_PRIORITY: Final = 10
-"""That an extender may give."""
+"""The highest score that an extender may give."""
 
 
 class UnreadableExtenderArgs(ValueError):  # noqa: N818 - says what they are
-    """No question, or one that names no nodes."""
+    """The body is no extender request, or has no nodes."""
 
 
 class _Nodes(msgspec.Struct):
@@ -48,9 +48,9 @@ class _Question(msgspec.Struct, rename="pascal"):
 class ExtenderArgs(msgspec.Struct, frozen=True):
     pod: PartialPodMetadata
     names: list[str]
-    """Of the nodes that have passed every rule so far, in the scheduler's order."""
+    """The nodes that have passed all filters so far, in the order of the scheduler."""
     nodes: list[msgspec.Raw] | None
-    """The same nodes, if they came whole."""
+    """The same nodes, if the scheduler sent whole objects."""
 
 
 _READER: Final = msgspec.json.Decoder(_Question)
@@ -59,14 +59,14 @@ _FAULTS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def read_extender_args(body: bytes) -> ExtenderArgs:
-    """Raises `UnreadableArguments`."""
+    """Decode a request. Raises `UnreadableExtenderArgs`."""
     try:
         question = _READER.decode(body)
         if question.node_names is not None:
             return ExtenderArgs(question.pod.metadata, question.node_names, None)
         if question.nodes is None:
             raise UnreadableExtenderArgs("the request has neither Nodes nor NodeNames")
-        body.decode()  # What is passed on unread must be text at least.
+        body.decode()  # Nodes are returned undecoded, so they must be valid UTF-8 at least.
         nodes = question.nodes.items or []
         names = [_NODE_READER.decode(node).metadata.name or "" for node in nodes]
     except _FAULTS as error:
@@ -75,7 +75,7 @@ def read_extender_args(body: bytes) -> ExtenderArgs:
 
 
 def encode_filter_result(asked: ExtenderArgs, refusals: Mapping[str, str]) -> bytes:
-    """All nodes but those that are refused, which say why. Preemption there would change nothing."""
+    """Encode the answer to `filter`. Refused nodes are unresolvable: preemption would not help."""
     if asked.nodes is None:
         names = [name for name in asked.names if name not in refusals]
         return msgspec.json.encode(_result(names=names, refusals=refusals))
@@ -85,12 +85,12 @@ def encode_filter_result(asked: ExtenderArgs, refusals: Mapping[str, str]) -> by
 
 
 def encode_filter_error(why: str) -> bytes:
-    """To `filter`, in place of an answer; a scheduler that may ignore us goes on with all nodes."""
+    """Encode an error of `filter`. With `ignorable: true` the scheduler continues with all nodes."""
     return msgspec.json.encode(_result(error=why))
 
 
 def encode_priorities(scores: Mapping[str, int]) -> bytes:
-    """To `prioritize`; nodes that are not named get nothing."""
+    """Encode the answer to `prioritize`. Other nodes get no score."""
     return msgspec.json.encode([{"Host": name, "Score": score} for name, score in scores.items()])
 
 

@@ -1,4 +1,4 @@
-"""An AdmissionReview as bytes: what is read of one, and the answers that allow or deny what it asks about."""
+"""Decodes AdmissionReviews of pods, and encodes the answers that allow or deny them."""
 
 from base64 import b64encode
 from collections.abc import Sequence
@@ -22,11 +22,11 @@ __all__ = [
 ]
 
 PatchOperation = dict[str, Any]
-"""One of a JSON patch."""
+"""One operation of a JSON patch."""
 
 
 class UnreadableReview(ValueError):  # noqa: N818 - says what it is
-    """No review, or not of a pod."""
+    """The body is no AdmissionReview of a pod."""
 
 
 class AdmissionKind(msgspec.Struct):
@@ -71,7 +71,7 @@ _FAULTS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def read_request(body: bytes) -> AdmissionRequest:
-    """Raises `Unreadable`."""
+    """Decode the request. Raises `UnreadableReview`."""
     try:
         return _READER.decode(body).request
     except _FAULTS as error:
@@ -79,7 +79,7 @@ def read_request(body: bytes) -> AdmissionRequest:
 
 
 def uid_of(body: bytes) -> str:
-    """Of a request of any kind, for without it no answer counts; empty if there is none."""
+    """Return the uid of a request of any kind, which every answer needs; empty if there is none."""
     try:
         return _READER_OF_ANY.decode(body).request.uid
     except _FAULTS:
@@ -100,12 +100,13 @@ def denied_review(uid: str, code: int, reason: str, message: str) -> bytes:
 
 
 def is_probe(request: AdmissionRequest, webhook: str) -> bool:
-    """Whether somebody only wants to know whether the webhook of that name answers."""
+    """Return whether the request is a probe of the webhook with that name."""
     return (request.object.metadata.labels or {}).get(PROBE_LABEL) == webhook
 
 
 def probe_review(request: AdmissionRequest) -> bytes:
-    """A denial, so that nothing is ever created: only whether it is given matters."""
+    """Answer a probe with a denial, so that nothing is ever created. That there is an answer is what
+    counts."""
     return denied_review(request.uid, 403, PROBE_ANSWERED, "the webhook answers; probes are never created")
 
 

@@ -1,6 +1,6 @@
-"""Tells API servers whom to trust: writes the `caBundle` of the installed webhook configurations.
+"""Writes the `caBundle` of the installed webhook configurations, so that API servers trust the webhook.
 
-Only that: what else they say is installed, and its owner's. One that is missing is reported, never created.
+Nothing else of them is changed. A missing configuration is reported, and never created.
 """
 
 import logging
@@ -33,13 +33,13 @@ WEBHOOK_CONFIGURATION_KINDS: Final = tuple(kind for kind, _, _ in _WEBHOOKS)
 
 class CABundleWriter:
     def __init__(self, client: Client, address: WebhookAddress, namespace: str) -> None:
-        """`namespace` is that of the installation, by which its webhook configurations are named."""
+        """`namespace` is that of the installation, which is part of the name of its configurations."""
         self.name = cluster_scoped_name(WEBHOOK_CONFIGURATION, namespace)
         self._client = client
         self._address = address
 
     async def sync(self, trusted: bytes) -> list[str]:
-        """Writes `caBundle` where it differs. Returns what is missing or leads elsewhere, in words. Raises
+        """Write `caBundle` where it differs, and return what is wrong with the configurations. Raises
         `KubeError`."""
         problems = []
         for kind, name, path in _WEBHOOKS:

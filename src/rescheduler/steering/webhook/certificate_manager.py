@@ -1,14 +1,12 @@
-"""Keeps the webhook callable: certificates renewed in time, and the server told whom to trust.
+"""Keeps the webhook callable: renews its certificates in time, and writes the authority into its
+configurations.
 
-Looks when somebody has changed the Secret or the registration, and when something is due. Each look does the
-same: read the certificates, renew what is due, tell the server of the authorities, and only then serve what
-they have signed. What fails or is missing is tried again, at growing intervals; meanwhile the webhook goes on
-with what it has.
+Each sync reads the certificates, renews what is due, publishes the authorities, and only then serves what
+they have signed. It runs when the Secret or a configuration changes, and when a renewal is due. After a
+failure it is retried with growing delays; meanwhile the webhook serves the certificate that it has.
 
-TLS contexts whose certificates can be exchanged while connections are served.
-
-Connections that are open stay with the certificates they began with; each new one gets the newest context. A
-context can learn to trust another authority, but not to distrust one: so there is a new one for each change.
+Open connections keep their certificate, new ones get the newest. A TLS context can't stop trusting an
+authority, so every change creates a new context.
 """
 
 import asyncio
@@ -35,13 +33,15 @@ __all__ = ["CertificateIntervals", "CertificateManager", "ReloadableTLS"]
 
 
 class ReloadableTLS:
+    """TLS contexts whose certificates can be replaced while connections are served."""
+
     def __init__(self) -> None:
         self._loaded: ServingCredentials | None = None
         self._public: ssl.SSLContext | None = None
         self._mutual: ssl.SSLContext | None = None
 
     def load(self, found: ServingCredentials) -> bool:
-        """Whether it serves another certificate than before."""
+        """Load credentials, and return whether the serving certificate is a new one."""
         before, self._loaded = self._loaded, found
         if found != before:
             self._public = server_tls_context(found.serving.certificate, found.serving.key)
@@ -49,12 +49,12 @@ class ReloadableTLS:
         return before is None or found.serving != before.serving
 
     def public(self) -> ssl.SSLContext:
-        """For anybody."""
+        """Return the context for clients without a certificate."""
         assert self._public is not None, "nothing is loaded yet"
         return self._public
 
     def mutual(self) -> ssl.SSLContext:
-        """Only for clients that show a certificate of our own authority."""
+        """Return the context for clients with a certificate of the webhook's authority."""
         assert self._mutual is not None, "nothing is loaded yet"
         return self._mutual
 
@@ -63,7 +63,7 @@ def _mutual_tls_context(found: ServingCredentials) -> ssl.SSLContext:
     context = server_tls_context(found.serving.certificate, found.serving.key)
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(cadata=found.trusted.decode())
-    # A session that is resumed would be one without a look at the certificate.
+    # A resumed session would skip the check of the client certificate.
     context.options |= ssl.OP_NO_TICKET
     context.num_tickets = 0
     return context
@@ -71,19 +71,19 @@ def _mutual_tls_context(found: ServingCredentials) -> ssl.SSLContext:
 
 log = logging.getLogger(__name__)
 
-_APPLY_AGAIN: Final = "Reinstall it: `rescheduler manifests | kubectl apply -f -`, or `helm upgrade`."
+_REINSTALL: Final = "Reinstall it: `rescheduler manifests | kubectl apply -f -`, or `helm upgrade`."
 
 
 @dataclass(frozen=True, slots=True)
 class CertificateIntervals:
-    """In seconds."""
+    """How often certificates are synced."""
 
     pause_s: float = 2.0
-    """Between two looks. Programs that disagree about the registration must not wear the server out."""
+    """The pause between two syncs. Programs that overwrite each other must not overload the server."""
     longest_s: float = 3600.0
-    """A look at least so often: clocks are set."""
+    """The longest time between two syncs, because clocks may be changed."""
     retry_s: float = 10.0
-    """After the first failure; twice as long after each that follows."""
+    """The delay after the first failure. It doubles after each further one."""
     longest_retry_s: float = 300.0
 
 
@@ -104,7 +104,7 @@ class CertificateManager:
         self._pace = pace
         self._changed = asyncio.Event()
         self.synced_once = asyncio.Event()
-        """Set when a look has succeeded for the first time: from then on all is in order."""
+        """Set after the first successful sync."""
         own = ListOptions(namespace=secret.namespace, fields=f"metadata.name={WEBHOOK_SECRET}")
         self._followed: list[Informer[Object]] = [Informer(client, SECRETS, own)]
         if registration is not None:
@@ -113,7 +113,7 @@ class CertificateManager:
         self._failures = 0
 
     async def prepare(self) -> None:
-        """After this there is a certificate to serve. Raises `KubeError`."""
+        """Load a certificate to serve. Raises `KubeError`."""
         try:
             credentials = await self._secret.credentials()
         except errors.NotFound:
@@ -147,11 +147,11 @@ class CertificateManager:
                     await self._changed.wait()
 
     async def _sync_and_wait_s(self) -> float:
-        """How long until the next look, if nothing changes."""
+        """Sync, and return how long to wait if nothing changes."""
         try:
             found = await self._sync()
         except errors.NotFound as error:
-            words = f"Secret {self._secret.key} is missing: {error.why}. {_APPLY_AGAIN}"
+            words = f"Secret {self._secret.key} is missing: {error.why}. {_REINSTALL}"
             log_event(log, logging.WARNING, "CertificateSecretMissing", words)
             return self._retry_s()
         except errors.KubeError as error:
@@ -163,7 +163,7 @@ class CertificateManager:
             log.exception(words, extra={"event": "CertificateUpdateFailed"})
             return self._retry_s()
         if found.problems:
-            words = f"API servers can't call the webhook: {'; '.join(found.problems)}. {_APPLY_AGAIN}"
+            words = f"API servers can't call the webhook: {'; '.join(found.problems)}. {_REINSTALL}"
             log_event(log, logging.WARNING, "WebhookMisconfigured", words)
             return self._retry_s()
         self._failures = 0
@@ -189,4 +189,4 @@ class CertificateManager:
 class _SyncResult:
     credentials: ServingCredentials
     problems: list[str]
-    """Of the registration, in words."""
+    """What is wrong with the webhook configurations."""

@@ -1,14 +1,13 @@
-"""The webhook's certificates: an authority of our own, what it signs, and when each is replaced.
+"""When the certificates of the webhook are replaced. Pure.
 
-    authority   signs; when a third of its time is left, a successor is made
-    successor   trusted from the first day, so that every API server knows it when, an overlap later, it takes
-                over and signs the serving certificate anew; the one before stays trusted until it expires
-    serving     replaced when a third of its time is left, or when it lacks a name
-    client      shown by schedulers, which are given it by hand: it lives as long as the authority, so that
-                there is one moment at which they have to be given anything
+    authority   signs the others; when a third of its lifetime is left, a successor is created successor
+    trusted immediately, and after an overlap, when every API server knows it, it becomes the authority and
+    signs a new serving certificate; its predecessor stays trusted until it expires serving     replaced when
+    a third of its lifetime is left, or when it lacks a name client      copied to schedulers manually, so it
+    lives as long as the authority
 
-All of it is decided from what there is and the time: whoever looks first does it, and who looks later finds
-it done.
+The result depends only on the present certificates and the time, so it does not matter which replica renews
+them.
 """
 
 from collections.abc import Iterable, Iterator
@@ -41,24 +40,22 @@ class ServingCredentials:
     serving: IssuedCertificate
     successor: IssuedCertificate | None = None
     predecessors: tuple[bytes, ...] = ()
-    """Authorities that signed before, in PEM; their keys are gone."""
+    """Former authorities, in PEM, without their keys."""
     client: IssuedCertificate | None = None
-    """What a scheduler shows to the extender; None if an earlier version has made the others."""
+    """The client certificate of schedulers; None in a Secret of an earlier version."""
 
     @property
     def trusted(self) -> bytes:
-        """All authorities that a certificate may be signed by, of ours or of a scheduler."""
+        """Return all trusted authorities, in PEM."""
         successor = (self.successor.certificate,) if self.successor else ()
         return b"".join((self.authority.certificate, *successor, *self.predecessors))
-
-
-# -- when
 
 
 def renew_credentials(
     found: ServingCredentials | None, names: tuple[str, ...], now: datetime, lifetimes: CertificateLifetimes
 ) -> ServingCredentials:
-    """The same, if nothing is due. `names` are host names and addresses that the webhook is called by."""
+    """Return renewed credentials, or the same if nothing is due. `names` are the names and addresses of the
+    webhook."""
     if found is None or now >= found.authority.expires_at:
         authority = _authority(now, lifetimes)
         return ServingCredentials(
@@ -69,14 +66,14 @@ def renew_credentials(
         found = replace(found, client=_client(found.authority, now, lifetimes))
     known = subject_names(found.serving)
     if now >= found.serving.due_at or set(names) - known or not found.authority.signed(found.serving):
-        # Names that others asked for stay: replicas that are told different ones don't take turns.
+        # Names of other replicas stay: replicas with different names must not overwrite each other.
         serving = _serving(found.authority, sorted(known | set(names)), now, lifetimes)
         return replace(found, serving=serving)
     return found
 
 
 def next_renewal_at(found: ServingCredentials, lifetimes: CertificateLifetimes) -> datetime:
-    """When something is due, if nobody touches them before."""
+    """Return when the next renewal is due."""
     return min(_due_times(found, lifetimes))
 
 
@@ -107,7 +104,7 @@ def _expiry(pem: bytes) -> datetime:
 
 
 def _authority(now: datetime, lifetimes: CertificateLifetimes) -> IssuedCertificate:
-    # The names differ, so that nobody takes one authority's signature for that of another.
+    # Distinct names, so that authorities can be distinguished.
     return new_authority(f"rescheduler-webhook-ca-{now:%Y%m%d%H%M%S}", now, lifetimes.authority)
 
 

@@ -1,13 +1,14 @@
-"""The certificates' place in the cluster: one Secret that all replicas share, and that is installed empty.
+"""Stores the certificates of the webhook in one Secret, which all replicas share and which is installed
+empty.
 
     tls.crt, tls.key          the serving certificate
-    ca.crt, ca.key            the authority; in ca.crt those that signed before follow
-    next-ca.crt, next-ca.key  the authority's successor, if there is one already
-    extender-client.crt, .key what a scheduler shows to the extender: to be copied to where it runs
+    ca.crt, ca.key            the authority; in ca.crt its predecessors follow
+    next-ca.crt, next-ca.key  the successor of the authority, if there is one
+    extender-client.crt, .key the client certificate to copy to schedulers
 
-Whoever finds something due makes it and writes it, with the version that it has read as the lock; if another
-replica was faster, what that one wrote counts. Nobody here creates the Secret: who may create Secrets in a
-namespace can get at the tokens of its service accounts.
+A replica that renews certificates writes them with the resourceVersion that it has read; after a conflict it
+uses what the other replica wrote. The Secret is never created here: permission to create Secrets would give
+access to the tokens of service accounts.
 """
 
 import logging
@@ -62,8 +63,8 @@ class CertificateSecret:
         return key_of(self.namespace, WEBHOOK_SECRET)
 
     async def credentials(self) -> ServingCredentials:
-        """As they are in the cluster, after what was due has been done. Raises `KubeError`, `NotFound` if
-        there is no Secret."""
+        """Return the certificates of the Secret, after renewing what is due. Raises `KubeError`, `NotFound`
+        if there is no Secret."""
         for _ in range(_MAX_ATTEMPTS - 1):
             try:
                 return await self._credentials()
@@ -76,7 +77,8 @@ class CertificateSecret:
         return next_renewal_at(found, self._lifetimes)
 
     def unsaved(self) -> ServingCredentials:
-        """To serve with while there is no Secret. No API server trusts them, but kubelets ask no less."""
+        """Return credentials to serve without a Secret. API servers don't trust them, but kubelet probes
+        work."""
         return renew_credentials(None, self._names, self._now(), self._lifetimes)
 
     async def _credentials(self) -> ServingCredentials:
@@ -109,7 +111,7 @@ class CertificateSecret:
 
 
 def secret_data(credentials: ServingCredentials) -> Object:
-    """The Secret's content."""
+    """Return the data of the Secret."""
     data = {
         "tls.crt": credentials.serving.certificate,
         "tls.key": credentials.serving.key,
@@ -126,7 +128,7 @@ def secret_data(credentials: ServingCredentials) -> Object:
 
 
 def credentials_of_secret(data: Mapping[str, Any]) -> ServingCredentials:
-    """Raises `UnusableCredentials`."""
+    """Decode the data of the Secret. Raises `InvalidCertificate`."""
     authorities = _certificates(_content(data, "ca.crt"))
     if not authorities:
         raise InvalidCertificate("ca.crt contains no certificate")

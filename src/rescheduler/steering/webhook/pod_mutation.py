@@ -1,16 +1,15 @@
-"""An AdmissionReview in, an AdmissionReview out: where a new pod should go is put into its own affinity.
+"""Writes the placement advice for a new pod into its node affinity: AdmissionReview in, AdmissionReview out.
+Pure.
 
-    required     one exclusion per node to avoid, in the fields of every term: terms are alternatives, so
-                 only then does each keep its meaning but for these nodes
-    preferred    one more term, for the node where it should go
-    annotations  which nodes were excluded, and on whose behalf
+    required     one exclusion per node to avoid, in the fields of every term: terms are alternatives, so each
+    one must exclude the nodes preferred    one more term, for the preferred node annotations  the excluded
+    nodes, and the migration
 
-Whatever comes in, the answer is a review that allows it: a pod that is not understood is not touched. Only
-additions are made, so all that is there stays, also what this program knows nothing of. (Only a probe is
-denied: nobody wants that to be created.)
+Every request is allowed: a pod that can't be decoded is not changed. Only additions are made, so unknown
+fields stay. (Only probes are denied, because they must not be created.)
 
-A pod that another webhook has changed after us comes again; its annotations say what it was told, and only
-what that webhook's changes lack is added.
+If another webhook changes the pod later, it comes again. Its annotations say what was added before, and only
+what is missing is added.
 """
 
 from collections.abc import Iterator, Mapping
@@ -48,18 +47,18 @@ from rescheduler.steering.webhook.admission_review import (
 __all__ = ["MutationAnswer", "SteeredPod", "answer_review"]
 
 _MAX_REQUIREMENTS: Final = 2_000
-"""Exclusions that are written into one pod, in all terms together: about 160 KB. A record of failed attempts
-that we have written ourselves has 600 at most."""
+"""The most exclusions in one pod, in all terms together: about 160 KB. A ledger that rescheduler has written
+has at most 600 attempts."""
 
 
 @dataclass(frozen=True, slots=True)
 class SteeredPod:
-    """Which pod was told what."""
+    """A pod, and the intent that was added to it."""
 
     pod: str
     intent: Intent
     is_again: bool
-    """It comes for another time, and has been told already."""
+    """Whether the intent was added before, and the pod came again."""
     is_dry_run: bool
 
 
@@ -70,19 +69,20 @@ class MutationAnswer:
 
 
 def answer_review(
-    body: bytes, book: IntentIndex | None, used: Mapping[str, int] = NOTHING_USED
+    body: bytes, intents: IntentIndex | None, used: Mapping[str, int] = NOTHING_USED
 ) -> MutationAnswer:
-    """Without a `book`, nothing is known yet, or no more. `used` is that of `IntentBook.intent_for`. Never
-    raises, whatever `body` is."""
+    """Answer an AdmissionReview. Never raises, whatever `body` is.
+
+    `intents` is None while the caches are not synced. `used` as in `IntentIndex.intent_for`."""
     try:
         request = read_request(body)
     except UnreadableReview:
         return MutationAnswer(allowed_review(uid_of(body)))
-    if book is None:
+    if intents is None:
         return MutationAnswer(allowed_review(request.uid))
     if is_probe(request, STEERING_WEBHOOK):
         return MutationAnswer(probe_review(request))
-    steered = _steered_pod(request, book, used)
+    steered = _steered_pod(request, intents, used)
     if steered is None:
         return MutationAnswer(allowed_review(request.uid))
     pod = request.object
@@ -93,21 +93,19 @@ def answer_review(
     return MutationAnswer(allowed_review(request.uid, patch), steered)
 
 
-# -- deciding
-
-
-def _steered_pod(request: AdmissionRequest, book: IntentIndex, used: Mapping[str, int]) -> SteeredPod | None:
+def _steered_pod(
+    request: AdmissionRequest, intents: IntentIndex, used: Mapping[str, int]
+) -> SteeredPod | None:
     metadata, spec = request.object.metadata, request.object.spec
-    # A pod that comes with its node is past all scheduling: an exclusion could only make the kubelet
-    # refuse it.
+    # A pod with a node is not scheduled: an exclusion could only make its kubelet refuse it.
     if not request.is_for_new_pod or spec.node_name or not _accepts_terms(spec.affinity):
         return None
-    found = advice_for(metadata, request.namespace, book, used)
+    found = advice_for(metadata, request.namespace, intents, used)
     if found is None:
         return None
     intent = found.intent
     if found.is_again:
-        # What it was told stands, even if more is known since: the annotation must stay true.
+        # Earlier exclusions stay, even if there are more now: the annotation must stay true.
         before = avoided_nodes(metadata.annotations or {})
         intent = replace(intent, avoid=tuple(node for node in before if node in intent.excluded), tried=())
     intent = _bounded(intent, spec.affinity)
@@ -135,13 +133,11 @@ def _bounded(intent: Intent, affinity: PartialAffinity | None) -> Intent:
 
 
 def _accepts_terms(affinity: PartialAffinity | None) -> bool:
-    """Required terms of which there is none are refused by the server, and its owner should hear of that."""
+    """Return whether terms can be added. The API server refuses an empty list, and its owner should see
+    that."""
     if affinity is None or affinity.node_affinity is None or affinity.node_affinity.required is None:
         return True
     return bool(affinity.node_affinity.required.node_selector_terms)
-
-
-# -- patching
 
 
 def _affinity_patch(affinity: PartialAffinity | None, steered: SteeredPod) -> Iterator[PatchOperation]:
@@ -159,7 +155,7 @@ def _affinity_patch(affinity: PartialAffinity | None, steered: SteeredPod) -> It
 
 
 def _new_node_affinity(intent: Intent) -> dict[str, Any]:
-    """The node affinity of a pod that has none of its own."""
+    """Return the node affinity for a pod that has none."""
     parts: dict[str, Any] = {}
     if intent.excluded:
         parts[REQUIRED] = _only_term(intent)
@@ -215,12 +211,12 @@ def _exclusions(intent: Intent) -> list[Any]:
 
 def _preferred(intent: Intent) -> Any:
     term = _as_json(preferred_node_term(intent.prefer))
-    # As the server itself writes it: without lists that are empty.
+    # Without empty lists, as the API server writes it.
     return {**term, "preference": {"matchFields": term["preference"]["matchFields"]}}
 
 
 def _as_json(value: Any) -> Any:
-    """With lists where we have tuples, so that it equals what is read of a pod."""
+    """Convert tuples to lists, so that the value equals what is decoded from a pod."""
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
@@ -229,5 +225,5 @@ def _add(path: str, value: Any) -> PatchOperation:
 
 
 def _escaped(key: str) -> str:
-    """As a part of a JSON pointer."""
+    """Escape a part of a JSON pointer."""
     return key.replace("~", "~0").replace("/", "~1")

@@ -1,15 +1,12 @@
-"""Refuses the pod that a ReplicaSet would create between the eviction of a pod and the adoption of its copy.
+"""The surplus guard: refuses the pod that a ReplicaSet would create while it adopts a copy.
 
-The ReplicaSet controller tries again within milliseconds, with a growing delay, and at once when the copy is
-offered to it; then no pod is missing any more. Until then a replacement of another pod of the same
-ReplicaSet, or one more that an autoscaler wants, waits as well.
+When the source is evicted, the ReplicaSet is one pod short, although its copy is ready to be adopted. The
+surplus pod that it creates is deleted again, but meanwhile it may be scheduled, started, and preempt other
+pods. So its creation is refused from the request for the eviction on, for a few seconds at most, whatever
+happens to the migration.
 
-Handovers by Adopt that are about to happen: for a moment, their ReplicaSet must not create a pod.
-
-When the source is evicted, the ReplicaSet sees one pod too few, although the copy that it is about to adopt
-is ready. The pod that it would create is deleted again at once; but meanwhile it may be scheduled, started,
-and, with a high priority, preempt others. So its creation is refused, from the request for the eviction on
-and for a few seconds at most, whatever becomes of the migration.
+The ReplicaSet controller retries within milliseconds, with growing delays, and when the copy is offered to
+it. Until then a replacement of another pod of the ReplicaSet, or a pod of a scale-up, waits as well.
 """
 
 import logging
@@ -46,28 +43,32 @@ from rescheduler.steering.webhook.webhook_configurations import REPLICA_SET_CONT
 __all__ = ["MAX_REFUSAL_S", "PendingAdoption", "SurplusGuard", "pending_adoption_of"]
 
 MAX_REFUSAL_S: Final = 10.0
-"""How long a ReplicaSet is held up at most. Adoption takes milliseconds; the rest is for slow servers.
+"""How long pods of a ReplicaSet are refused at most. Adoption takes milliseconds; the rest is for slow
+servers.
 
-A migration whose evictions keep being refused does not hold it up again before `GUARD_INTERVAL` has passed:
-then the ReplicaSet can create pods that it really needs."""
+If evictions keep being refused, the migration gets no second window before `GUARD_INTERVAL` has passed, so
+that the ReplicaSet can create pods that it needs."""
 
 _ADOPTION_STEPS: Final = frozenset({MigrationStep.EVICTING, MigrationStep.ADOPTING})
 
 
 @dataclass(frozen=True, slots=True)
 class PendingAdoption:
+    """A ReplicaSet that is about to adopt a copy."""
+
     namespace: str
     owner_uid: str
-    """Of the ReplicaSet."""
+    """The uid of the ReplicaSet."""
     migration: str
     pod: str
     copy: str
     requested_at: datetime
-    """When the source's eviction was asked for, by the clock of whoever did."""
+    """When the eviction of the source was requested, by the clock of the controller."""
 
 
 def pending_adoption_of(migration: Migration) -> PendingAdoption | None:
-    """None unless its source may have been evicted, and its copy is not yet known to be adopted."""
+    """Return the pending adoption of a migration; None unless its eviction was requested and its copy is not
+    adopted."""
     status = migration.status
     if (
         status.phase is not MigrationPhase.IN_PROGRESS
@@ -90,20 +91,20 @@ def pending_adoption_of(migration: Migration) -> PendingAdoption | None:
 log = logging.getLogger(__name__)
 
 _MAX_CLOCK_DIFFERENCE_S: Final = 60.0
-"""What is recorded as so long ago is over by any clock."""
+"""An older request is over by any clock."""
 
 
 class _Window:
     def __init__(self, of: PendingAdoption, opened_s: float, lasts_s: float) -> None:
-        """`opened_s` is by our own monotonic clock."""
+        """`opened_s` is by the monotonic clock of this process."""
         self.of = of
         self.until_s = opened_s + lasts_s
         self.next_s = opened_s + GUARD_INTERVAL.total_seconds()
-        """The same migration opens no other window before."""
+        """The same migration opens no other window before this time."""
 
 
 class SurplusGuard:
-    """Knows handovers from an informer of PodMigrations, by the uid of their ReplicaSet."""
+    """Pending adoptions by the uid of their ReplicaSet, from an informer of PodMigrations."""
 
     def __init__(
         self, informer: Informer[Object], now: Callable[[], datetime], monotonic_s: Callable[[], float]
@@ -112,11 +113,11 @@ class SurplusGuard:
         self._now = now
         self._monotonic_s = monotonic_s
         self._by_owner: dict[str, dict[str, _Window]] = {}
-        """Then by the key of the migration."""
-        informer.subscribe(self._heard)
+        """Windows by the uid of the ReplicaSet, then by the key of the migration."""
+        informer.subscribe(self._migration_changed)
 
     def answer(self, body: bytes, *, is_ready: bool) -> bytes:
-        """To a review as an API server sends it. Never raises; refuses only what it is sure of."""
+        """Answer an AdmissionReview. Never raises, and allows the pod in case of doubt."""
         try:
             request = read_request(body)
         except UnreadableReview:
@@ -152,9 +153,7 @@ class SurplusGuard:
             None,
         )
 
-    # -- following
-
-    def _heard(self, old: Object | None, new: Object | None) -> None:
+    def _migration_changed(self, old: Object | None, new: Object | None) -> None:
         before, now = _pending_adoption(old), _pending_adoption(new)
         item = old if new is None else new
         assert item is not None
@@ -177,8 +176,9 @@ class SurplusGuard:
         windows[key] = _Window(found, now_s, self._left_s(found))
 
     def _left_s(self, found: PendingAdoption) -> float:
-        """Of what is heard as it happens, the whole time, whatever the clocks say. Of what was there before
-        us, what is left by the clocks: several replicas that start one after the other add nothing."""
+        """Return how long the window lasts: the whole time for an event, whatever the clocks say; for a
+        migration that existed before this process, what is left, so that restarting replicas don't prolong
+        it."""
         ago_s = (self._now() - found.requested_at).total_seconds()
         if self._informer.is_synced:
             return MAX_REFUSAL_S if ago_s < _MAX_CLOCK_DIFFERENCE_S else 0.0
@@ -191,7 +191,7 @@ def _pending_adoption(item: Object | None) -> PendingAdoption | None:
     try:
         return pending_adoption_of(decode_migration(item))
     except UnreadableMigration:
-        return None  # the steering that follows the same records says so
+        return None  # the intent cache reports it
 
 
 def _refusal_message(of: PendingAdoption) -> str:

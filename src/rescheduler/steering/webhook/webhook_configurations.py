@@ -1,10 +1,10 @@
-"""The webhook as API servers know it: two configurations, the Secret with its certificates, and the probe.
+"""The webhook as installed: two webhook configurations, and the Secret with its certificates.
 
-These objects are installed with the product. The webhook itself only writes its certificates into the Secret
-and the authority that signed them into `caBundle`: its service account can create or delete none of them.
+The webhook only writes its certificates into the Secret, and its authority into `caBundle`. Its service
+account can't create or delete any of these objects.
 
-Nothing here can stop a pod for long: `failurePolicy: Ignore`, and after a second the API server goes on
-without us. That is also why no namespace is left out: not even our own pods can wait for themselves.
+The webhook can't block pods for long: `failurePolicy` is `Ignore`, and API servers continue after one second
+without an answer. That is why no namespace is excluded: not even its own pods can wait for themselves.
 """
 
 from base64 import b64encode
@@ -42,7 +42,7 @@ REPLICA_SET_CONTROLLERS: Final = (
 )
 
 _NEVER_STEERED: Final = ("DaemonSet", "Node", "PodMigration")
-"""Owners whose pods belong to one node anyway, and copies, which are placed by their migration."""
+"""Owners whose pods belong to one node anyway, and the owner of copies, which their migration places."""
 
 _IS_PROBE: Final = f"has(object.metadata.labels) && '{PROBE_LABEL}' in object.metadata.labels"
 _HAS_OWNERS: Final = "has(object.metadata.ownerReferences)"
@@ -60,14 +60,14 @@ class ServiceAddress:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """API servers ask for the last but one."""
+        """Return the DNS names of the Service. API servers use the last but one."""
         inside = f"{self.name}.{self.namespace}"
         return (self.name, inside, f"{inside}.svc", f"{inside}.svc.cluster.local")
 
 
 @dataclass(frozen=True, slots=True)
 class UrlAddress:
-    """Outside of the cluster: where the API server itself can reach us."""
+    """A server outside the cluster that API servers can reach."""
 
     url: str
     """Without a path."""
@@ -84,13 +84,13 @@ WebhookAddress = ServiceAddress | UrlAddress
 
 
 def webhook_configurations(address: WebhookAddress, trusted: bytes = b"") -> tuple[Object, Object]:
-    """The configuration that steers replacements, and the one that guards handovers.
+    """Return the configurations of the steering webhook and of the surplus guard.
 
-    Which namespaces and labels are asked about at all is left to those who run the cluster: no selectors are
-    set, so theirs stay. Nor is `caBundle`, without `trusted`: applying the objects again keeps what is there.
+    They have no selectors, so those that an operator adds stay when they are applied again. So does
+    `caBundle`, without `trusted`.
     """
     steering = _webhook(STEERING_WEBHOOK, address.client_config(STEERING_PATH), trusted)
-    # Others may write an affinity after us: then the exclusion has to go into that one, too.
+    # Another webhook may replace the affinity later: then the exclusions must be added again.
     steering["reinvocationPolicy"] = "IfNeeded"
     steering["matchConditions"] = [
         _condition(

@@ -1,7 +1,7 @@
-"""Whether our webhook answers API servers: what is evicted in the belief that it does, depends on it.
+"""Whether the webhook answers API servers, because some evictions depend on it.
 
-It counts only as long as it was seen answering recently (`sources.webhook_probe`), not for being registered.
-Before an eviction that depends on it, `confirm` finds out anew.
+Being registered is not enough: it must have answered a probe recently (`cluster.sources.webhook_probe`).
+Before an eviction that depends on it, `confirm` probes it again.
 """
 
 import asyncio
@@ -31,27 +31,27 @@ _PROBE_INTERVAL_S: Final = 30.0
 class SteeringPresence(Protocol):
     @property
     def steers(self) -> bool:
-        """Whether something tells replacements of evicted pods where to go."""
+        """Return whether the replacements of evicted pods are steered."""
         ...
 
     @property
     def guards(self) -> bool:
-        """Whether something keeps ReplicaSets from creating a pod while they adopt a copy."""
+        """Return whether surplus pods are refused."""
         ...
 
     @property
     def problem(self) -> str:
-        """Why one of them is missing, in words."""
+        """Return why one of them is missing."""
         ...
 
     async def confirm(self, namespace: str) -> WebhookProbeResult:
-        """As it is now, for new pods of that namespace."""
+        """Probe the webhook for new pods of that namespace."""
         ...
 
 
 @dataclass(slots=True)
 class FixedPresence:
-    """Where the answer is known, and does not change."""
+    """A result that is known and does not change."""
 
     steers: bool = False
     guards: bool = False
@@ -65,13 +65,14 @@ class WebhookPresence:
     def __init__(
         self, client: Client, namespace: str = "default", *, is_extended: Callable[[], bool] = lambda: False
     ) -> None:
-        """`namespace` is where it is probed for plans. `is_extended`: those who configured the scheduler say
-        that it asks our extender, which steers as well; nothing in the cluster tells."""
+        """`namespace` is where the webhook is probed for plans. `is_extended` returns whether the
+        configuration says that schedulers call the extender, which steers as well; the cluster does not show
+        that."""
         self._client = client
         self._namespace = namespace
         self._is_extended = is_extended
         self._answered: tuple[float, WebhookProbeResult] | None = None
-        """In that namespace, with the time by the event loop's clock."""
+        """The last result in that namespace, with its time by the clock of the event loop."""
         self._registered = Informer(client, MUTATING_WEBHOOKS, ListOptions(labels=WEBHOOK_LABEL_SELECTOR))
 
     @property
@@ -92,11 +93,11 @@ class WebhookPresence:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Probes it again and again while the body runs; once before. Raises `KubeError`."""
+        """Probe the webhook once, and then repeatedly while the body runs. Raises `KubeError`."""
         first = await probe_webhook_if_registered(self._client, self._namespace)
         self._answered = (_loop_s(), first)
         async with self._registered.running():
-            task = asyncio.create_task(self._probe_on(), name="webhook probe")
+            task = asyncio.create_task(self._probe_repeatedly(), name="webhook probe")
             try:
                 yield
             finally:
@@ -104,7 +105,7 @@ class WebhookPresence:
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
 
-    async def _probe_on(self) -> None:
+    async def _probe_repeatedly(self) -> None:
         changed = asyncio.Event()
         unsubscribe = self._registered.subscribe(lambda _old, _new: changed.set())
         try:
