@@ -1,4 +1,4 @@
-"""The command line: one file per command."""
+"""The command line. Each command is imported only when it is used, so that `--help` is fast."""
 
 import importlib
 from typing import NamedTuple
@@ -12,86 +12,86 @@ class _Command(NamedTuple):
     target: str
     """`module:name`"""
     summary: str
-    """As its own help begins; here so that the list of commands need not import them."""
+    """First sentence of the help, kept here so that the list of commands does not import them all."""
 
 
 COMMANDS = {
     "apply": _Command(
         "rescheduler.cli.commands.plan_commands:apply",
-        "Moves pods as planned, and tells how far it is until all moves are made.",
+        "Move pods as planned and show the progress.",
     ),
     "config": _Command(
-        "rescheduler.cli.commands.setup_commands:config", "Checks a configuration, or shows the defaults."
+        "rescheduler.cli.commands.setup_commands:config", "Check a configuration file or show the defaults."
     ),
     "demo": _Command(
         "rescheduler.cli.demo.demo_command:demo",
-        "Shows what it does: two minutes in a simulated cluster, live.",
+        "Show rescheduler at work for two minutes in a simulated cluster.",
     ),
     "drain": _Command(
-        "rescheduler.cli.commands.drain_commands:drain",
-        "Empties nodes: pods run elsewhere before they go, also single replicas and under full budgets.",
+        "rescheduler.cli.commands.move_commands:drain",
+        "Drain nodes without downtime: each pod's copy is ready before the pod is evicted.",
     ),
     "explain": _Command(
-        "rescheduler.cli.commands.explain_command:explain",
-        "Says whether a pod may move, why not, and what forbids each node; and the like of a node.",
+        "rescheduler.cli.commands.plan_commands:explain",
+        "Explain why a pod can or can't move, or what can leave and enter a node.",
     ),
     "manifests": _Command(
         "rescheduler.cli.commands.setup_commands:manifests",
-        "Prints all that is to be installed, for kubectl.",
+        "Print the manifests to install with kubectl.",
     ),
     "migrations": _Command(
         "rescheduler.cli.commands.migrations_command:migrations",
-        "Shows moves that are under way or finished, or one with its story; cancels one.",
+        "List migrations, show one in detail, or cancel one.",
     ),
     "move": _Command(
-        "rescheduler.cli.commands.move_command:move",
-        "Moves one pod to another node, and tells how far it is until it is there.",
+        "rescheduler.cli.commands.move_commands:move",
+        "Move one pod to another node and show the progress.",
     ),
     "pause": _Command(
         "rescheduler.cli.commands.daemon_commands:pause",
-        "Lets the daemon begin no more moves, until `rescheduler resume`.",
+        "Stop the daemon from starting moves until you run `rescheduler resume`.",
     ),
     "plan": _Command(
         "rescheduler.cli.commands.plan_commands:plan",
-        "Shows which pods should move where, and why; moves nothing.",
+        "Show which pods should move where and why, without moving any.",
     ),
     "resume": _Command(
-        "rescheduler.cli.commands.daemon_commands:resume", "Ends a pause, and forgives failures of the past."
+        "rescheduler.cli.commands.daemon_commands:resume",
+        "End a pause and clear halts caused by past failures.",
     ),
     "run": _Command(
         "rescheduler.cli.commands.daemon_commands:run",
-        "Watches the cluster and moves pods, until SIGTERM or Ctrl-C.",
+        "Run the daemon: watch the cluster and move pods.",
     ),
     "simulate": _Command(
-        "rescheduler.cli.commands.simulate_command:simulate",
-        "Runs checks in a saved cluster, simulated and at once: which pods move, and what comes of it.",
+        "rescheduler.cli.commands.saved_cluster_commands:simulate",
+        "Simulate checks in a saved cluster and show which pods move and the result.",
     ),
     "simulator": _Command(
         "rescheduler.cli.commands.simulator_command:simulator",
         "Runs a simulated cluster until Ctrl-C, and writes a kubeconfig for it.",
     ),
     "snapshot": _Command(
-        "rescheduler.cli.commands.snapshot_command:snapshot",
-        "Saves the cluster to FILE, or to standard output for -.",
+        "rescheduler.cli.commands.saved_cluster_commands:snapshot",
+        "Save the cluster to a file.",
     ),
     "undrain": _Command(
-        "rescheduler.cli.commands.drain_commands:undrain",
-        "Takes nodes back into service: no longer in maintenance, and uncordoned if we had cordoned them.",
+        "rescheduler.cli.commands.move_commands:undrain",
+        "Return nodes to service: end maintenance and uncordon them.",
     ),
     "uninstall": _Command(
         "rescheduler.cli.commands.uninstall_command:uninstall",
-        "Removes everything of rescheduler from the cluster.",
+        "Remove rescheduler from the cluster.",
     ),
     "status": _Command(
         "rescheduler.cli.commands.daemon_commands:status",
-        "Shows who leads, the last check, halts, balance, moves, and what is wrong.",
+        "Show the leader, the last check, halts, balance, migrations and problems.",
     ),
     "webhook": _Command(
-        "rescheduler.cli.commands.webhook_command:webhook",
-        "Steers replacements of evicted pods to where they should go.",
+        "rescheduler.cli.commands.daemon_commands:webhook",
+        "Run the webhook that steers replacements of evicted pods to their target node.",
     ),
 }
-"""Each is imported when it is asked for, so that none has to wait for what another needs."""
 
 
 class _Commands(click.Group):
@@ -103,6 +103,9 @@ class _Commands(click.Group):
             return super().get_command(ctx, cmd_name)
         module, _, name = COMMANDS[cmd_name].target.partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
+        summary, details = COMMANDS[cmd_name].summary, command.help or ""
+        if not details.startswith(summary):
+            command.help = f"{summary}\n\n{details}".rstrip()
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -113,11 +116,11 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="kube-rescheduler")
 def main() -> None:
-    """Moves Kubernetes pods to better nodes, safely.
+    """Move Kubernetes pods to better nodes, safely.
 
-    To begin with: `plan` reads the cluster of the current kubectl context and touches nothing; `demo` needs
-    no cluster at all. `kubectl rescheduler` has the same commands.
+    Start with `plan`, which reads the cluster of the current kubectl context and changes nothing, or with
+    `demo`, which needs no cluster. `kubectl rescheduler` has the same commands.
 
-    Exit codes: 0 if all is well, 1 if the cluster or a file is not as it should be, 2 for wrong options or a
-    wrong configuration; `plan` ends with 3 if something is to be moved.
+    Exit codes: 0 for success, 1 for an error in the cluster or a file, 2 for invalid options or an invalid
+    configuration. `plan` exits with 3 if it proposes moves.
     """

@@ -1,8 +1,6 @@
-"""How a command gets to see a cluster: the options that say which one, and what becomes of failures.
+"""The cluster that a command works with: its options, how it is read, and how errors end the command.
 
-What stands here is imported by `--help` too; everything that takes time is imported when it is needed.
-
-Objects are named as for kubectl: with -n NAMESPACE, or as NAMESPACE/NAME.
+Slow imports are inside the functions, because `--help` imports this module too.
 """
 
 import asyncio
@@ -32,6 +30,7 @@ __all__ = [
     "EXIT_USAGE_ERROR",
     "ClusterSource",
     "cluster_and_config_options",
+    "cluster_connection_options",
     "cluster_options",
     "exit_with_error",
     "live_cluster_options",
@@ -40,6 +39,7 @@ __all__ = [
     "print_note",
     "read_input_file",
     "saved_cluster_options",
+    "saved_reading",
 ]
 
 EXIT_ERROR, EXIT_USAGE_ERROR = 1, 2
@@ -49,7 +49,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class ClusterSource:
-    """Which cluster, and with which configuration."""
+    """A live or saved cluster and the configuration file, as given on the command line."""
 
     saved: str | None
     kubeconfig: str | None
@@ -58,7 +58,7 @@ class ClusterSource:
     now: datetime | None
 
     def configuration(self) -> "Configuration":
-        """Ends the program if the configuration can't be used."""
+        """Return the configuration; exit if it is invalid."""
         if self.config is None:
             from rescheduler.config.policy import Configuration  # noqa: PLC0415 - without what reads files
 
@@ -80,14 +80,13 @@ class ClusterSource:
     def read_snapshot(
         self, configuration: "Configuration", *, meanwhile: Sequence[str] = ()
     ) -> "tuple[Snapshot, WebhookProbeResult]":
-        """The cluster, and what the webhook was seen to do there.
+        """Return a snapshot of the cluster and the result of the webhook probe; exit if it can't be read.
 
-        Ends the program if there is no cluster to be seen. `meanwhile` names modules that will be needed, to
-        be imported while a server answers.
+        `meanwhile` names modules to import while the server answers.
         """
         with _without_garbage_collection():
             if self.saved is not None:
-                reading = self._read_file(self.saved, configuration.policy)
+                reading = saved_reading(*read_input_file(self.saved), configuration.policy)
             else:
                 reading = self._read_cluster(configuration, meanwhile)
             from rescheduler.cluster.sources.cluster_reading import snapshot_of  # noqa: PLC0415
@@ -102,7 +101,7 @@ class ClusterSource:
             return snapshot_of(reading, configuration.policy), webhook
 
     def default_namespace(self) -> str:
-        """As kubectl has it: the context's."""
+        """Return the namespace of the context, as kubectl does."""
         if self.saved is not None:
             return "default"
         from rescheduler.kube.access import cluster_config  # noqa: PLC0415
@@ -111,8 +110,8 @@ class ClusterSource:
             return cluster_config.load_cluster_access(self.kubeconfig, self.context).namespace
 
     def with_client(self, configuration: "Configuration | None", use: Callable[["Client"], Any]) -> Any:
-        """What `use` returns, awaited, with a client that is closed afterwards."""
-        # Half of what it takes to import is OpenSSL, which lets others go on meanwhile.
+        """Await `use` with a client, close the client, and return the result."""
+        # Half of the import time is OpenSSL, which releases the GIL.
         threading.Thread(target=import_module, args=("aiohttp",)).start()
         named = self.kubeconfig or (configuration and configuration.client_connection.kubeconfig)
 
@@ -128,18 +127,6 @@ class ClusterSource:
 
         with _exit_on_cluster_error():
             return asyncio.run(used())
-
-    def _read_file(self, file: str, policy: "Policy") -> "ClusterReading":
-        from kubevalues.saved_cluster import UnreadableCluster  # noqa: PLC0415
-        from rescheduler.cluster.sources.saved_source import read_saved, saved_usage  # noqa: PLC0415
-
-        raw, source = read_input_file(file)
-        try:
-            reading = read_saved(raw, source=source)
-        except UnreadableCluster as error:
-            exit_with_error(str(error), EXIT_ERROR)
-        reading.usage = saved_usage(reading, policy)
-        return reading
 
     def _read_cluster(self, configuration: "Configuration", meanwhile: Sequence[str]) -> "ClusterReading":
         async def read(client: "Client") -> "ClusterReading":
@@ -161,8 +148,8 @@ class ClusterSource:
                 reading, reading.webhook = await gather_all(work)
                 return reading
 
-        found: ClusterReading = self.with_client(configuration, read)
-        return found
+        reading: ClusterReading = self.with_client(configuration, read)
+        return reading
 
 
 def _parse_time(_ctx: click.Context, _option: click.Parameter, value: str | None) -> datetime | None:
@@ -173,55 +160,68 @@ def _parse_time(_ctx: click.Context, _option: click.Parameter, value: str | None
         found = (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         found = datetime.min.replace(tzinfo=UTC)
-    if not MINYEAR < found.year < MAXYEAR:  # nor is it one where there are zones in which it is beyond them
-        raise click.BadParameter(f'"{value}" is no time such as 2026-03-02T12:00:00Z')
+    if not MINYEAR < found.year < MAXYEAR:  # in some time zone, the first and the last year overflow
+        raise click.BadParameter(f'"{value}" is not a time such as 2026-03-02T12:00:00Z')
     return found
 
 
 _CLUSTER_OPTIONS = (
-    click.option("--from", "saved", metavar="FILE", help="A saved cluster (-: standard input)."),
-    click.option("--kubeconfig", metavar="FILE", help="Kubeconfig to use; by default as for kubectl."),
-    click.option("--context", metavar="NAME", help="Context of the kubeconfig; by default its current one."),
+    click.option(
+        "--from", "saved", metavar="FILE", help="Read a saved cluster from FILE (- for standard input)."
+    ),
+    click.option("--kubeconfig", metavar="FILE", help="Kubeconfig file; defaults to the one kubectl uses."),
+    click.option("--context", metavar="NAME", help="Kubeconfig context; defaults to the current one."),
 )
 _CONFIG_OPTIONS = (
     click.option(
-        "--config", metavar="FILE", help="The configuration (docs/configuration.md); by default all defaults."
+        "--config",
+        metavar="FILE",
+        help="Configuration file (docs/configuration.md); without it, all settings have their defaults.",
     ),
     click.option(
         "--now",
         metavar="TIME",
         callback=_parse_time,
-        help="What the time is, for ages and windows, such as 2026-03-02T12:00:00Z.",
+        help="Time to assume for ages and windows, such as 2026-03-02T12:00:00Z.",
     ),
 )
 
 
 def cluster_options(command: F) -> F:
-    """Options for the cluster; they arrive as `cluster`."""
+    """Add the options for a live or saved cluster, passed as `cluster`."""
     return _with_cluster_source(command, _CLUSTER_OPTIONS)
 
 
 def cluster_and_config_options(command: F) -> F:
-    """Options for the cluster and the configuration; they arrive as `cluster`."""
+    """Add the options for a live or saved cluster and the configuration, passed as `cluster`."""
     return _with_cluster_source(command, (*_CLUSTER_OPTIONS, *_CONFIG_OPTIONS))
 
 
+def cluster_connection_options(command: F) -> F:
+    """Add the options for a live cluster, passed as `cluster`."""
+    return _with_cluster_source(command, _CLUSTER_OPTIONS[1:])
+
+
 def live_cluster_options(command: F) -> F:
-    """For commands that change a cluster: no file will do, and the time is what it is. As `cluster`."""
+    """Add the options for a live cluster and the configuration, passed as `cluster`."""
     return _with_cluster_source(command, (*_CLUSTER_OPTIONS[1:], _CONFIG_OPTIONS[0]))
 
 
 def saved_cluster_options(command: F) -> F:
-    """For commands that need a file, and no cluster. As `cluster`."""
+    """Add the options for a saved cluster and the configuration, passed as `cluster`."""
     required = click.option(
-        "--from", "saved", metavar="FILE", required=True, help="A saved cluster (-: standard input)."
+        "--from",
+        "saved",
+        metavar="FILE",
+        required=True,
+        help="Read a saved cluster from FILE (- for standard input).",
     )
     return _with_cluster_source(command, (required, *_CONFIG_OPTIONS))
 
 
 def _with_cluster_source(command: F, options: tuple[Callable[[F], F], ...]) -> F:
     @functools.wraps(command)
-    def passing(
+    def with_cluster(
         *args: Any,
         kubeconfig: str | None = None,
         context: str | None = None,
@@ -231,10 +231,10 @@ def _with_cluster_source(command: F, options: tuple[Callable[[F], F], ...]) -> F
         **more: Any,
     ) -> Any:
         if saved is not None and (kubeconfig or context):
-            raise click.UsageError("--from names a file: it excludes --kubeconfig and --context")
+            raise click.UsageError("--from can't be combined with --kubeconfig or --context")
         return command(*args, cluster=ClusterSource(saved, kubeconfig, context, config, now), **more)
 
-    decorated: Any = passing
+    decorated: Any = with_cluster
     for option in reversed(options):
         decorated = option(decorated)
     found: F = decorated
@@ -242,7 +242,7 @@ def _with_cluster_source(command: F, options: tuple[Callable[[F], F], ...]) -> F
 
 
 def read_input_file(file: str) -> tuple[bytes, str]:
-    """What is in it, and how messages name it. Ends the program if it can't be read."""
+    """Return the content of a file and its name for messages; exit if it can't be read."""
     from kubevalues.saved_cluster import MAX_SAVED_BYTES, read_bounded  # noqa: PLC0415
 
     name = "standard input" if file == "-" else file
@@ -252,15 +252,28 @@ def read_input_file(file: str) -> tuple[bytes, str]:
     except (OSError, ValueError) as error:
         exit_with_error(f"{name}: {getattr(error, 'strerror', None) or error}", EXIT_ERROR)
     if content is None:
-        exit_with_error(f"{name}: more than {MAX_SAVED_BYTES} bytes, which no saved cluster has", EXIT_ERROR)
+        exit_with_error(f"{name}: larger than {MAX_SAVED_BYTES} bytes", EXIT_ERROR)
     return content, name
+
+
+def saved_reading(raw: bytes, source: str, policy: "Policy") -> "ClusterReading":
+    """Return the cluster that was saved in a file with this content; exit if it can't be read."""
+    from kubevalues.saved_cluster import UnreadableCluster  # noqa: PLC0415
+    from rescheduler.cluster.sources.saved_source import read_saved, saved_usage  # noqa: PLC0415
+
+    try:
+        reading = read_saved(raw, source=source)
+    except UnreadableCluster as error:
+        exit_with_error(str(error), EXIT_ERROR)
+    reading.usage = saved_usage(reading, policy)
+    return reading
 
 
 @contextlib.contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """Very many objects are made, and all of them stay: looking for garbage among them is in vain.
+    """Disable garbage collection: reading creates very many objects, and all of them stay.
 
-    Later as well, above all when the program ends: that alone would take some tenths of a second.
+    Freezing them afterwards saves some tenths of a second when the program exits.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -274,7 +287,7 @@ def _without_garbage_collection() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _exit_on_cluster_error() -> Iterator[None]:
-    """What goes wrong with a cluster is told in a sentence."""
+    """Turn errors of the cluster into a message and an exit code."""
     from rescheduler.cluster.sources.live_source import EmptyCluster  # noqa: PLC0415
     from rescheduler.install.cluster_installation import AmbiguousInstallation  # noqa: PLC0415
     from rescheduler.kube.access.cluster_access import BadClusterConfig  # noqa: PLC0415
@@ -296,14 +309,14 @@ def exit_with_error(message: str, code: int) -> NoReturn:
 
 
 namespace_option = click.option(
-    "-n", "--namespace", metavar="NAME", help="Namespace; the context's if not given."
+    "-n", "--namespace", metavar="NAME", help="Namespace; defaults to the one of the context."
 )
 
 
 def object_key(name: str, namespace: str | None, cluster: ClusterSource) -> str:
-    """`namespace/name`."""
+    """Return `namespace/name` for an object that is named as for kubectl, or as NAMESPACE/NAME."""
     if "/" not in name:
         return f"{namespace or cluster.default_namespace()}/{name}"
     if namespace is not None and not name.startswith(f"{namespace}/"):
-        raise click.UsageError(f"{name} and -n {namespace} name two namespaces")
+        raise click.UsageError(f"{name} and -n {namespace} name different namespaces")
     return name

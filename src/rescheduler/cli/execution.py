@@ -1,9 +1,7 @@
-"""How commands that move pods do it: take the lease and execute, or leave that to whoever has it; and follow.
+"""How commands execute moves: acquire the Lease, or leave the moves to its holder, and follow them.
 
-Ctrl-C once begins nothing more and waits for what is under way; twice leaves at once. Even then nothing is
-lost: whoever executes next goes on from what the cluster holds, or rolls back.
-
-How a command that runs for ever is asked to end: Ctrl-C, or SIGTERM.
+The first Ctrl-C starts no more moves and waits for the running ones; the second exits immediately. Nothing is
+lost then: the next process that holds the Lease continues the moves or rolls them back.
 """
 
 import asyncio
@@ -38,10 +36,10 @@ __all__ = [
 ]
 
 EXIT_INTERRUPTED = 130
-"""As shells have it for Ctrl-C."""
+"""The exit code of shells after Ctrl-C."""
 
 _REPEATED_SIGNAL_S = 0.5
-"""Some send a signal to a process and to its group: that is one wish, not two."""
+"""A signal that is sent to a process and to its group arrives twice and counts once."""
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -49,15 +47,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """In which cluster, and with what."""
+    """Runs functions against a cluster; each method exits with a message if the cluster refuses."""
 
     cluster: ClusterSource
     configuration: "Configuration"
     install: bool = False
-    """Whether PodMigration may be defined, if it isn't."""
+    """Install the PodMigration CRD if it is missing."""
 
     def prepare(self) -> None:
-        """Ends the program if moves can't be recorded in this cluster."""
+        """Make sure that the cluster has the PodMigration CRD; exit if it doesn't."""
 
         async def prepared(client: "Client") -> None:
             from rescheduler.cluster.sources.watched_cluster import require_podmigration_crd  # noqa: PLC0415
@@ -71,9 +69,9 @@ class Execution:
         self.ask(prepared)
 
     def run(self, use: Callable[["Rescheduler"], Awaitable[T]], *, namespace: str = "") -> T:
-        """What `use` returns, with the cluster followed. Ends the program if that can't be.
+        """Await `use` with a `Rescheduler` that watches the cluster, and return the result.
 
-        `namespace` is that of the Lease; by default it is looked for.
+        `namespace` is the one of the Lease; by default it is looked up in the cluster.
         """
 
         async def used(client: "Client") -> T:
@@ -90,7 +88,7 @@ class Execution:
         return self.ask(used)
 
     def ask(self, use: Callable[["Client"], Awaitable[T]]) -> T:
-        """What `use` returns. Ends the program if the cluster can't be asked."""
+        """Await `use` with a client and return the result."""
         from rescheduler.cluster.sources.watched_cluster import MissingPodMigrationCRD  # noqa: PLC0415
 
         try:
@@ -98,7 +96,7 @@ class Execution:
         except MissingPodMigrationCRD as error:
             exit_with_error(str(error), EXIT_ERROR)
         except TimeoutError:
-            exit_with_error("the server does not establish the definition of PodMigration", EXIT_ERROR)
+            exit_with_error("the API server did not establish the PodMigration CRD in time", EXIT_ERROR)
         return found
 
 
@@ -112,13 +110,13 @@ verbose_option = click.option(
 
 
 def execution_options(command: F) -> F:
-    """`install`; and `verbose`, which has taken effect already."""
-    install = click.option("--install", is_flag=True, help="Define PodMigration in the cluster, if need be.")
+    """Add --install, passed as `install`, and --verbose, which sets up the log."""
+    install = click.option("--install", is_flag=True, help="Install the PodMigration CRD if it is missing.")
     return install(verbose_option(command))
 
 
-async def report_other_executor(rescheduler: "Rescheduler", *, by_hand: bool) -> None:
-    """If it is somebody else; and if that one begins nothing now. `by_hand`: some halts are not for those."""
+async def report_other_executor(rescheduler: "Rescheduler", *, is_manual: bool) -> None:
+    """Print a note if another process makes the moves, and one for each of its halts that blocks them."""
     from rescheduler.api.daemon_status import UnreadableState  # noqa: PLC0415
     from rescheduler.daemon.own_objects import read_state  # noqa: PLC0415
     from rescheduler.kube import errors  # noqa: PLC0415
@@ -126,21 +124,21 @@ async def report_other_executor(rescheduler: "Rescheduler", *, by_hand: bool) ->
     lease = rescheduler.lease
     if not lease.is_held_by_another:
         return
-    print_note(f"{lease.holder} holds the lease {lease.key}, so the moves are made there")
+    print_note(f"{lease.holder} holds the Lease {lease.key} and makes the moves")
     try:
         _, status = await read_state(rescheduler.client, lease.key.partition("/")[0])
     except (errors.KubeError, UnreadableState):
-        return  # Who may not know it is not told.
+        return  # without permission to read the state, its halts are unknown
     for halt in status.halts if status is not None else ():
-        if halt.reason.blocks_manual_moves or not by_hand:
-            what = f"nothing of namespace {halt.namespace}" if halt.namespace else "nothing"
-            print_note(f"{what} is begun there now: {halt.words}. How that ends: {halt.ends}.")
+        if halt.reason.blocks_manual_moves or not is_manual:
+            where = f" in namespace {halt.namespace}" if halt.namespace else ""
+            print_note(f"it starts no moves{where} now: {halt.words}. Ends: {halt.ends}.")
 
 
 async def execute_plan(
     rescheduler: "Rescheduler", plan: "Plan", progress: "ProgressDisplay"
 ) -> "PlanExecution":
-    """Until all moves are over, or Ctrl-C was pressed twice."""
+    """Execute the plan until all moves are finished or Ctrl-C was pressed twice."""
     from rescheduler.api.podmigration import MANUAL  # noqa: PLC0415
     from rescheduler.migrations.controller.plan_execution import PlanExecution  # noqa: PLC0415
 
@@ -148,7 +146,9 @@ async def execute_plan(
         rescheduler.client, rescheduler.followed, plan, progress.tell, record=rescheduler.record
     )
     async with rescheduler.executing():
-        await report_other_executor(rescheduler, by_hand=all(each.strategy == MANUAL for each in plan.moves))
+        await report_other_executor(
+            rescheduler, is_manual=all(each.strategy == MANUAL for each in plan.moves)
+        )
         running = asyncio.create_task(run.run())
         with progress.showing(run.moves), interrupt_handlers(run.stop, running.cancel, progress):
             await asyncio.wait([running])
@@ -161,18 +161,18 @@ async def execute_plan(
 def interrupt_handlers(
     first: Callable[[], object], second: Callable[[], object], progress: "ProgressDisplay"
 ) -> Iterator[None]:
+    """Call `first` on the first Ctrl-C or SIGTERM and `second` on the next."""
     loop = asyncio.get_running_loop()
     numbers = (signal.SIGINT, signal.SIGTERM)
-
-    asked_s = 0.0
+    interrupted_s = 0.0
 
     def on_signal() -> None:
-        nonlocal asked_s
+        nonlocal interrupted_s
         if not progress.is_interrupted:
-            asked_s = loop.time()
+            interrupted_s = loop.time()
             progress.interrupted()
             first()
-        elif loop.time() - asked_s > _REPEATED_SIGNAL_S:
+        elif loop.time() - interrupted_s > _REPEATED_SIGNAL_S:
             second()
 
     for number in numbers:
@@ -185,7 +185,7 @@ def interrupt_handlers(
 
 
 def stop_event_on_signals() -> asyncio.Event:
-    """Set when either arrives; from now on they do nothing else."""
+    """Return an event that Ctrl-C or SIGTERM sets."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -195,7 +195,7 @@ def stop_event_on_signals() -> asyncio.Event:
 
 @contextlib.contextmanager
 def sigterm_as_keyboard_interrupt() -> Iterator[None]:
-    """Where no event loop runs yet: SIGTERM raises KeyboardInterrupt, as Ctrl-C does."""
+    """Let SIGTERM raise KeyboardInterrupt, as Ctrl-C does, while no event loop runs."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield

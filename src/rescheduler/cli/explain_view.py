@@ -1,9 +1,4 @@
-"""An explanation as a person likes to read it.
-
-Whether a pod keeps failing, what was tried and what comes next; why a node is suspect: for `explain`.
-
-An explanation as JSON.
-"""
+"""The explanation of a pod or a node, as text and as JSON."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -14,7 +9,7 @@ from rescheduler.cli.terminal import Cell, Terminal, abbreviated_list, counted, 
 from rescheduler.planner.available_nodes import NodeAvailability, UnavailableNodes
 from rescheduler.planner.explanation import ExplainedPod, NodeExplanation, PodExplanation
 from rescheduler.planner.plan import Rejection
-from rescheduler.planner.reasons import REMEDIES, Reason
+from rescheduler.planner.reasons import Reason, meaning_and_remedy
 from rescheduler.recovery.attempt_ledger import FailedAttempt
 from rescheduler.recovery.recovery_explanation import RecoveryExplanation, SuspectNodeExplanation
 
@@ -31,13 +26,13 @@ _MAX_WORKLOADS_ON_SCREEN = 8
 
 
 def recovery_lines(told: RecoveryExplanation, terminal: Terminal) -> Iterator[str]:
-    """Without what keeps it, which is told like every refusal."""
+    """Yield whether a pod fails, the attempts so far and the next step; without its rejections."""
     yield ""
     if told.trouble:
-        yield f"{terminal.bold('Does it fail?')}  {terminal.styled('yes', {'fg': 'red'})}"
+        yield f"{terminal.bold('Is it failing?')}  {terminal.styled('yes', {'fg': 'red'})}"
         yield from wrapped(terminal, f"{told.trouble}, since {_time_text(told.since_s)}", indent="  ")
     else:
-        yield f"{terminal.bold('Does it fail?')}  {terminal.styled('no', {'fg': 'green'})}"
+        yield f"{terminal.bold('Is it failing?')}  {terminal.styled('no', {'fg': 'green'})}"
     if told.retries is not None:
         allowed = f"{counted(told.retries, 'rescheduling')} allowed by {told.by}"
         yield from wrapped(terminal, f"{allowed}, {told.used} used", indent="  ")
@@ -48,6 +43,7 @@ def recovery_lines(told: RecoveryExplanation, terminal: Terminal) -> Iterator[st
 
 
 def recovery_document(told: RecoveryExplanation | None) -> dict[str, Any] | None:
+    """Return the same as `recovery_lines`, for JSON."""
     if told is None:
         return None
     return {
@@ -65,16 +61,18 @@ def recovery_document(told: RecoveryExplanation | None) -> dict[str, Any] | None
 
 
 def suspicion_lines(told: SuspectNodeExplanation, terminal: Terminal) -> Iterator[str]:
+    """Yield why a node is suspect."""
     yield ""
     yield f"{terminal.bold('Suspect?')}  {terminal.styled('yes', {'fg': 'red'})}"
     failed = f"{counted(len(told.workloads), 'workload')} failed here within {short_duration(told.window)}"
     most = len(told.workloads) if terminal.width is None else _MAX_WORKLOADS_ON_SCREEN
     yield from wrapped(terminal, f"{failed}: {abbreviated_list(told.workloads, most=most)}", indent="  ")
-    remedy = "It is the last place to send pods to, until they have recovered. Look at what they fail of."
+    remedy = "Pods are sent here only as a last resort until the workloads recover. Check why they fail."
     yield from (terminal.dim(line) for line in wrapped(terminal, remedy, indent="  "))
 
 
 def suspicion_document(told: SuspectNodeExplanation | None) -> dict[str, Any] | None:
+    """Return the same as `suspicion_lines`, for JSON."""
     if told is None:
         return None
     return {"workloads": list(told.workloads), "within": short_duration(told.window)}
@@ -82,7 +80,7 @@ def suspicion_document(told: SuspectNodeExplanation | None) -> dict[str, Any] | 
 
 def _attempt_line(each: FailedAttempt) -> str:
     at = _time_text(each.at_s) if each.at_s else "at an unknown time"
-    return f"{at} on {each.node or 'a node that is not known'}"
+    return f"{at} on {each.node or 'an unknown node'}"
 
 
 def _time_text(at_s: float) -> str:
@@ -93,7 +91,6 @@ def _timestamp(at_s: float) -> str | None:
     return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at_s else None
 
 
-_REMEDIES = {str(reason): remedy for reason, (_, remedy) in REMEDIES.items()}
 _MAX_ITEMS_ON_SCREEN = 8
 _BAR = 10
 
@@ -101,10 +98,11 @@ _BAR = 10
 def explanation_lines(
     told: PodExplanation | NodeExplanation, assumptions: Sequence[str], terminal: Terminal
 ) -> Iterator[str]:
+    """Yield the lines that `rescheduler explain` prints."""
     yield from _pod_lines(told, terminal) if isinstance(told, PodExplanation) else _node_lines(told, terminal)
     if assumptions:
         yield ""
-        yield terminal.bold("Taken for granted")
+        yield terminal.bold("Assumptions")
         for assumption in assumptions:
             yield from wrapped(terminal, assumption, first="  - ", indent="    ")
 
@@ -121,20 +119,20 @@ def _pod_lines(told: PodExplanation, terminal: Terminal) -> Iterator[str]:
         yield from _rejection_lines(told.recovery.kept_by, terminal)
     if told.handover is not None:
         yield ""
-        yield f"{terminal.bold('How')}  {told.handover}"
-        for text in filter(None, (told.why, told.assumed and f"taken for granted: {told.assumed}")):
+        yield f"{terminal.bold('Handover')}  {told.handover}"
+        for text in filter(None, (told.why, told.assumed and f"assumption: {told.assumed}")):
             yield from wrapped(terminal, text, indent="  ")
     if told.group:
         yield ""
         members = abbreviated_list(told.members, most=_limit(terminal, len(told.members)))
-        yield f"{terminal.bold('Together with its group')}  {told.group}"
+        yield f"{terminal.bold('Moves with its group')}  {told.group}"
         yield from wrapped(terminal, members, indent="  ")
     if told.places is not None:
         yield from _target_lines(told.places, terminal)
 
 
 def _eligibility_lines(told: PodExplanation, terminal: Terminal) -> Iterator[str]:
-    yield f"{terminal.bold('May it move?')}  {_yes_or_no(not told.kept_by, terminal)}"
+    yield f"{terminal.bold('Can it move?')}  {_yes_or_no(not told.kept_by, terminal)}"
     yield from _rejection_lines(told.kept_by, terminal)
     if told.kept_by != told.kept_in_maintenance_by:
         yield f"{terminal.bold('In maintenance?')}  {_yes_or_no(not told.kept_in_maintenance_by, terminal)}"
@@ -145,7 +143,7 @@ def _eligibility_lines(told: PodExplanation, terminal: Terminal) -> Iterator[str
 def _window_lines(told: PodExplanation | NodeExplanation, terminal: Terminal) -> Iterator[str]:
     if not told.in_window:
         yield f"{terminal.bold('Now?')}  {_yes_or_no(False, terminal)}"
-        meaning, remedy = REMEDIES[Reason.OUTSIDE_WINDOW]
+        meaning, remedy = meaning_and_remedy(Reason.OUTSIDE_WINDOW)
         yield from wrapped(terminal, f"{Reason.OUTSIDE_WINDOW}: {meaning}", first="  - ", indent="    ")
         yield from (terminal.dim(line) for line in wrapped(terminal, remedy, indent="    "))
 
@@ -158,20 +156,20 @@ def _rejection_lines(found: Iterable[Rejection], terminal: Terminal) -> Iterator
     for each in found:
         by = f" ({each.by})" if each.by and each.by not in each.detail else ""
         yield from wrapped(terminal, f"{each.reason}: {each.detail}{by}", first="  - ", indent="    ")
-        if remedy := _REMEDIES.get(each.reason):
+        if remedy := meaning_and_remedy(each.reason)[1]:
             yield from (terminal.dim(line) for line in wrapped(terminal, remedy, indent="    "))
 
 
 def _target_lines(places: NodeAvailability, terminal: Terminal) -> Iterator[str]:
     yield ""
     count = len(places.available)
-    yield f"{terminal.bold('Where could it go?')}  {count} of {counted(places.nodes, 'node')}"
+    yield f"{terminal.bold('Where can it go?')}  {count} of {counted(places.nodes, 'node')}"
     if count:
         limit = _limit(terminal, count, 2 * _MAX_ITEMS_ON_SCREEN)
         yield from wrapped(terminal, abbreviated_list(places.available, most=limit), indent="  ")
     if places.forbidden:
         yield ""
-        yield terminal.bold("What forbids the others")
+        yield terminal.bold("Why not the other nodes")
     for each in places.forbidden:
         yield from _refused_node_lines(each, terminal)
 
@@ -189,11 +187,11 @@ def _refused_node_lines(each: UnavailableNodes, terminal: Terminal) -> Iterator[
         yield from wrapped(terminal, f"{named}: {detail}" if detail else named, indent="      ")
     if rest := list(by_detail.values())[limit:]:
         more = counted(sum(map(len, rest)), "more node")
-        yield terminal.dim(f"      and {more} (all of them with -o json, or in a pipe)")
+        yield terminal.dim(f"      and {more} (use -o json or a pipe to see all)")
 
 
 def _limit(terminal: Terminal, count: int, most: int = _MAX_ITEMS_ON_SCREEN) -> int:
-    """A screen shows the first few; a file or a pipe gets all."""
+    """Return how many items to show: the first few on a screen, all in a file or a pipe."""
     return count if terminal.width is None else most
 
 
@@ -214,8 +212,8 @@ def _node_lines(told: NodeExplanation, terminal: Terminal) -> Iterator[str]:
     movable = [tenant for tenant in told.tenants if not tenant.kept_by]
     yield ""
     yield (
-        f"{terminal.bold('What could leave?')}  {len(movable)} of {counted(len(told.tenants), 'pod')}"
-        f"{', where it has to be emptied' if told.in_maintenance or not told.schedulable else ''}"
+        f"{terminal.bold('What can leave?')}  {len(movable)} of {counted(len(told.tenants), 'pod')}"
+        f"{' during maintenance' if told.in_maintenance or not told.schedulable else ''}"
     )
     yield from _window_lines(told, terminal)
     yield from _movable_pod_lines(movable, terminal)
@@ -230,7 +228,7 @@ def _movable_pod_lines(movable: Sequence[ExplainedPod], terminal: Terminal) -> I
         [
             Cell(tenant.pod),
             Cell(tenant.handover or ""),
-            Cell(f"{counted(tenant.targets, 'node')} could take it", {} if tenant.targets else {"fg": "red"}),
+            Cell(f"{counted(tenant.targets, 'node')} can take it", {} if tenant.targets else {"fg": "red"}),
         ]
         for tenant in movable[:limit]
     ]
@@ -255,17 +253,17 @@ def _kept_pod_lines(kept: Sequence[ExplainedPod], terminal: Terminal) -> Iterato
             yield from wrapped(terminal, f"{tenant.pod}: {tenant.kept_by[0].detail}", indent="      ")
         if len(tenants) > limit:
             yield terminal.dim(f"      and {len(tenants) - limit} more")
-        if remedy := _REMEDIES.get(reason):
+        if remedy := meaning_and_remedy(reason)[1]:
             yield from (terminal.dim(line) for line in wrapped(terminal, remedy, indent="      "))
 
 
 def _incoming_pod_lines(told: NodeExplanation, terminal: Terminal) -> Iterator[str]:
-    title = terminal.bold("What could come?")
+    title = terminal.bold("What can enter?")
     if told.takes_none:
-        yield f"{title}  nothing: it {told.takes_none}"
+        yield f"{title}  nothing: the node {told.takes_none}"
         return
     count = ("" if told.all_asked else "at least ") + counted(told.could_come, "pod")
-    yield f"{title}  {count} of other nodes may move and would fit"
+    yield f"{title}  {count} from other nodes can move and fit"
     if told.could_come:
         yield from wrapped(
             terminal, abbreviated_list(told.could_come_examples, told.could_come, most=10), indent="  "
@@ -273,10 +271,10 @@ def _incoming_pod_lines(told: NodeExplanation, terminal: Terminal) -> Iterator[s
 
 
 JsonObject = dict[str, Any]
-_REMEDY_TEXTS = {str(reason): remedy for reason, (_, remedy) in REMEDIES.items()}
 
 
 def explanation_document(told: PodExplanation | NodeExplanation, assumptions: Iterable[str]) -> JsonObject:
+    """Return the same as `explanation_lines`, for JSON."""
     form = _pod_document(told) if isinstance(told, PodExplanation) else _node_document(told)
     return {**form, "assumptions": list(assumptions)}
 
@@ -351,7 +349,7 @@ def _rejection_documents(found: Iterable[Rejection]) -> list[JsonObject]:
             "reason": str(each.reason),
             "by": each.by,
             "detail": each.detail,
-            "remedy": _REMEDY_TEXTS.get(each.reason, ""),
+            "remedy": meaning_and_remedy(each.reason)[1],
         }
         for each in found
     ]

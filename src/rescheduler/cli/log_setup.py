@@ -1,16 +1,11 @@
-"""The log: lines for people on a terminal, one JSON object per line elsewhere.
+"""The log: text on a terminal, one JSON object per line elsewhere.
 
     12:00:31 INFO  CheckDone    2 moves planned  check=1 moves=2
     {"time": "2026-03-02T12:00:31.104Z", "level": "info", "event": "CheckDone", "message": "2 moves planned",
      "check": 1, "moves": 2}
 
-Every kind of line has a name, `event`. Lines that were written without one are named after the module and the
-unchanging part of their words.
-
-How many lines of one kind are logged: nobody who can make the program log can fill a disk.
-
-The line that reaches the limit says that more are not logged for a while, and the next one afterwards says
-how many there were.
+Every line has an `event`, the name of its kind; without one, it is named after the module and the constant
+part of its message. The number of lines per kind is limited, so that no input can fill a disk with log lines.
 """
 
 import json
@@ -42,6 +37,8 @@ class _Period:
 
 
 class LogLimit(logging.Filter):
+    """Limits the lines of one kind per period and logs how many were suppressed."""
+
     def __init__(self, kind_of: Callable[[logging.LogRecord], str]) -> None:
         super().__init__()
         self._kind_of = kind_of
@@ -62,9 +59,9 @@ class LogLimit(logging.Filter):
         period.logged += 1
         facts: dict[str, object] = dict(getattr(record, "facts", None) or {})
         if suppressed:
-            facts["suppressed"] = f"{suppressed} lines of this kind before"
+            facts["suppressed"] = f"{suppressed} earlier lines of this kind"
         if period.logged == MAX_LINES_PER_PERIOD:
-            facts["limit"] = f"more lines of this kind are not logged for {LIMIT_PERIOD_S:g} s"
+            facts["limit"] = f"suppressing lines of this kind for {LIMIT_PERIOD_S:g} s"
         record.facts = facts
         return True
 
@@ -81,26 +78,30 @@ _WORD = re.compile(r"[A-Za-z]+")
 
 
 def log_options(command: F) -> F:
-    """`log_level` and `log_format`."""
+    """Add --log-level and --log-format."""
     level = click.option(
-        "--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="How much to log."
+        "--log-level",
+        type=click.Choice(LEVELS),
+        default="info",
+        show_default=True,
+        help="Lowest level to log.",
     )
     style = click.option(
         "--log-format",
         type=click.Choice(FORMATS),
         default="auto",
         show_default=True,
-        help="Lines for people or for programs; auto: for people on a terminal.",
+        help="Log format; auto is text on a terminal and JSON elsewhere.",
     )
     return level(style(command))
 
 
 def set_up_log(level: str, style: str, stream: TextIO | None = None) -> None:
-    """For the whole process. Other libraries are heard only when something is wrong."""
+    """Set up the log of the process; other libraries log only warnings and errors."""
     stream = stream or sys.stderr
-    is_for_people = style == "text" or (style == "auto" and stream.isatty())
+    is_text = style == "text" or (style == "auto" and stream.isatty())
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(_TextFormatter(in_colour=stream.isatty()) if is_for_people else _JsonFormatter())
+    handler.setFormatter(_TextFormatter(in_colour=stream.isatty()) if is_text else _JsonFormatter())
     handler.addFilter(LogLimit(lambda record: f"{record.levelname} {event_of(record)}"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("rescheduler").setLevel(level.upper())
@@ -139,7 +140,7 @@ class _TextFormatter(logging.Formatter):
 
 
 def event_of(record: logging.LogRecord) -> str:
-    """The same for all lines of one kind, whatever is inserted into them."""
+    """Return the event of a record, which is the same for all lines of one kind."""
     named = getattr(record, "event", None)
     if named:
         return str(named)
@@ -149,12 +150,12 @@ def event_of(record: logging.LogRecord) -> str:
 
 
 def _facts(record: logging.LogRecord) -> Mapping[str, object]:
-    found: Mapping[str, object] = getattr(record, "facts", None) or {}
-    return found
+    facts: Mapping[str, object] = getattr(record, "facts", None) or {}
+    return facts
 
 
 def _unreserved_name(name: str) -> str:
-    """A fact must not take the place of what every line has."""
+    """Return a name that does not replace one of the fields that every line has."""
     return f"{name}_" if name in {"time", "level", "event", "message", "traceback"} else name
 
 

@@ -1,4 +1,4 @@
-"""Whether a pod can be moved as somebody wishes, and the plan of that one move."""
+"""The plan of a move that a user requests, and the reasons why it is refused."""
 
 from rescheduler.api.podmigration import MANUAL, Handover
 from rescheduler.cluster.snapshot import Snapshot
@@ -15,29 +15,34 @@ __all__ = ["manual_move_refusals", "manual_plan"]
 
 
 def manual_plan(snapshot: Snapshot, key: str, target: str | None) -> Plan:
+    """Return a plan with one move; without `target`, the controller chooses the node."""
     pod = snapshot.pods.records[snapshot.pods.row[key]]
-    wish = Move(
+    move = Move(
         pod=key,
         uid=pod.uid,
         source=pod.node,
         target=target,
         strategy=MANUAL,
         handover=Handover.AUTO,
-        reason="wished by hand",
+        reason="requested by a user",
         gain=0.0,
     )
-    return Plan(taken_at_s=snapshot.taken_at_s, moves=(wish,))
+    return Plan(taken_at_s=snapshot.taken_at_s, moves=(move,))
 
 
 def manual_move_refusals(
     snapshot: Snapshot, policy: Policy, key: str, target: str | None, webhook: SteeringPresence
 ) -> list[Rejection]:
-    """Everything that stands in the way. What passes by itself does not: the move waits for that."""
+    """Return what prevents the move, without temporary reasons: the move waits for those."""
     if key not in snapshot.pods.row:
         name = key.partition("/")[2]
         elsewhere = sorted(each for each in snapshot.pods.row if each.endswith(f"/{name}"))
-        hint = f"; there is {', '.join(elsewhere[:3])}" if elsewhere else did_you_mean(key, snapshot.pods.row)
-        return [Rejection(key, Reason.GONE, "", f"there is no such pod{hint}")]
+        hint = (
+            f"; did you mean {', '.join(elsewhere[:3])}?"
+            if elsewhere
+            else did_you_mean(key, snapshot.pods.row)
+        )
+        return [Rejection(key, Reason.GONE, "", f"pod not found{hint}")]
     told = explain_pod(
         snapshot, policy_for_manual_move(policy), key, steered=webhook.steers, guarded=webhook.guards
     )
@@ -60,9 +65,9 @@ def _target_refusals(snapshot: Snapshot, told: PodExplanation, target: str | Non
 def _why_unfit(snapshot: Snapshot, told: PodExplanation, target: str) -> str:
     assert told.places is not None
     if target not in snapshot.nodes.row:
-        return f"there is no node {target}{did_you_mean(target, snapshot.nodes.row)}"
+        return f"node {target} not found{did_you_mean(target, snapshot.nodes.row)}"
     if target == told.node:
-        return f"it is on {target} already"
+        return f"the pod is already on {target}"
     if closed := closed_because(snapshot, snapshot.nodes.row[target]):
         return f"{target} {closed}"
     reasons = [

@@ -1,4 +1,4 @@
-"""Migrations as a person likes to see them."""
+"""Migrations as text: a list, one in detail, and single changes."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
@@ -28,8 +28,9 @@ _COLOURS = {
 
 
 def migration_list_lines(items: Sequence[Object], terminal: Terminal, now: datetime) -> Iterator[str]:
+    """Yield a table of the migrations."""
     if not items:
-        yield "There are no migrations."
+        yield "No migrations found."
         return
     found = [_read(item) for item in items]
     rows = [_row(item, each, terminal, now) for item, each in zip(items, found, strict=True)]
@@ -43,13 +44,13 @@ def migration_list_lines(items: Sequence[Object], terminal: Terminal, now: datet
 def _row(item: Object, migration: Migration | None, terminal: Terminal, now: datetime) -> list[Cell]:
     key = f"{item['metadata']['namespace']}/{item['metadata']['name']}"
     if migration is None:
-        return [Cell(key), *[Cell("")] * 6, Cell("is not readable")]
+        return [Cell(key), *[Cell("")] * 6, Cell("not readable")]
     status = migration.status
     age = short_duration(timedelta(seconds=max(0, round((now - migration.created).total_seconds()))))
     return [
         Cell(key),
         Cell(migration.spec.source_node),
-        Cell(f"{terminal.arrow} {migration.target_node or 'to be chosen'}"),
+        Cell(f"{terminal.arrow} {migration.target_node or 'not chosen yet'}"),
         Cell(status.phase, {"fg": _COLOURS[status.phase]} if status.phase in _COLOURS else {}),
         Cell(status.step or "Queued"),
         Cell(age),
@@ -59,26 +60,27 @@ def _row(item: Object, migration: Migration | None, terminal: Terminal, now: dat
 
 
 def migration_detail_lines(item: Object, events: Sequence[Object], terminal: Terminal) -> Iterator[str]:
+    """Yield the fields of one migration and its timeline."""
     migration = _read(item)
     if migration is None:
-        yield "This migration is not readable."
+        yield "This migration can't be read."
         return
     spec, status = migration.spec, migration.status
-    target = migration.target_node or "to be chosen"
+    target = migration.target_node or "not chosen yet"
     yield terminal.bold(migration.key) + (" (being cancelled)" if migration.is_cancelled else "")
-    told = [
+    fields = [
         ("Pod", migration.pod_key),
-        ("Way", f"{spec.source_node} {terminal.arrow} {target}"),
+        ("Nodes", f"{spec.source_node} {terminal.arrow} {target}"),
         ("Why", f"{spec.strategy}{f': {spec.reason}' if spec.reason else ''}"),
-        ("How", str(status.handover or spec.handover)),
+        ("Handover", str(status.handover or spec.handover)),
         ("Group", f"{spec.group}, {counted(spec.group_size, 'member')}" if spec.group else ""),
         ("Phase", f"{status.phase}, {status.step or 'Queued'}"),
         ("Attempts", str(status.attempts)),
-        ("Successor", status.target_pod.name if status.target_pod else ""),
+        ("New pod", status.target_pod.name if status.target_pod else ""),
         ("Failure", status.failure),
         ("Message", invalid_status(migration) or status.message),
     ]
-    for name, value in told:
+    for name, value in fields:
         if value:
             yield from wrapped(terminal, value, first=f"  {name:<10}", indent=" " * 12)
     yield from _timeline_lines(migration, events, terminal)
@@ -87,23 +89,23 @@ def migration_detail_lines(item: Object, events: Sequence[Object], terminal: Ter
 def _handed_over(migration: Migration) -> str:
     condition = migration.status.condition(ConditionType.HANDED_OVER)
     if condition is not None and condition.reason == SOURCE_LOST:
-        return "handed over: the copy took the pod's place"
+        return "handed over: the copy replaced the pod"
     return "handed over: the pod was evicted"
 
 
 def _timeline_lines(migration: Migration, events: Sequence[Object], terminal: Terminal) -> Iterator[str]:
     status = migration.status
     moments = [
-        (migration.created, "asked for"),
-        (status.started_at, "begun"),
+        (migration.created, "created"),
+        (status.started_at, "started"),
         (status.handed_over_at, _handed_over(migration)),
-        (status.finished_at, f"over: {status.phase}"),
+        (status.finished_at, f"finished: {status.phase}"),
         *((each.last_transition_time, _condition(each)) for each in status.conditions),
         *((_event_time(each), f"{each.get('reason')}: {each.get('message')}") for each in events),
     ]
     known = [(at, words) for at, words in moments if at is not None]
     yield ""
-    yield terminal.bold("Story")
+    yield terminal.bold("Timeline")
     for at, words in sorted(known, key=lambda each: each[0]):
         yield from wrapped(terminal, words, first=f"  {at:%H:%M:%S}  ", indent=" " * 12)
 
@@ -118,7 +120,7 @@ def _event_time(event: Object) -> datetime | None:
 
 
 def migration_change_line(old: Object | None, new: Object | None, terminal: Terminal) -> str:
-    """Empty if nothing has changed that a person would want to know."""
+    """Return one line about a change, or an empty string if nothing relevant changed."""
     item = old if new is None else new
     assert item is not None
     migration = _read(item)
@@ -126,7 +128,7 @@ def migration_change_line(old: Object | None, new: Object | None, terminal: Term
         return ""
     key = migration.key
     if new is None:
-        return f"{key}  gone"
+        return f"{key}  deleted"
     before, status = None if old is None else _read(old), migration.status
     if before is not None and before.status == status and before.is_cancelled == migration.is_cancelled:
         return ""

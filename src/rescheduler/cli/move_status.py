@@ -1,4 +1,4 @@
-"""How far a move is, in one word and in words; and what became of all of them."""
+"""The state of a move in one word and as a message, and summaries of many moves."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -8,7 +8,7 @@ from rescheduler.cli.terminal import counted
 from rescheduler.migrations.controller.plan_execution import MoveProgress
 from rescheduler.migrations.state_machine import invalid_status
 from rescheduler.migrations.transition_table import MigrationStep
-from rescheduler.planner.reasons import REMEDIES
+from rescheduler.planner.reasons import meaning_and_remedy
 
 __all__ = [
     "STATE_COLOURS",
@@ -22,14 +22,14 @@ __all__ = [
     "moves_summary",
 ]
 
-STATE_COLOURS: Final = {"Completed": "green", "Failed": "red", "Given up": "yellow"}
+STATE_COLOURS: Final = {"Completed": "green", "Failed": "red", "Cancelled": "yellow"}
 
 _STEP_MESSAGES: Final = {
-    MigrationStep.CHECKING: "is checked once more",
-    MigrationStep.EVICTING: "its successor is ready, and it is evicted",
-    MigrationStep.REPLACING: "evicted; its successor starts",
-    MigrationStep.SETTLING: "its successor is ready, and waits for the others of its group",
-    MigrationStep.ROLLING_BACK: "is rolled back",
+    MigrationStep.CHECKING: "checking again before the move",
+    MigrationStep.EVICTING: "copy is ready, evicting the source pod",
+    MigrationStep.REPLACING: "evicted, waiting for the replacement",
+    MigrationStep.SETTLING: "copy is ready, waiting for the rest of its group",
+    MigrationStep.ROLLING_BACK: "rolling back",
 }
 _STEPS_WITH_OWN_MESSAGE: Final = frozenset(
     {
@@ -42,7 +42,7 @@ _STEPS_WITH_OWN_MESSAGE: Final = frozenset(
         MigrationStep.RELEASING,
     }
 )
-"""On record only if they last: their message says what is waited for."""
+"""Steps whose status message says what the migration waits for."""
 
 _STEPS_BEFORE_HANDOVER: Final = (MigrationStep.QUEUED, MigrationStep.CHECKING, MigrationStep.MARKING)
 _COPY_STEPS: Final = (
@@ -63,14 +63,13 @@ _STEPS: Final = {
         MigrationStep.RELEASING,
     ),
 }
-_REMEDIES: Final = {str(reason): remedy for reason, (_, remedy) in REMEDIES.items()}
 
 
 def move_state(progress: MoveProgress) -> tuple[str, str]:
-    """In one word, and in words."""
+    """Return the state in one word and as a message."""
     migration = progress.migration
     if progress.given_up:
-        return "Given up", progress.given_up
+        return "Cancelled", progress.given_up
     if migration is None:
         return "Planned", ""
     status = migration.status
@@ -87,13 +86,13 @@ def move_state(progress: MoveProgress) -> tuple[str, str]:
 
 
 def is_worth_reporting(progress: MoveProgress) -> bool:
-    """What only waits for its turn is not: nobody would learn anything."""
+    """Return whether to report the state: a move that only waits for its turn says nothing new."""
     state, words = move_state(progress)
     return state not in {"Planned", "Pending"} or bool(words)
 
 
 def completed_fraction(progress: MoveProgress) -> float:
-    """Of its way, by the steps that it has taken; on the way back it is nothing."""
+    """Return the fraction of the steps that are done; 0 while the move is rolled back."""
     return 0.0 if progress.migration is None or progress.given_up else migration_fraction(progress.migration)
 
 
@@ -110,9 +109,9 @@ def _progress_message(migration: Migration) -> str:
         return why
     status = migration.status
     step = MigrationStep(status.step or MigrationStep.QUEUED)
-    words = _STEP_MESSAGES.get(step, f"is being moved, by {status.handover}")
+    words = _STEP_MESSAGES.get(step, f"moving, handover {status.handover}")
     if step is MigrationStep.EVICTING and status.handover is Handover.EVICT:
-        words = "is evicted; its successor comes after it"
+        words = "evicting the pod, its replacement follows"
     if step is MigrationStep.ROLLING_BACK and status.message:
         return f"{words}: {status.message}"
     if step is MigrationStep.EVICTING and _is_refused(migration):
@@ -127,13 +126,14 @@ def _is_refused(migration: Migration) -> bool:
 
 def _other_node_note(migration: Migration) -> str:
     steered = migration.status.condition(ConditionType.STEERED)
-    return " came to another node" if steered is not None and steered.status == "False" else ""
+    return " on another node" if steered is not None and steered.status == "False" else ""
 
 
-# -- all of them
+# -- many moves
 
 
 def moves_summary(moves: Sequence[MoveProgress]) -> str:
+    """Return how many moves were made, failed, are still running or were not made."""
     completed = sum(progress.is_completed for progress in moves)
     left = [progress for progress in moves if not progress.is_over]
     begun = sum(progress.is_under_way for progress in left)
@@ -143,13 +143,13 @@ def moves_summary(moves: Sequence[MoveProgress]) -> str:
     given_up = len(moves) - completed - failed - begun
     parts = [f"{completed} of {counted(len(moves), 'move')} made"]
     parts += [f"{number} {what}" for number, what in (
-        (failed, "failed"), (begun, "still under way"), (given_up, "not made")
+        (failed, "failed"), (begun, "still running"), (given_up, "not made")
     ) if number]  # fmt: skip
     return ", ".join(parts) + "."
 
 
 def failure_lines(moves: Sequence[MoveProgress]) -> Iterator[str]:
-    """What failed, on which pod, why, and what to do about it; as lines."""
+    """Yield the cause and the remedy of each failed move."""
     for progress in moves:
         migration = progress.migration
         if migration is None or migration.status.phase is not MigrationPhase.FAILED:
@@ -159,14 +159,14 @@ def failure_lines(moves: Sequence[MoveProgress]) -> Iterator[str]:
 
 
 def failure_remedy(progress: MoveProgress) -> str:
-    """What to do about one that failed."""
+    """Return what to do about a failed move."""
     failure = progress.migration.status.failure if progress.migration is not None else ""
     namespace, _, name = progress.key.partition("/")
-    return _REMEDIES.get(failure) or f"Its story: rescheduler migrations -n {namespace} {name}"
+    return meaning_and_remedy(failure)[1] or f"For details, run: rescheduler migrations -n {namespace} {name}"
 
 
 def move_results(moves: Sequence[MoveProgress]) -> list[dict[str, Any]]:
-    """For programs."""
+    """Return the result of each move for JSON and YAML output."""
     return [_move_result(progress) for progress in moves]
 
 
@@ -183,7 +183,7 @@ def _move_result(progress: MoveProgress) -> dict[str, Any]:
         "strategy": move.strategy,
         "handover": str((migration.status.handover if migration is not None else None) or move.handover),
         "migration": progress.key or None,
-        "result": "GivenUp" if progress.given_up else state,
+        "result": state,
         "successor": f"{namespace}/{successor.name}" if successor is not None else None,
         "attempts": migration.status.attempts if migration is not None else 0,
         "message": (migration.status.message if migration is not None else "") or words,

@@ -1,7 +1,6 @@
-"""A plan as a person likes to see it."""
+"""A plan as text."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from rescheduler.cli.terminal import (
@@ -16,8 +15,9 @@ from rescheduler.cli.terminal import (
 )
 from rescheduler.planner.plan import Move, NodeLoadChange, Plan, Rejection
 from rescheduler.planner.plan_json import summary_of
+from rescheduler.planner.reasons import meaning_and_remedy
 
-__all__ = ["Remedy", "plan_lines"]
+__all__ = ["plan_lines"]
 
 _WIDE = 120
 _FEW_NODES = 12
@@ -27,21 +27,16 @@ _SHOWN = ("cpu", "memory")
 _EXAMPLES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Remedy:
-    meaning: str
-    remedy: str
-
-
-def plan_lines(plan: Plan, terminal: Terminal, remedies: dict[str, Remedy]) -> Iterator[str]:
+def plan_lines(plan: Plan, terminal: Terminal) -> Iterator[str]:
+    """Yield the lines that `rescheduler plan` prints."""
     yield from _heading(plan, terminal)
     yield from _moves(plan.moves, terminal)
     yield from _changes(plan, terminal)
     yield from _nodes(plan, terminal)
-    yield from _not_moved_lines(plan, terminal, remedies)
+    yield from _not_moved_lines(plan, terminal)
     if plan.assumptions:
         yield ""
-        yield terminal.bold("Taken for granted")
+        yield terminal.bold("Assumptions")
         for assumption in plan.assumptions:
             yield from wrapped(terminal, assumption, first="  - ", indent="    ")
 
@@ -49,7 +44,7 @@ def plan_lines(plan: Plan, terminal: Terminal, remedies: dict[str, Remedy]) -> I
 def _heading(plan: Plan, terminal: Terminal) -> Iterator[str]:
     taken_at = datetime.fromtimestamp(plan.taken_at_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     if not plan.moves:
-        what = "Nothing is to be moved" if not plan.changes else "No pod is to be moved"
+        what = "Nothing to move" if not plan.changes else "No pods to move"
     else:
         pods = counted(len({move.uid for move in plan.moves}), "pod")
         waves = counted(len({move.wave for move in plan.moves}), "wave")
@@ -91,7 +86,7 @@ def _moves(moves: Sequence[Move], terminal: Terminal) -> Iterator[str]:
 
 
 def _two_line_moves(moves: Sequence[Move], terminal: Terminal) -> Iterator[str]:
-    """Two lines for each, where one would be too long."""
+    """Yield two lines per move, for terminals on which one line would be too long."""
     rows = [
         [Cell(str(move.wave + 1), {"dim": True}), Cell(move.pod), *_from_to_cells(move, terminal)]
         for move in moves
@@ -113,9 +108,9 @@ def _from_to_cells(move: Move, terminal: Terminal) -> tuple[Cell, Cell]:
 def _reason(move: Move) -> str:
     notes = [move.reason]
     if move.hop:
-        notes.append("a stop on the way")
+        notes.append("intermediate stop")
     if move.group:
-        notes.append(f"together with its group {move.group}")
+        notes.append(f"moves with group {move.group}")
     return "; ".join(note for note in notes if note)
 
 
@@ -151,12 +146,12 @@ def _nodes(plan: Plan, terminal: Terminal) -> Iterator[str]:
     yield from table(terminal, ("NODE", *(name.upper() for name in resources)), rows, shrinking=(0,))
     if left := len(plan.nodes) - len(chosen):
         changed = sum(map(_changes_load, plan.nodes)) - sum(map(_changes_load, chosen))
-        rest = f", {changed} of them with a changed load" if changed else ", none of which changes"
+        rest = f", {changed} of them with a changed load" if changed else ", none with a changed load"
         yield terminal.dim(f"and {counted(left, 'other node')}{rest}")
 
 
 def _shown_nodes(plan: Plan, terminal: Terminal) -> list[NodeLoadChange]:
-    """All of a few nodes; of many, those that change, and on a terminal not more than one can look over."""
+    """Return all nodes if there are few, else those whose load changes; on a terminal only some."""
     if len(plan.nodes) <= _FEW_NODES:
         return list(plan.nodes)
     changed = [node for node in plan.nodes if _changes_load(node)]
@@ -173,10 +168,10 @@ def _changes_load(node: NodeLoadChange) -> bool:
     return _change(node) > 0.0
 
 
-# --- what stays
+# --- pods that are not moved
 
 
-def _not_moved_lines(plan: Plan, terminal: Terminal, remedies: dict[str, Remedy]) -> Iterator[str]:
+def _not_moved_lines(plan: Plan, terminal: Terminal) -> Iterator[str]:
     if not plan.refused:
         return
     by_reason: dict[str, list[Rejection]] = {}
@@ -186,17 +181,15 @@ def _not_moved_lines(plan: Plan, terminal: Terminal, remedies: dict[str, Remedy]
     yield ""
     yield terminal.bold("Not moved")
     for reason in sorted(by_reason, key=lambda reason: (-counts[reason], reason)):
-        yield from _one_reason(reason, by_reason[reason], counts[reason], terminal, remedies)
+        yield from _one_reason(reason, by_reason[reason], counts[reason], terminal)
 
 
-def _one_reason(
-    reason: str, found: list[Rejection], count: int, terminal: Terminal, remedies: dict[str, Remedy]
-) -> Iterator[str]:
+def _one_reason(reason: str, found: list[Rejection], count: int, terminal: Terminal) -> Iterator[str]:
     yield f"  {count:>4}  {terminal.styled(reason, {'fg': 'yellow'})}"
     indent = " " * 8
-    known = remedies.get(reason)
-    if known is not None:
-        yield from wrapped(terminal, known.meaning, indent=indent)
+    meaning, remedy = meaning_and_remedy(reason)
+    if meaning:
+        yield from wrapped(terminal, meaning, indent=indent)
     names = [each.subject for each in found if each.subject]
     if terminal.width is None:
         for each in found:
@@ -206,8 +199,8 @@ def _one_reason(
             yield from wrapped(terminal, _examples(names, count, terminal), indent=indent)
         if found[0].detail:
             yield from wrapped(terminal, f"{found[0].subject}: {found[0].detail}", indent=indent)
-    if known is not None:
-        yield from (terminal.dim(line) for line in wrapped(terminal, known.remedy, indent=indent))
+    if remedy:
+        yield from (terminal.dim(line) for line in wrapped(terminal, remedy, indent=indent))
 
 
 def _examples(names: Iterable[str], count: int, terminal: Terminal) -> str:

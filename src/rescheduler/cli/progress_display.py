@@ -1,20 +1,17 @@
-"""What becomes of moves, told while it happens: a line for every change.
-
-On a terminal that can be redrawn, `live_progress` shows the same as bars.
-
-A rich console that shows text from the cluster and never interprets it.
-
-Moves on a terminal: a bar for each that is under way, redrawn as they go on; what is over scrolls away.
+"""The progress of moves and drains: live bars on a terminal, one line per change elsewhere.
 
 ✓ shop/web-6755476f8c-2n6s4  node-1 → node-3  4s  web-6755476f8c-l5hvg
-⠹ shop/web-6755476f8c-5mhqb  node-1 → node-2  ━━━━━━╺━━━  Starting  8s  waits for copy web-… to become ready
-1 of 3 moves made, 1 under way, 1 to come  ━━━━╺━━━━━━━━━  14s
+⠹ shop/web-6755476f8c-5mhqb  node-1 → node-2  ━━━━━━╺━━━  Starting  8s  waiting for copy web-… to become ready
+1 of 3 moves made, 1 in progress, 1 waiting  ━━━━╺━━━━━━━━━  14s
+
+How far nodes are from being empty: a bar for each on a terminal, lines elsewhere.
 """
 
 import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TextIO
 
@@ -27,6 +24,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kubevalues.duration import short_duration
+from rescheduler.api.daemon_status import NodeInMaintenance
 from rescheduler.cli.move_status import STATE_COLOURS, completed_fraction, is_worth_reporting, move_state
 from rescheduler.cli.safe_output import echo, printable
 from rescheduler.cli.terminal import Terminal, counted, shortened, terminal_of
@@ -34,16 +32,22 @@ from rescheduler.migrations.controller.plan_execution import MoveProgress
 
 __all__ = [
     "INTERRUPT_NOTICE",
+    "DrainDisplay",
     "LiveProgressDisplay",
     "ProgressDisplay",
     "SafeConsole",
+    "drain_display_for",
     "progress_display_for",
 ]
 
-INTERRUPT_NOTICE = "Nothing more is begun; what is under way comes to its end. Ctrl-C again leaves at once."
+INTERRUPT_NOTICE = (
+    "No more moves are started; waiting for the running ones. Press Ctrl-C again to exit immediately."
+)
 
 
 class ProgressDisplay:
+    """Prints one line per change of a move."""
+
     def __init__(self, terminal: Terminal, print_line: Callable[[str], object]) -> None:
         self.is_interrupted = False
         self._terminal = terminal
@@ -53,17 +57,17 @@ class ProgressDisplay:
 
     @contextlib.contextmanager
     def showing(self, moves: Sequence[MoveProgress]) -> Iterator[None]:  # noqa: ARG002 - lines need no overview
-        """While the body runs, what is told is shown."""
+        """Show the moves while the body runs."""
         yield
 
-    def tell(self, errand: MoveProgress) -> None:
-        state, words = move_state(errand)
+    def tell(self, progress: MoveProgress) -> None:
+        state, words = move_state(progress)
         line = f"{state}{f': {words}' if words else ''}"
-        if self._told.get(id(errand)) == line or not is_worth_reporting(errand):
+        if self._told.get(id(progress)) == line or not is_worth_reporting(progress):
             return
-        self._told[id(errand)] = line
-        move, terminal = errand.move, self._terminal
-        target = (errand.migration.target_node if errand.migration else "") or move.target or "?"
+        self._told[id(progress)] = line
+        move, terminal = progress.move, self._terminal
+        target = (progress.migration.target_node if progress.migration else "") or move.target or "?"
         shown = terminal.styled(state, {"fg": STATE_COLOURS[state]}) if state in STATE_COLOURS else state
         self._print(
             f"{self.elapsed:>6}  {move.pod}  {move.source} {terminal.arrow} {target}  "
@@ -80,7 +84,7 @@ class ProgressDisplay:
 
 
 class SafeConsole(Console):
-    """Plain strings are no markup, and what a terminal would act upon is written as an escape."""
+    """A rich console that takes strings literally and escapes control characters."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, markup=False, highlight=False, emoji=False)
@@ -97,21 +101,29 @@ _FRAMES_PER_SECOND: Final = 8
 _BAR_WIDTH: Final = 10
 _WIDE_BAR: Final = 30
 _NARROW: Final = 90
-"""Columns; on fewer, names give way and the way is left out."""
+"""On fewer columns, names are shortened and the nodes are left out."""
 _LINES_AROUND: Final = 4
-_FINAL_STATE_SYMBOLS: Final = {"Completed": "✓", "Failed": "✗", "Given up": "-"}
+_FINAL_STATE_SYMBOLS: Final = {"Completed": "✓", "Failed": "✗", "Cancelled": "-"}
 
 
 def progress_display_for(stream: TextIO, *, to_stderr: bool) -> ProgressDisplay:
-    """Live where it can be redrawn and nobody else writes there."""
+    """Return a live display if the stream is a terminal without log lines, else one of lines."""
     terminal = terminal_of(stream)
-    is_logging = logging.getLogger().isEnabledFor(logging.INFO)
-    if terminal.width is not None and terminal.colour and terminal.unicode and not is_logging:
-        return LiveProgressDisplay(SafeConsole(file=stream, width=terminal.width), terminal)
+    if console := _live_console(stream, terminal):
+        return LiveProgressDisplay(console, terminal)
     return ProgressDisplay(terminal, lambda line: echo(line, err=to_stderr, color=terminal.colour))
 
 
+def _live_console(stream: TextIO, terminal: Terminal) -> SafeConsole | None:
+    is_logging = logging.getLogger().isEnabledFor(logging.INFO)
+    if terminal.width is None or not terminal.colour or not terminal.unicode or is_logging:
+        return None
+    return SafeConsole(file=stream, width=terminal.width)
+
+
 class LiveProgressDisplay(ProgressDisplay):
+    """Redraws a bar per running move; finished moves scroll away."""
+
     def __init__(self, console: Console, terminal: Terminal) -> None:
         super().__init__(terminal, self._print_above)
         self._console = console
@@ -131,22 +143,22 @@ class LiveProgressDisplay(ProgressDisplay):
         with frames:
             yield
 
-    def tell(self, errand: MoveProgress) -> None:
-        state, words = move_state(errand)
-        if state not in _FINAL_STATE_SYMBOLS or id(errand) in self._over:
+    def tell(self, progress: MoveProgress) -> None:
+        state, words = move_state(progress)
+        if state not in _FINAL_STATE_SYMBOLS or id(progress) in self._over:
             return
-        self._over.add(id(errand))
+        self._over.add(id(progress))
         style = STATE_COLOURS.get(state, "")
         line = Text.assemble(
             (f"{_FINAL_STATE_SYMBOLS.get(state, ' ')} ", style),
-            f"{errand.move.pod}  {self._way(errand)}  ",
-            _duration_text(errand),
+            f"{progress.move.pod}  {self._nodes(progress)}  ",
+            _duration_text(progress),
         )
         line.append(words, "" if state == "Completed" else style)
         self._console.print(line, soft_wrap=True)
 
     def interrupted(self) -> None:
-        """The last line says so from now on."""
+        """Add the notice to the following frames."""
         self.is_interrupted = True
 
     def _print_above(self, line: str) -> None:
@@ -155,80 +167,170 @@ class LiveProgressDisplay(ProgressDisplay):
     # -- a frame
 
     def frame(self) -> RenderableType:
-        lines: list[RenderableType] = [self._under_way(), self._all()]
+        lines: list[RenderableType] = [self._running_moves(), self._totals()]
         if self.is_interrupted:
             lines.append(Text(INTERRUPT_NOTICE, "yellow"))
         return Group(*lines)
 
-    def _under_way(self) -> RenderableType:
-        begun = [errand for errand in self._moves if _is_started(errand)]
-        # What moves comes first: what only waits for its turn may be cut off.
-        begun.sort(key=lambda errand: move_state(errand)[0] == "Pending")
+    def _running_moves(self) -> RenderableType:
+        begun = [progress for progress in self._moves if _is_started(progress)]
+        # Running moves first: those that wait may be cut off.
+        begun.sort(key=lambda progress: move_state(progress)[0] == "Pending")
         room = max(1, self._console.height - _LINES_AROUND)
         is_narrow = self._console.width < _NARROW
         table = Table.grid(padding=(0, 1), expand=True)
         for _ in range(5 if is_narrow else 6):
             table.add_column(no_wrap=True)
         table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-        for errand in begun[:room]:
-            table.add_row(*self._row(errand, is_narrow=is_narrow))
+        for progress in begun[:room]:
+            table.add_row(*self._row(progress, is_narrow=is_narrow))
         if len(begun) > room:
             return Group(table, Text(f"  and {len(begun) - room} more", "dim"))
         return table
 
-    def _row(self, errand: MoveProgress, *, is_narrow: bool) -> Iterator[RenderableType]:
-        state, words = move_state(errand)
-        migration = errand.migration
+    def _row(self, progress: MoveProgress, *, is_narrow: bool) -> Iterator[RenderableType]:
+        state, words = move_state(progress)
+        migration = progress.migration
         is_waiting = state == "Pending"
         yield Text("·", "dim") if is_waiting else self._spinner
-        yield shortened(errand.move.pod, self._console.width // 3)
+        yield shortened(progress.move.pod, self._console.width // 3)
         if not is_narrow:
-            yield self._way(errand)
-        yield ProgressBar(total=1.0, completed=completed_fraction(errand), width=_BAR_WIDTH)
+            yield self._nodes(progress)
+        yield ProgressBar(total=1.0, completed=completed_fraction(progress), width=_BAR_WIDTH)
         yield Text((migration.status.step if migration else "") or "Queued", "cyan")
-        yield Text(_age(errand), "dim")
-        yield Text(words or ("waits for its turn" if is_waiting else ""), "yellow" if is_waiting else "")
+        yield Text(_age(progress), "dim")
+        yield Text(words or ("waiting for its turn" if is_waiting else ""), "yellow" if is_waiting else "")
 
-    def _all(self) -> RenderableType:
+    def _totals(self) -> RenderableType:
         moves = self._moves
-        over = [errand for errand in moves if move_state(errand)[0] in _FINAL_STATE_SYMBOLS]
-        made = sum(errand.is_completed for errand in over)
+        over = [progress for progress in moves if move_state(progress)[0] in _FINAL_STATE_SYMBOLS]
+        made = sum(progress.is_completed for progress in over)
         begun = sum(map(_is_started, moves))
         parts = [f"{made} of {counted(len(moves), 'move')} made"]
         for number, what in (
             (len(over) - made, "not made"),
-            (begun, "under way"),
-            (len(moves) - len(over) - begun, "to come"),
+            (begun, "in progress"),
+            (len(moves) - len(over) - begun, "waiting"),
         ):
             if number:
                 parts.append(f"{number} {what}")
-        done = len(over) + sum(completed_fraction(errand) for errand in moves if _is_started(errand))
+        done = len(over) + sum(completed_fraction(progress) for progress in moves if _is_started(progress))
         line = Table.grid(padding=(0, 1))
         bar = ProgressBar(total=max(len(moves), 1), completed=done, width=_WIDE_BAR)
         line.add_row(Text(", ".join(parts), "bold"), bar, Text(self.elapsed, "dim"))
         return line
 
-    def _way(self, errand: MoveProgress) -> str:
-        target = (errand.migration.target_node if errand.migration else "") or errand.move.target or "?"
-        return f"{errand.move.source} {self._terminal.arrow} {target}"
+    def _nodes(self, progress: MoveProgress) -> str:
+        target = (progress.migration.target_node if progress.migration else "") or progress.move.target or "?"
+        return f"{progress.move.source} {self._terminal.arrow} {target}"
 
 
-def _is_started(errand: MoveProgress) -> bool:
-    return bool(errand.key) and move_state(errand)[0] not in _FINAL_STATE_SYMBOLS
+def _is_started(progress: MoveProgress) -> bool:
+    return bool(progress.key) and move_state(progress)[0] not in _FINAL_STATE_SYMBOLS
 
 
-def _age(errand: MoveProgress) -> str:
-    migration = errand.migration
+def _age(progress: MoveProgress) -> str:
+    migration = progress.migration
     if migration is None:
         return ""
     since = migration.status.started_at or migration.created
     return _short((migration.status.finished_at or datetime.now(UTC)) - since)
 
 
-def _duration_text(errand: MoveProgress) -> tuple[str, str]:
-    age = _age(errand)
+def _duration_text(progress: MoveProgress) -> tuple[str, str]:
+    age = _age(progress)
     return (f"{age}  " if age else "", "dim")
 
 
 def _short(time: timedelta) -> str:
     return short_duration(timedelta(seconds=max(0, round(time.total_seconds()))))
+
+
+_NODE_BAR_WIDTH: Final = 24
+
+NodeStates = Callable[[], Sequence[NodeInMaintenance]]
+
+
+class DrainDisplay(ProgressDisplay):
+    """Prints one line per change of a move and per change of a node's remaining pods."""
+
+    def __init__(self, terminal: Terminal, print_line: Callable[[str], object]) -> None:
+        super().__init__(terminal, print_line)
+        self._print_line = print_line
+        self._told_nodes: dict[str, str] = {}
+
+    @contextlib.contextmanager
+    def showing_nodes(self, now: NodeStates) -> Iterator[None]:  # noqa: ARG002 - lines are printed when told
+        yield
+
+    def tell_nodes(self, nodes: Sequence[NodeInMaintenance]) -> None:
+        for node in nodes:
+            if not self.has_told(node):
+                self._told_nodes[node.node] = node.message
+                self._print_line(f"{self.elapsed:>6}  {node.node}: {node.message}")
+
+    def has_told(self, node: NodeInMaintenance) -> bool:
+        """Return whether the current state of the node has been shown."""
+        return self._told_nodes.get(node.node) == node.message
+
+
+class LiveDrainDisplay(DrainDisplay):
+    """Redraws a bar per node."""
+
+    def __init__(self, console: Console, terminal: Terminal) -> None:
+        # The console does the styling.
+        super().__init__(replace(terminal, colour=False), lambda line: console.print(line, soft_wrap=True))
+        self._console = console
+        self._most: dict[str, int] = {}
+        self._moving: dict[str, str] = {}
+        self._now: NodeStates = tuple
+
+    @contextlib.contextmanager
+    def showing_nodes(self, now: NodeStates) -> Iterator[None]:
+        self._now = now
+        frames = Live(console=self._console, get_renderable=self.frame, refresh_per_second=_FRAMES_PER_SECOND)
+        with frames:
+            yield
+
+    def tell(self, progress: MoveProgress) -> None:
+        """Print failed moves and show the latest step of the running ones."""
+        state, words = move_state(progress)
+        if state in {"Failed", "Cancelled"}:
+            super().tell(progress)
+        self._moving[progress.move.source] = f"{progress.move.pod}: {words or state}"
+
+    def tell_nodes(self, nodes: Sequence[NodeInMaintenance]) -> None:
+        """Do nothing: the bars read the state themselves."""
+
+    def has_told(self, node: NodeInMaintenance) -> bool:
+        """Return whether the node is empty: the bars on the screen don't name remaining pods."""
+        return not node.left
+
+    def interrupted(self) -> None:
+        self.is_interrupted = True
+
+    def frame(self) -> RenderableType:
+        table = Table.grid(padding=(0, 2), expand=True)
+        for _ in range(3):
+            table.add_column(no_wrap=True)
+        table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+        for node in self._now():
+            most = self._most[node.node] = max(self._most.get(node.node, 0), node.left)
+            gone = most - node.left
+            bar = ProgressBar(total=max(most, 1), completed=gone if most else 1, width=_NODE_BAR_WIDTH)
+            words = self._moving.get(node.node, "") if node.left else "empty"
+            table.add_row(
+                node.node, bar, f"{gone} of {most} pods moved", Text(words, "dim" if node.left else "green")
+            )
+        lines: list[RenderableType] = [table]
+        if self.is_interrupted:
+            lines.append(Text(INTERRUPT_NOTICE, "yellow"))
+        return Group(*lines)
+
+
+def drain_display_for(stream: TextIO, *, to_stderr: bool) -> DrainDisplay:
+    """Return a live display if the stream is a terminal without log lines, else one of lines."""
+    terminal = terminal_of(stream)
+    if console := _live_console(stream, terminal):
+        return LiveDrainDisplay(console, terminal)
+    return DrainDisplay(terminal, lambda line: echo(line, err=to_stderr, color=terminal.colour))

@@ -1,11 +1,8 @@
-"""The only way out to a terminal: text from the cluster is shown, never interpreted.
+"""All output goes through this module, so that text from the cluster can't control the terminal.
 
-Names, messages and annotations are other people's text. A terminal would take some of it for commands: clear
-the screen, set the title, hide what follows. Everything that is printed passes through here, and every
-character that a terminal would act upon is written as an escape. A key that is drawn at random for each
-process tells our own styles from forged ones.
-
-Documents for programs: the same content as the tables, with escapes that their readers undo.
+Names, messages and annotations are untrusted: escape sequences in them could clear the screen, set the title
+or hide what follows. Every control character is therefore written as an escape. Our own styles carry a key
+that is random for each process, so that text from the cluster can't forge them.
 """
 
 import json
@@ -73,11 +70,12 @@ output_option = click.option(
     type=click.Choice(["table", "json", "yaml"]),
     default="table",
     show_default=True,
-    help="For people, or for programs.",
+    help="Output format.",
 )
 
 
 def print_document(content: Any, output: str) -> None:
+    """Print the content as JSON or YAML."""
     if output == "json":
         echo(json.dumps(content, indent=2, ensure_ascii=False))
     else:
@@ -89,6 +87,6 @@ def _safe_yaml(content: Any) -> str:
 
     text: str = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
     if printable(text, keep_newlines=True) != text:
-        # YAML knows escapes only between double quotes, which its own writer puts where they are needed.
+        # YAML has escapes only in double quotes, which the ASCII-only writer adds where they are needed.
         text = yaml.safe_dump(content, sort_keys=False, allow_unicode=False)
     return text

@@ -1,7 +1,7 @@
-"""A saved cluster, brought to life in the simulator, and what the program would do in it: hours in seconds.
+"""Runs the real rescheduler in a simulation of a saved cluster, in virtual time.
 
-Everything is the real thing but the cluster: client, informers, planner, controller, lease, and the webhook's
-answers. Nothing outside of this process is asked, and the saved cluster's own is never touched.
+Client, informers, planner, controller, Lease and webhook are the real ones; only the cluster is simulated.
+The simulation connects to nothing outside this process.
 """
 
 import asyncio
@@ -49,29 +49,31 @@ NodeLoads = Mapping[str, Mapping[str, float]]
 _LEFT_OUT: Final = frozenset(
     {"PodMetrics", "NodeMetrics", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "Lease"}
 )
-"""What was measured is read apart; webhooks of the saved cluster can't be asked here."""
+"""Kinds that are not loaded: usage is passed separately, and saved webhooks can't be called."""
 _SEED: Final = 1
 _MAX_CHECK_S: Final = 86_400.0
-"""A day of the cluster's time: whatever is not over by then never will be."""
+"""One day of virtual time: a move that is not finished by then never will be."""
 _SETTLING_S: Final = 10.0
 _LEASE: Final = "default/rescheduler"
 
 
 @dataclass(frozen=True, slots=True)
 class MoveUpdate:
-    """Something became of a move."""
+    """A change of a move."""
 
     at: datetime
     progress: MoveProgress
-    """As it was then."""
+    """A copy of the progress at that time."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedCheck:
+    """One check, its moves, and the load of the nodes before and after."""
+
     number: int
     at: datetime
     until: datetime
-    """When the last of its moves was over."""
+    """When its last move finished."""
     plan: Plan
     moves: tuple[MoveProgress, ...]
     course: tuple[MoveUpdate, ...]
@@ -89,23 +91,23 @@ def simulate(
     guarded: bool = False,
     tell: Callable[[SimulatedCheck], object] = lambda _: None,
 ) -> list[SimulatedCheck]:
-    """So many checks, one after the other, from `start` on. Not within a running event loop.
+    """Run the checks one after the other, from `start` on; not inside a running event loop.
 
-    `usage` is what pods used when the cluster was saved: it goes on like that, also for their successors.
-    `guarded` says whether the webhook guarded handovers there; that it steers is assumed.
+    Pods and their replacements keep the `usage` that was saved. `guarded` says whether the webhook guards
+    handovers; the simulation assumes that it steers replacements.
     """
     loaded = [
         item
         for item in objects
         if item["kind"] not in _LEFT_OUT and item["metadata"]["name"] != PODMIGRATION_CRD_NAME
     ]
-    scene = _SavedInput(loaded, start, usage, FixedPresence(steers=True, guards=guarded))
-    return run_virtual(_simulate(scene, configuration, checks, tell))
+    saved = _SavedInput(loaded, start, usage, FixedPresence(steers=True, guards=guarded))
+    return run_virtual(_simulate(saved, configuration, checks, tell))
 
 
 @dataclass(frozen=True, slots=True)
 class _SavedInput:
-    """As it was saved."""
+    """What the saved file contains."""
 
     objects: list[Object]
     start: datetime
@@ -120,7 +122,7 @@ async def _simulate(
     tell: Callable[[SimulatedCheck], object],
 ) -> list[SimulatedCheck]:
     done: list[SimulatedCheck] = []
-    # Controllers look at everything once when they start, and write what the file does not say.
+    # Controllers reconcile everything once when they start and write what the file lacks.
     beginning = _cluster_start(cluster.objects, cluster.start)
     async with _running_cluster(cluster, beginning) as (server, client):
         now = server.clock.now
@@ -140,8 +142,10 @@ async def _simulate(
 
 
 def _cluster_start(objects: list[Object], start: datetime) -> datetime:
-    """So that the first check is at `start`. To kubelets of ten seconds ago, though, pods that have just
-    started would not be ready yet: with such, nothing begins before `start`."""
+    """Return when the cluster starts: early enough to settle before the first check at `start`.
+
+    With pods that have just started it is `start`, because ten seconds earlier they would not be ready.
+    """
     before = start - timedelta(seconds=_SETTLING_S)
     latest = (before - timedelta(seconds=_SETTLING_S)).strftime("%Y-%m-%dT%H:%M:%SZ")
     started = ((item.get("status") or {}).get("startTime") or "" for item in objects if item["kind"] == "Pod")
@@ -155,27 +159,27 @@ async def _running_cluster(cluster: _SavedInput, start: datetime) -> AsyncIterat
         transport = InProcessTransport(server.handle)
         stack.push_async_callback(transport.close)
         client = Client(transport)
-        # Created, not loaded: it takes a moment until its kind is served, and its objects can be.
+        # Created, not loaded: the server needs a moment before it serves the kind and its objects.
         await client.create(CUSTOM_RESOURCE_DEFINITIONS, podmigration_crd())
         steering, guard = webhook_configurations(UrlAddress("https://webhook.invalid"))
         server.load([*cluster.objects, steering, *([guard] if cluster.webhook.guards else ())])
-        desk = SteeringService(client, server.clock.now)
-        server.cluster.admission.webhooks.caller = _InProcessWebhook(desk)
+        steering_service = SteeringService(client, server.clock.now)
+        server.cluster.admission.webhooks.caller = _InProcessWebhook(steering_service)
         start_cluster(server)
-        await stack.enter_async_context(desk.running())
-        await desk.synced()
+        await stack.enter_async_context(steering_service.running())
+        await steering_service.synced()
         yield server, client
 
 
 class _InProcessWebhook:
-    """The webhook, without a network in between."""
+    """The webhook, called without a network."""
 
-    def __init__(self, desk: SteeringService) -> None:
-        self._desk = desk
+    def __init__(self, steering_service: SteeringService) -> None:
+        self._steering_service = steering_service
 
     async def call(self, endpoint: WebhookEndpoint, body: bytes, _timeout_s: float) -> bytes:
         is_guard = endpoint.url.endswith(GUARD_PATH)
-        return self._desk.guard(body) if is_guard else self._desk.answer(body)
+        return self._steering_service.guard(body) if is_guard else self._steering_service.answer(body)
 
 
 async def _execute(
@@ -183,14 +187,16 @@ async def _execute(
 ) -> SimulatedCheck:
     course: list[MoveUpdate] = []
 
-    def note(progress: MoveProgress) -> None:
+    def record(progress: MoveProgress) -> None:
         course.append(
             MoveUpdate(
                 now(), MoveProgress(progress.move, progress.key, progress.migration, progress.given_up)
             )
         )
 
-    run = PlanExecution(rescheduler.client, rescheduler.followed, check.plan, note, record=rescheduler.record)
+    run = PlanExecution(
+        rescheduler.client, rescheduler.followed, check.plan, record, record=rescheduler.record
+    )
     if not rescheduler.configuration.policy.dry_run:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_MAX_CHECK_S):
@@ -224,7 +230,7 @@ def _reader(usage: UsageOutcome, cluster: WatchedCluster, now: Callable[[], date
 
 @dataclass(slots=True)
 class _RepeatedUsage:
-    """Every pod uses what it used when the cluster was saved; a new one what its siblings did on average."""
+    """Usage as it was saved; a new pod uses the average of its siblings."""
 
     usage: UsageReadings
     cluster: WatchedCluster

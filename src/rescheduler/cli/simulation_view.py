@@ -1,4 +1,4 @@
-"""The course of a simulation, for people and for programs."""
+"""The result of a simulation, as text and as JSON."""
 
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
@@ -6,41 +6,41 @@ from datetime import timedelta
 from typing import Any
 
 from kubevalues.duration import short_duration
-from rescheduler.cli.move_status import move_results, move_state, moves_summary
+from rescheduler.cli.move_status import STATE_COLOURS, move_results, move_state, moves_summary
 from rescheduler.cli.simulated_checks import NodeLoads, SimulatedCheck
 from rescheduler.cli.terminal import Cell, Terminal, counted, load_change, table, wrapped
 from rescheduler.planner.plan import Plan
-from rescheduler.planner.reasons import REMEDIES
+from rescheduler.planner.reasons import meaning_and_remedy
 
 __all__ = ["simulated_check_lines", "simulation_document", "simulation_summary_lines"]
 
 _SHOWN = ("cpu", "memory")
-_COLOURS = {"Completed": "green", "Failed": "red", "Given up": "yellow"}
-_MEANINGS = {str(reason): meaning for reason, (meaning, _) in REMEDIES.items()}
 _MOST_NODES = 20
 _BAR = 8
 
 
 def simulated_check_lines(check: SimulatedCheck, terminal: Terminal) -> Iterator[str]:
+    """Yield the plan of one check and the changes of its moves."""
     moves = counted(len(check.plan.moves), "move") if check.plan.moves else "nothing to move"
     yield terminal.bold(f"Check {check.number} at {check.at:%H:%M:%S}: {moves}") + terminal.dim(
         f"  {_spreads(check.before)}"
     )
     for change in check.plan.changes:
         yield f"  {change.change} {change.node} ({change.strategy}): {change.reason}"
-    for happening in check.course:
-        state, words = move_state(happening.progress)
+    for update in check.course:
+        state, words = move_state(update.progress)
         if state in {"Planned", "Pending"} and not words:
             continue
-        after = short_duration(timedelta(seconds=round((happening.at - check.at).total_seconds())))
-        move, migration = happening.progress.move, happening.progress.migration
+        after = short_duration(timedelta(seconds=round((update.at - check.at).total_seconds())))
+        move, migration = update.progress.move, update.progress.migration
         target = (migration.target_node if migration else "") or move.target or "?"
-        shown = terminal.styled(state, {"fg": _COLOURS[state]}) if state in _COLOURS else state
-        told = f": {words}" if words else ""
-        yield f"  {'+' + after:>6}  {move.pod}  {move.source} {terminal.arrow} {target}  {shown}{told}"
+        shown = terminal.styled(state, {"fg": STATE_COLOURS[state]}) if state in STATE_COLOURS else state
+        message = f": {words}" if words else ""
+        yield f"  {'+' + after:>6}  {move.pod}  {move.source} {terminal.arrow} {target}  {shown}{message}"
 
 
 def simulation_summary_lines(course: Sequence[SimulatedCheck], terminal: Terminal) -> Iterator[str]:
+    """Yield the result of all checks."""
     first, last = course[0], course[-1]
     moves = [progress for check in course for progress in check.moves]
     took = short_duration(timedelta(seconds=round((last.until - first.at).total_seconds())))
@@ -71,13 +71,13 @@ def _nodes(before: NodeLoads, after: NodeLoads, terminal: Terminal) -> Iterator[
 
 
 def _not_moved_lines(plan: Plan, terminal: Terminal) -> Iterator[str]:
-    """Why what the last check left alone stays."""
+    """Yield why the last check did not move other pods."""
     if not plan.refused_counts:
         return
     yield ""
-    yield terminal.bold("What stays, and why")
+    yield terminal.bold("Not moved")
     for reason, count in sorted(plan.refused_counts.items(), key=lambda each: (-each[1], each[0])):
-        text = f"{reason}: {_MEANINGS.get(reason, '')}"
+        text = f"{reason}: {meaning_and_remedy(reason)[0]}"
         yield from wrapped(terminal, text, first=f"  {count:>4}  ", indent=" " * 8)
 
 
@@ -90,10 +90,11 @@ def _spreads(loads: NodeLoads) -> str:
     return ", ".join(parts)
 
 
-# -- for programs
+# -- as JSON
 
 
 def simulation_document(course: Sequence[SimulatedCheck], assumptions: Iterable[str]) -> dict[str, Any]:
+    """Return the result of all checks for JSON."""
     return {"checks": [_check_document(check) for check in course], "assumptions": list(assumptions)}
 
 

@@ -1,4 +1,4 @@
-"""The status as a person likes to see it, and as programs do."""
+"""The status of the daemon, as text and as JSON."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,15 +24,15 @@ _INDENT: Final = " " * 13
 
 @dataclass(frozen=True, slots=True)
 class ObservedStatus:
-    """What the cluster holds about us."""
+    """What the cluster stores about the daemon."""
 
     namespace: str
     pause: Pause
     status: DaemonStatus | None
-    """As the leader wrote it; None if none ever did."""
+    """As the leader wrote it; None if no leader has written one."""
     lease: LeaseRecord
     migrations: Sequence[Object] | None
-    """None if the cluster does not know PodMigration."""
+    """None if the cluster has no PodMigration CRD."""
     in_maintenance: tuple[str, ...]
     """Nodes with the label, whether the daemon knows of them or not."""
     nodes: int = 0
@@ -44,7 +44,7 @@ class ObservedStatus:
 
     @property
     def recent(self) -> list[Object]:
-        """The last that finished, the newest first."""
+        """The migrations that finished last, newest first."""
         finished = [item for item in self._by_age() if _finished_at(item)]
         return sorted(finished, key=_finished_at, reverse=True)[:_RECENT]
 
@@ -52,9 +52,9 @@ class ObservedStatus:
         return sorted(self.migrations or (), key=lambda item: item["metadata"]["creationTimestamp"])
 
     def leads(self, now: datetime) -> str:
-        """Who holds the Lease and still renews it."""
+        """Return the holder of the Lease if it still renews it, else an empty string."""
         renewed, holder = self.lease.renewed, self.lease.holder
-        # The clock of another machine is shown, and believed within reason: nothing is decided by it.
+        # The time is from the clock of another machine. It is only shown, so a small error does no harm.
         is_alive = renewed is not None and now - renewed < timedelta(seconds=2 * self.lease.lasts_s + 5)
         return holder if holder and is_alive else ""
 
@@ -63,10 +63,11 @@ def _finished_at(item: Object) -> str:
     return str((item.get("status") or {}).get("finishedAt") or "")
 
 
-# -- for people
+# -- as text
 
 
 def status_lines(found: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator[str]:
+    """Yield the lines that `rescheduler status` prints."""
     yield from _leader(found, terminal, now)
     yield from _check(found, terminal, now)
     yield from _halts(found, terminal, now)
@@ -83,8 +84,10 @@ def _leader(found: ObservedStatus, terminal: Terminal, now: datetime) -> Iterato
         assert renewed is not None
         yield from _field_lines(terminal, "Leader", f"{holder}, renewed {_ago(renewed, now)}")
     elif found.lease.holder:
-        last = f", last heard of {_ago(found.lease.renewed, now)}" if found.lease.renewed else ""
-        yield from _field_lines(terminal, "Leader", f"none: {found.lease.holder} is silent{last}", bad=True)
+        last = f", last renewed {_ago(found.lease.renewed, now)}" if found.lease.renewed else ""
+        yield from _field_lines(
+            terminal, "Leader", f"none: {found.lease.holder} stopped renewing the Lease{last}", bad=True
+        )
     else:
         yield from _field_lines(terminal, "Leader", f"none in namespace {found.namespace}", bad=True)
     status = found.status
@@ -92,7 +95,7 @@ def _leader(found: ObservedStatus, terminal: Terminal, now: datetime) -> Iterato
         yield from _field_lines(terminal, "Version", status.version)
         if status.configuration:
             yield from _field_lines(
-                terminal, "Config", f"a change is kept out: {status.configuration}", bad=True
+                terminal, "Config", f"invalid change ignored: {status.configuration}", bad=True
             )  # fmt: skip
 
 
@@ -117,13 +120,13 @@ def _check(found: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator
 def _halts(found: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator[str]:
     halts = () if found.status is None else found.status.halts
     for halt in halts:
-        words = f"{halt.reason} for {_elapsed(halt.since, now)}: {halt.words}. How it ends: {halt.ends}."
+        words = f"{halt.reason} for {_elapsed(halt.since, now)}: {halt.words}. Ends: {halt.ends}."
         yield from _field_lines(terminal, "Halted", words, bad=True)
     if found.pause.paused and not any(halt.reason == "Paused" for halt in halts):
         by = f" by {found.pause.by}" if found.pause.by else ""
         why = f": {found.pause.why}" if found.pause.why else ""
         yield from _field_lines(
-            terminal, "Paused", f"asked for{by}{why}; the daemon has not said so yet", bad=True
+            terminal, "Paused", f"requested{by}{why}; the daemon has not confirmed it yet", bad=True
         )
     if not halts and not found.pause.paused:
         yield from _field_lines(terminal, "Halts", "none")
@@ -143,12 +146,12 @@ def _cluster(found: ObservedStatus, terminal: Terminal) -> Iterator[str]:
 def _failing_lines(found: ObservedStatus, terminal: Terminal) -> Iterator[str]:
     status = found.status or DaemonStatus()
     for place, pod in enumerate(status.failing):
-        words = f"{pod.pod} on {pod.node}: {pod.why}, tried {pod.tries} of {pod.allowed} times"
+        words = f"{pod.pod} on {pod.node}: {pod.why}, attempt {pod.tries} of {pod.allowed}"
         yield from _field_lines(
             terminal, "" if place else "Failing", words + (f"; {pod.message}" * bool(pod.message))
         )
     for place, node in enumerate(status.suspects):
-        words = f"{node.node}: {counted(node.workloads, 'workload')} fail there"
+        words = f"{node.node}: {counted(node.workloads, 'workload')} failing there"
         yield from _field_lines(
             terminal, "" if place else "Suspect", words + (f"; {node.why}" * bool(node.why)), bad=True
         )  # fmt: skip
@@ -163,15 +166,15 @@ def _maintenance(found: ObservedStatus, terminal: Terminal) -> Iterator[str]:
             words += f"; {each.message}" * bool(each.message)
             words += f"; blocked: {abbreviated_list(each.blocked)}" * bool(each.blocked)
         else:
-            words = f"{name}: has the label, but the daemon has not said anything about it"
+            words = f"{name}: has the maintenance label, but the daemon has not reported on it yet"
         yield from _field_lines(terminal, "" if place else "Maintenance", words)
 
 
 def _migrations(found: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator[str]:
     if found.migrations is None:
-        yield from _field_lines(terminal, "Migrations", "the cluster does not know PodMigration", bad=True)
+        yield from _field_lines(terminal, "Migrations", "the PodMigration CRD is not installed", bad=True)
         return
-    for title, items in (("Under way", found.running), ("Recent", found.recent)):
+    for title, items in (("In progress", found.running), ("Recent", found.recent)):
         if items:
             yield ""
             yield terminal.bold(title)
@@ -182,12 +185,12 @@ def _migrations(found: ObservedStatus, terminal: Terminal, now: datetime) -> Ite
 
 def _field_lines(terminal: Terminal, title: str, words: str, *, bad: bool = False) -> Iterator[str]:
     first = f"{title:<13}"
-    told: list[str] = []
+    lines: list[str] = []
     for line in words.splitlines():
-        told += wrapped(terminal, line.strip(), first=_INDENT if told else first, indent=_INDENT)
+        lines += wrapped(terminal, line.strip(), first=_INDENT if lines else first, indent=_INDENT)
     if bad and terminal.colour:
-        told = [line[:13] + terminal.styled(line[13:], {"fg": "yellow"}) for line in told]
-    yield from told
+        lines = [line[:13] + terminal.styled(line[13:], {"fg": "yellow"}) for line in lines]
+    yield from lines
 
 
 def _ago(moment: datetime, now: datetime) -> str:
@@ -198,18 +201,19 @@ def _elapsed(moment: datetime, now: datetime) -> str:
     return short_duration(timedelta(seconds=max(0, round((now - moment).total_seconds()))))
 
 
-# -- for programs
+# -- as JSON
 
 
 def status_document(found: ObservedStatus, now: datetime) -> dict[str, Any]:
+    """Return the same as `status_lines`, for JSON."""
     status = found.status or DaemonStatus()
-    told: dict[str, Any] = msgspec.to_builtins(status)
+    document: dict[str, Any] = msgspec.to_builtins(status)
     return {
         "namespace": found.namespace,
         "leader": found.leads(now),
         "pause": msgspec.to_builtins(found.pause),
         "nodes": {"total": found.nodes, "notReady": found.not_ready},
-        **{name: value for name, value in told.items() if name != "leader"},
+        **{name: value for name, value in document.items() if name != "leader"},
         "nodesWithMaintenanceLabel": list(found.in_maintenance),
         "migrations": {"running": found.running, "recent": found.recent},
     }

@@ -1,10 +1,6 @@
-"""What can be shown where we print: how wide, in colour or not, and with which characters.
+"""Text for a terminal: tables, wrapped lines, load bars, counts and lists.
 
-What goes into a file or a pipe is complete: no line is cut, no name shortened, nothing coloured.
-
-Loads as small bars.
-
-Numbers and lists in words.
+Output to a file or a pipe is complete: no line is cut, no name is shortened, nothing is coloured.
 """
 
 import os
@@ -37,7 +33,7 @@ _GAP = 2
 @dataclass(frozen=True, slots=True)
 class Terminal:
     width: int | None = None
-    """None: as wide as need be."""
+    """None means unlimited."""
     colour: bool = False
     unicode: bool = True
 
@@ -59,7 +55,7 @@ class Terminal:
 
 
 def terminal_of(stream: TextIO) -> Terminal:
-    """By https://no-color.org, the window, and what the encoding can say."""
+    """Return what the stream can show, from the window size, the encoding and https://no-color.org."""
     is_terminal = stream.isatty()
     width = max(_MIN_WIDTH, shutil.get_terminal_size().columns) if is_terminal else None
     colour = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
@@ -79,7 +75,7 @@ class Cell:
     text: str
     style: Mapping[str, Any] = field(default_factory=dict)
     printed: str = ""
-    """In place of the text, where it is more than one style; as wide as the text."""
+    """Text with several styles, printed in place of `text`; it has the same width."""
 
 
 def table(
@@ -90,7 +86,7 @@ def table(
     shrinking: Sequence[int] = (),
     indent: str = "",
 ) -> Iterator[str]:
-    """Lines. Columns named in `shrinking` give way, by the middle of their texts, where it gets narrow."""
+    """Yield the lines of a table; on a narrow terminal the columns in `shrinking` are shortened."""
     widths = [max(map(len, column)) for column in zip(heads, *[[c.text for c in row] for row in rows])]  # noqa: B905
     if terminal.width is not None:
         _shrink(widths, shrinking, terminal.width - len(indent))
@@ -102,7 +98,7 @@ def table(
 
 
 def _shrink(widths: list[int], shrinking: Sequence[int], available: int) -> None:
-    """The widest gives way first, until they are alike."""
+    """Shorten the widest of these columns until the table fits."""
     excess = sum(widths) + _GAP * (len(widths) - 1) - available
     while excess > 0:
         widest = max(shrinking, key=lambda place: widths[place], default=None)
@@ -122,7 +118,7 @@ def _line(terminal: Terminal, cells: Sequence[Cell], widths: Sequence[int]) -> s
 
 
 def shortened(text: str, width: int) -> str:
-    """Names begin with what they belong to and end with what tells them apart: the middle goes."""
+    """Shorten a name in the middle: its start says what it belongs to, its end makes it unique."""
     if len(text) <= width:
         return text
     kept = max(width - 1, 1)
@@ -131,7 +127,7 @@ def shortened(text: str, width: int) -> str:
 
 
 def wrapped(terminal: Terminal, text: str, *, indent: str, first: str = "") -> Iterator[str]:
-    """Lines of at most the terminal's width; one line where that has no limit."""
+    """Yield lines of at most the terminal's width; one line if the width is unlimited."""
     if terminal.width is None:
         yield f"{first or indent}{text}"
         return
@@ -177,12 +173,12 @@ def _colour(percent: float) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 pod`, `3 pods`."""
+    """Return `1 pod`, `3 pods`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def abbreviated_list(names: Sequence[str], count: int | None = None, *, most: int = 3) -> str:
-    """`a, b, c and 4 more`; `count` is how many there are, if not all are named."""
+    """Return `a, b, c and 4 more`; `count` is the total if `names` has only some of them."""
     count = len(names) if count is None else count
     shown = list(names[:most])
     more = count - len(shown)

@@ -6,6 +6,7 @@ from typing import Final
 __all__ = [
     "REMEDIES",
     "Reason",
+    "meaning_and_remedy",
 ]
 
 
@@ -290,3 +291,8 @@ REMEDIES: Final[dict[Reason, tuple[str, str]]] = {
     ),
 }
 """What each means, and its remedy, in words for operators."""
+
+
+def meaning_and_remedy(reason: str) -> tuple[str, str]:
+    """Return the meaning and the remedy of a reason; both are empty for a reason that is not in the table."""
+    return REMEDIES[Reason(reason)] if reason in REMEDIES else ("", "")

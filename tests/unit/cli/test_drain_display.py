@@ -5,7 +5,7 @@ import io
 from rich.console import Console
 
 from rescheduler.api.daemon_status import NodeInMaintenance
-from rescheduler.cli.drain_display import DrainDisplay, LiveDrainDisplay
+from rescheduler.cli.progress_display import DrainDisplay, LiveDrainDisplay
 from rescheduler.cli.terminal import Terminal
 
 

@@ -7,13 +7,12 @@ import pytest
 
 from rescheduler.api.podmigration import Handover
 from rescheduler.cli import safe_output
-from rescheduler.cli.plan_view import Remedy, plan_lines
+from rescheduler.cli.plan_view import plan_lines
 from rescheduler.cli.terminal import Cell, Terminal, shortened, table, terminal_of
 from rescheduler.cluster.node_record import NodeChange
 from rescheduler.planner.plan import Move, NodeLoadChange, Plan, PlannedNodeChange, Rejection
 
 LONG = "team-payments/checkout-with-a-very-long-name-7f9c4d5b6d-x2kqp"
-REMEDIES = {"TooYoung": Remedy("It has not run for long.", "Wait, or lower `minPodAge`.")}
 
 
 def unstyled(line: str) -> str:
@@ -49,14 +48,14 @@ PLAN = Plan(
 @pytest.mark.parametrize("width", [40, 80, 120, 200])
 @pytest.mark.parametrize("colour", [True, False])
 def test_no_line_is_wider_than_the_terminal(width, colour):
-    for line in plan_lines(PLAN, Terminal(width, colour), REMEDIES):
+    for line in plan_lines(PLAN, Terminal(width, colour)):
         plain = unstyled(line)
         # Bars can't give way: below 80 columns they may stick out.
         assert len(plain) <= max(width, 80), plain
 
 
 def test_on_80_columns_each_move_takes_two_lines_and_names_lose_their_middle():
-    lines = [unstyled(line) for line in plan_lines(PLAN, Terminal(80), REMEDIES)]
+    lines = [unstyled(line) for line in plan_lines(PLAN, Terminal(80))]
     head = lines.index(next(line for line in lines if line.startswith("WAVE")))
     first, second = lines[head + 1], lines[head + 2]
     assert first == "1     team-paymen…5b6d-x2kqp0  ip-10-0-1-2…te.internal  → ip-10-0-1-…te.internal"
@@ -64,7 +63,7 @@ def test_on_80_columns_each_move_takes_two_lines_and_names_lose_their_middle():
 
 
 def test_in_a_pipe_everything_is_complete():
-    text = "\n".join(plan_lines(PLAN, Terminal(None), REMEDIES))
+    text = "\n".join(plan_lines(PLAN, Terminal(None)))
     assert "…" not in text
     for each in PLAN.moves:
         assert each.pod in text
@@ -74,19 +73,19 @@ def test_in_a_pipe_everything_is_complete():
 
 
 def test_a_terminal_shows_examples_and_how_many_more():
-    text = "\n".join(plan_lines(PLAN, Terminal(100), REMEDIES))
+    text = "\n".join(plan_lines(PLAN, Terminal(100)))
     assert "shop/a, shop/b, shop/c and 1231 more" in text
     assert "Wait, or lower `minPodAge`." in text
 
 
 def test_a_single_refusal_is_told_once():
     one = Plan(taken_at_s=0.0, refused=(Rejection("shop/a", "TooYoung", "", "it is 1m old"),))
-    lines = plan_lines(one, Terminal(100), REMEDIES)
+    lines = plan_lines(one, Terminal(100))
     assert [unstyled(line).strip() for line in lines if "shop/a" in line] == ["shop/a: it is 1m old"]
 
 
 def test_hops_groups_and_open_targets_are_said():
-    text = "\n".join(plan_lines(PLAN, Terminal(None), REMEDIES))
+    text = "\n".join(plan_lines(PLAN, Terminal(None)))
     assert "cpu: source 92.5%, target 45.0%; a stop on the way" in text
     assert "together with its group gang" in text
     assert "→ to be chosen" in text

@@ -17,9 +17,8 @@ import rescheduler
 from rescheduler.api.daemon_status import NodeInMaintenance
 from rescheduler.api.structured_log import log_event
 from rescheduler.cli import safe_output
-from rescheduler.cli.drain_display import LiveDrainDisplay
 from rescheduler.cli.log_setup import set_up_log
-from rescheduler.cli.progress_display import SafeConsole
+from rescheduler.cli.progress_display import LiveDrainDisplay, SafeConsole
 from rescheduler.cli.safe_output import print_document
 from rescheduler.cli.terminal import Terminal
 from tests.building import cluster

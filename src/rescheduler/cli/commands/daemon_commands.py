@@ -1,44 +1,45 @@
-"""`rescheduler run`: the daemon.
-
-`rescheduler pause` and `resume`: the switch in the ConfigMap `rescheduler-state`.
-
-`rescheduler status`: how things are, from what the cluster itself holds.
-"""
+"""`rescheduler run` and `webhook`, which run in the cluster, and `pause`, `resume` and `status`."""
 
 import contextlib
+import getpass
+import socket
+import sys
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import click
 
-from rescheduler.cli.cluster_source import EXIT_ERROR, ClusterSource, exit_with_error, live_cluster_options
-from rescheduler.cli.execution import Execution
+from rescheduler.cli.cluster_source import (
+    EXIT_ERROR,
+    ClusterSource,
+    cluster_connection_options,
+    exit_with_error,
+    live_cluster_options,
+    print_note,
+)
+from rescheduler.cli.execution import Execution, stop_event_on_signals
 from rescheduler.cli.log_setup import log_options, set_up_log
-
-if TYPE_CHECKING:
-    from rescheduler.config.policy import Configuration, Policy
-    from rescheduler.kube.client import Client, RequestObserver
-import getpass
-import socket
-from datetime import UTC, datetime
-
-from rescheduler.cli.cluster_source import print_note
-from rescheduler.cli.safe_output import echo
+from rescheduler.cli.safe_output import echo, echo_lines, output_option, print_document
 
 if TYPE_CHECKING:
     from rescheduler.api.daemon_status import Pause
-    from rescheduler.config.policy import Configuration
-    from rescheduler.kube.client import Client
-import sys
-from typing import TYPE_CHECKING, Any
-
-from rescheduler.cli.safe_output import echo_lines, output_option, print_document
-
-if TYPE_CHECKING:
     from rescheduler.cli.status_view import ObservedStatus
-    from rescheduler.kube.client import Client
-__all__ = ["installation_namespace", "installation_namespace_option", "pause", "resume", "run", "status"]
+    from rescheduler.config.policy import Configuration, Policy
+    from rescheduler.kube.client import Client, RequestObserver
+    from rescheduler.steering.webhook.webhook_configurations import WebhookAddress
+
+__all__ = [
+    "installation_namespace",
+    "installation_namespace_option",
+    "pause",
+    "resume",
+    "run",
+    "status",
+    "webhook",
+]
 
 
 @click.command()
@@ -47,11 +48,17 @@ __all__ = ["installation_namespace", "installation_namespace_option", "pause", "
     "--namespace",
     "-n",
     metavar="NAME",
-    help="Of our Lease and state; by default our own, or where we are installed.",
+    help="Namespace of the Lease and the state; defaults to the pod's, or to the installation's.",
 )
-@click.option("--dry-run", is_flag=True, help="Plan and tell, but write nothing at all.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="For metrics.")
-@click.option("--host", metavar="ADDRESS", help="Address of that port; all of them if not given.")
+@click.option("--dry-run", is_flag=True, help="Make plans and log them, but write nothing to the cluster.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8080,
+    show_default=True,
+    help="Port for metrics and health checks.",
+)
+@click.option("--host", metavar="ADDRESS", help="Address to listen on; defaults to all.")
 @log_options
 def run(
     cluster: ClusterSource,
@@ -62,11 +69,10 @@ def run(
     log_level: str,
     log_format: str,
 ) -> None:
-    """Watches the cluster and moves pods, until SIGTERM or Ctrl-C.
+    """The daemon runs until SIGTERM or Ctrl-C. If several run, one is the leader and the others stand by.
 
-    Of several that run at once, one acts and the others stand by. The configuration file is followed: a
-    change of it that is valid is used at the next check. At the end nothing new is begun, and what is being
-    done is left so that the next one goes on with it. See docs/operating.md.
+    A valid change of the configuration file takes effect at the next check. On exit, the daemon starts no
+    more moves and leaves the running ones to the next leader. See docs/operating.md.
     """
     set_up_log(log_level, log_format)
     configuration = cluster.configuration()
@@ -77,7 +83,6 @@ def run(
     configuration = replace(configuration, policy=overridden(configuration.policy))
 
     async def serve(client: "Client") -> None:
-        from rescheduler.cli.execution import stop_event_on_signals  # noqa: PLC0415
         from rescheduler.daemon.daemon_process import Daemon, DaemonOptions  # noqa: PLC0415
         from rescheduler.daemon.metrics import Metrics  # noqa: PLC0415
         from rescheduler.daemon.own_objects import lease_key, own_namespace  # noqa: PLC0415
@@ -103,7 +108,7 @@ def run(
             try:
                 await stack.enter_async_context(serve_http(app, host, port))
             except OSError as error:
-                exit_with_error(f"metrics can't be served on port {port}: {error.strerror}", EXIT_ERROR)
+                exit_with_error(f"can't serve metrics on port {port}: {error.strerror}", EXIT_ERROR)
             await daemon.run_until(ended)
 
     Execution(cluster, configuration).ask(serve)
@@ -112,54 +117,50 @@ def run(
 def _rate_limited_client(
     client: "Client", configuration: "Configuration", observer: "RequestObserver"
 ) -> "Client":
-    """Over the same connections, at the pace that is configured."""
+    """Return a client with the configured rate limit that uses the same connections."""
     from rescheduler.kube.client import Client  # noqa: PLC0415
     from rescheduler.kube.flow_control import RateLimiter  # noqa: PLC0415
 
-    pace = configuration.client_connection
-    limit = RateLimiter(pace.qps, pace.burst) if pace.is_limited else RateLimiter()
+    connection = configuration.client_connection
+    limit = RateLimiter(connection.qps, connection.burst) if connection.is_limited else RateLimiter()
     return Client(client.transport, rate_limit=limit, observer=observer)
 
 
 installation_namespace_option = click.option(
-    "--namespace", "-n", metavar="NAME", help="Where the daemon runs; by default where it is installed."
+    "--namespace", "-n", metavar="NAME", help="Namespace of the daemon; defaults to the installation's."
 )
 
 
 @click.command()
 @live_cluster_options
 @installation_namespace_option
-@click.option("--why", metavar="WORDS", default="", help="For whoever wonders.")
+@click.option("--why", metavar="TEXT", default="", help="Reason, shown by `rescheduler status`.")
 def pause(cluster: ClusterSource, namespace: str | None, why: str) -> None:
-    """Lets the daemon begin no more moves, until `rescheduler resume`.
+    """Running moves are finished. The pause applies to all replicas and survives restarts.
 
-    Moves that are under way come to their end. It holds for all replicas and survives restarts. Moves that
-    people ask for (`rescheduler move`) are made all the same.
+    Moves that you request with `rescheduler move` are still made.
     """
     from rescheduler.api.daemon_status import Pause  # noqa: PLC0415
 
     at = _set_pause(cluster, namespace, Pause(paused=True, by=_current_user(), at=datetime.now(UTC), why=why))
-    echo(f"Paused ({at}): no more moves are begun; those under way come to their end.")
+    echo(f"Paused ({at}): the daemon starts no more moves and finishes the running ones.")
 
 
 @click.command()
 @live_cluster_options
 @installation_namespace_option
 def resume(cluster: ClusterSource, namespace: str | None) -> None:
-    """Ends a pause, and forgives failures of the past.
-
-    The daemon no longer halts because of them.
-    """
+    """The next check can move pods again."""
     from rescheduler.api.daemon_status import Pause  # noqa: PLC0415
 
     at = _set_pause(cluster, namespace, Pause(by=_current_user(), at=datetime.now(UTC)))
-    echo(f"Resumed ({at}): the next check may move pods.")
+    echo(f"Resumed ({at}): the next check can move pods.")
 
 
 async def installation_namespace(
     client: "Client", configuration: "Configuration", namespace: str | None
 ) -> str:
-    """Return the namespace of our Lease and state: the one that is named, or where we are installed."""
+    """Return the namespace of the Lease and the state: the given one, or the installation's."""
     from rescheduler.daemon.own_objects import UNINSTALLED_NAMESPACE, state_namespace  # noqa: PLC0415
 
     if namespace:
@@ -167,14 +168,14 @@ async def installation_namespace(
     home = await state_namespace(client, configuration)
     if home == UNINSTALLED_NAMESPACE:
         print_note(
-            f"rescheduler is not installed in this cluster, so namespace {home} is used, as by a daemon that "
-            "runs outside of it; -n names another"
+            f"rescheduler is not installed in this cluster; using namespace {home}, as a daemon outside the "
+            "cluster does. To use another one, specify -n"
         )
     return home
 
 
 def _set_pause(cluster: ClusterSource, namespace: str | None, wanted: "Pause") -> str:
-    """Says where."""
+    """Write the pause and return the name of the ConfigMap that holds it."""
     configuration = cluster.configuration()
 
     async def switch(client: "Client") -> str:
@@ -184,14 +185,14 @@ def _set_pause(cluster: ClusterSource, namespace: str | None, wanted: "Pause") -
         await write_pause(client, home, wanted)
         return f"ConfigMap {home}/{STATE_CONFIG_MAP}"
 
-    found: str = cluster.with_client(configuration, switch)
-    return found
+    written: str = cluster.with_client(configuration, switch)
+    return written
 
 
 def _current_user() -> str:
     try:
         return f"{getpass.getuser()}@{socket.gethostname()}"
-    except (KeyError, OSError):  # no such user, as in many containers
+    except (KeyError, OSError):  # many containers have no entry for the user
         return socket.gethostname()
 
 
@@ -200,20 +201,20 @@ def _current_user() -> str:
 @installation_namespace_option
 @output_option
 def status(cluster: ClusterSource, namespace: str | None, output: str) -> None:
-    """Shows who leads, the last check, halts, balance, moves, and what is wrong.
+    """Problems are failing pods, suspect nodes and nodes that can't be drained.
 
-    What is wrong: failing pods, suspect nodes, nodes that can't be emptied. Asks the cluster alone, so it
-    works from any machine; what only the daemon knows is what it wrote down at its last check.
+    The command reads only the cluster, so it works from any machine. The rest is what the daemon wrote at
+    its last check.
     """
     configuration = cluster.configuration()
 
-    async def look(client: "Client") -> "ObservedStatus":
+    async def observe(client: "Client") -> "ObservedStatus":
         return await _observe_status(client, namespace, configuration)
 
     from rescheduler.api.daemon_status import UnreadableState  # noqa: PLC0415
 
     try:
-        found = cluster.with_client(configuration, look)
+        found = cluster.with_client(configuration, observe)
     except UnreadableState as error:
         exit_with_error(f"ConfigMap rescheduler-state: {error}", EXIT_ERROR)
     now = datetime.now(UTC)
@@ -260,3 +261,110 @@ async def _observe_status(client: "Client", namespace: str | None, configuration
         len(nodes),
         sum(not node.is_ready for node in nodes),
     )
+
+
+_SERVICE = "rescheduler-webhook"
+_HTTPS = 443
+
+
+def _https(_ctx: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    if value is None:
+        return None
+    try:
+        parts = urlsplit(value)
+        is_usable = parts.scheme == "https" and parts.hostname and parts.path in {"", "/"} and parts.port != 0
+    except ValueError:
+        is_usable = False
+    if not is_usable:
+        raise click.BadParameter(f'"{value}" does not have the form https://HOST[:PORT]')
+    return value
+
+
+def _service(_ctx: click.Context, _option: click.Parameter, value: str | None) -> tuple[str, int] | None:
+    if value is None:
+        return None
+    name, colon, port = value.partition(":")
+    number = _HTTPS if not colon else int(port) if port.isdecimal() else 0
+    if not name or not 0 < number < 1 << 16:
+        raise click.BadParameter(f'"{value}" does not have the form NAME[:PORT]')
+    return name, number
+
+
+@click.command()
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=9443, show_default=True, help="Port for API servers."
+)
+@click.option(
+    "--extender-port",
+    type=click.IntRange(0, 65535),
+    default=9444,
+    show_default=True,
+    help="Port for schedulers, which need a client certificate from the webhook's Secret.",
+)
+@click.option("--host", metavar="ADDRESS", help="Address to listen on; defaults to all.")
+@click.option(
+    "--namespace",
+    metavar="NAME",
+    help="Namespace of the Service and the certificate Secret; defaults to the context's or the pod's.",
+)
+@click.option(
+    "--service",
+    metavar="NAME[:PORT]",
+    callback=_service,
+    help=f"Service through which API servers reach the webhook.  [default: {_SERVICE}:{_HTTPS}]",
+)
+@click.option(
+    "--url", metavar="URL", callback=_https, help="URL to use instead of a Service: https://HOST[:PORT]."
+)
+@click.option(
+    "--extender-only", is_flag=True, help="Serve only schedulers; don't register the admission webhook."
+)
+@cluster_connection_options
+@log_options
+def webhook(  # noqa: PLR0913 - one per option
+    *,
+    port: int,
+    extender_port: int,
+    host: str | None,
+    namespace: str | None,
+    service: tuple[str, int] | None,
+    url: str | None,
+    extender_only: bool,
+    cluster: ClusterSource,
+    log_level: str,
+    log_format: str,
+) -> None:
+    """The webhook serves HTTPS until Ctrl-C, and creates and renews its certificates. Several can run.
+
+    It never rejects a pod: see docs/webhook.md. A second port serves schedulers as an extender (`rescheduler
+    manifests --extender`): see docs/extender.md.
+    """
+    if service is not None and url is not None:
+        raise click.UsageError("--service and --url can't be combined")
+    set_up_log(log_level, log_format)
+    home = namespace or cluster.default_namespace()
+
+    async def serve(client: "Client") -> None:
+        from rescheduler.steering.steering_server import SteeringServer, SteeringServerOptions  # noqa: PLC0415
+
+        address = _address(home, service, url)
+        options = SteeringServerOptions(
+            home, address, host=host, port=port, extender_port=extender_port, registers=not extender_only
+        )
+        try:
+            await SteeringServer(client, options).run_until(stop_event_on_signals())
+        except OSError as error:
+            where = ", ".join(filter(None, (host, error.filename)))
+            why = error.strerror or str(error)
+            remedy = "Choose another one with --port, --extender-port or --host."
+            exit_with_error(f"the webhook can't listen on {where}: {why}. {remedy}", EXIT_ERROR)
+
+    cluster.with_client(None, serve)
+
+
+def _address(namespace: str, service: tuple[str, int] | None, url: str | None) -> "WebhookAddress":
+    from rescheduler.steering.webhook.webhook_configurations import ServiceAddress, UrlAddress  # noqa: PLC0415
+
+    if url is not None:
+        return UrlAddress(url)
+    return ServiceAddress(namespace, *(service or (_SERVICE, _HTTPS)))

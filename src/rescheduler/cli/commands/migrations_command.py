@@ -1,4 +1,4 @@
-"""`rescheduler migrations`: moves that are under way or finished; one with its story; cancelling it."""
+"""`rescheduler migrations`: list, show, watch and cancel migrations."""
 
 import asyncio
 import contextlib
@@ -30,23 +30,23 @@ __all__ = ["migrations"]
 @click.command()
 @click.argument("name", metavar="[NAME]", required=False)
 @namespace_option
-@click.option("-w", "--watch", is_flag=True, help="Go on telling of every change, until Ctrl-C.")
-@click.option("--cancel", is_flag=True, help="Undo the migration NAME, or finish it if its pod has gone.")
+@click.option("-w", "--watch", is_flag=True, help="Print every change until Ctrl-C.")
+@click.option(
+    "--cancel",
+    is_flag=True,
+    help="Cancel the migration NAME: roll it back, or finish it if its pod is already evicted.",
+)
 @live_cluster_options
 @verbose_option
 @output_option
 def migrations(
     name: str | None, namespace: str | None, watch: bool, cancel: bool, cluster: ClusterSource, output: str
 ) -> None:
-    """Shows moves that are under way or finished, or one with its story; cancels one.
-
-    Without NAME, all of them, or those of the namespace given with -n. A migration is cancelled safely: what
-    has been done is undone, unless its pod was evicted already; then it is brought to its end.
-    """
+    """Without NAME, the command lists all migrations, or those in the namespace given with -n."""
     if cancel and name is None:
         raise click.UsageError("--cancel needs the NAME of a migration")
     if watch and (cancel or output != "table"):
-        raise click.UsageError("--watch is for looking on: without --cancel, and as a table")
+        raise click.UsageError("--watch can't be combined with --cancel, -o json or -o yaml")
     execution = Execution(cluster, cluster.configuration())
     execution.prepare()
     if cancel:
@@ -62,8 +62,8 @@ def migrations(
     else:
         _print_list(found, output)
     if watch:
-        meant = _filter(namespace or "", key)
-        execution.run(lambda rescheduler: _watch(rescheduler, found, meant))
+        is_selected = _filter(namespace or "", key)
+        execution.run(lambda rescheduler: _watch(rescheduler, found, is_selected))
 
 
 # -- reading
@@ -84,21 +84,21 @@ async def _read_migrations(client: "Client", namespace: str, key: str) -> "list[
 
 def _not_found_message(key: str) -> str:
     namespace = key.partition("/")[0]
-    return f"there is no migration {key}. Those that there are: rescheduler migrations -n {namespace}"
+    return f"migration {key} not found. To list them, run: rescheduler migrations -n {namespace}"
 
 
 def _filter(namespace: str, key: str) -> Callable[[Any], bool]:
-    """Whether somebody who asked for these wants to hear of a migration."""
+    """Return a function that selects the migrations of the namespace, or the one with the key."""
 
-    def is_meant(item: "Object") -> bool:
+    def is_selected(item: "Object") -> bool:
         at, name = item["metadata"]["namespace"], item["metadata"]["name"]
         return f"{at}/{name}" == key if key else namespace in {"", at}
 
-    return is_meant
+    return is_selected
 
 
 async def _events(client: "Client", item: "Object") -> "list[Object]":
-    """Those about its pods that were told on its behalf, oldest first."""
+    """Return the Events about its pods that rescheduler wrote for it, oldest first."""
     from rescheduler.kube import errors  # noqa: PLC0415
     from rescheduler.kube.api_resources import EVENTS  # noqa: PLC0415
 
@@ -147,8 +147,10 @@ def _print(lines: Callable[[Any, Any], Any]) -> None:
     echo_lines(lines(terminal, datetime.now(UTC)), color=terminal.colour)
 
 
-async def _watch(rescheduler: "Rescheduler", shown: "list[Object]", is_meant: Callable[[Any], bool]) -> None:
-    """Tells of what has changed since those were shown, and of every change from now on."""
+async def _watch(
+    rescheduler: "Rescheduler", shown: "list[Object]", is_selected: Callable[[Any], bool]
+) -> None:
+    """Print what has changed since `shown`, and every change from now on."""
     from rescheduler.cli.migrations_view import migration_change_line  # noqa: PLC0415
     from rescheduler.cli.terminal import terminal_of  # noqa: PLC0415
     from rescheduler.cluster.sources.watched_objects import object_key  # noqa: PLC0415
@@ -158,14 +160,14 @@ async def _watch(rescheduler: "Rescheduler", shown: "list[Object]", is_meant: Ca
 
     def tell(old: "Object | None", new: "Object | None") -> None:
         item = old if new is None else new
-        if item is None or not is_meant(item):
+        if item is None or not is_selected(item):
             return
         old = before.pop(object_key(item), None) if old is None else old
         if line := migration_change_line(old, new, terminal):
             echo(line, color=terminal.colour)
 
     ended = stop_event_on_signals()
-    echo("Watching, until Ctrl-C.", err=True)
+    echo("Watching. Press Ctrl-C to stop.", err=True)
     end = rescheduler.followed.migrations.informer.subscribe(tell)
     for gone in tuple(before.values()):
         tell(gone, None)
@@ -185,18 +187,19 @@ def _cancel(execution: Execution, key: str) -> None:
         if before is None:
             return _not_found_message(key)
         if before.is_finished:
-            return f"{key} is {before.status.phase} already: nothing is left to cancel"
+            return f"{key} can't be cancelled: it is already {before.status.phase}"
         gone = asyncio.Event()
         last = [before]
 
-        def note(_old: "Object | None", _new: "Object | None") -> None:
+        def remember(_old: "Object | None", _new: "Object | None") -> None:
             found = migration_at(key, rescheduler.followed)
             if found is None or found.uid != before.uid:
                 gone.set()
             else:
                 last[0] = found
 
-        with contextlib.closing(_Subscription(rescheduler.followed.migrations.informer.subscribe(note))):
+        with contextlib.ExitStack() as stack:
+            stack.callback(rescheduler.followed.migrations.informer.subscribe(remember))
             async with rescheduler.executing():
                 await rescheduler.client.delete(POD_MIGRATIONS, key, uid=before.uid)
                 await gone.wait()
@@ -206,8 +209,3 @@ def _cancel(execution: Execution, key: str) -> None:
     execution.prepare()
     if fault := execution.run(cancelled):
         exit_with_error(fault, EXIT_ERROR)
-
-
-class _Subscription:
-    def __init__(self, close: Callable[[], None]) -> None:
-        self.close = close

@@ -1,40 +1,36 @@
-"""`rescheduler plan`: what should move where, and why; nothing is touched.
+"""`rescheduler plan`, `explain` and `apply`."""
 
-A plan of the cluster that a command looks at, with what its options say in place of the configuration.
-
-`rescheduler apply`: a plan, made now or saved before, is carried out.
-"""
-
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
-import click
-
-from rescheduler.cli.cluster_source import EXIT_USAGE_ERROR, ClusterSource, exit_with_error
-
-if TYPE_CHECKING:
-    from rescheduler.config.policy import Configuration, Policy
-    from rescheduler.planner.plan import Plan
 import sys
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rescheduler.cli.cluster_source import EXIT_ERROR, cluster_and_config_options
-from rescheduler.cli.safe_output import echo, echo_lines, print_document
+import click
 
-if TYPE_CHECKING:
-    from rescheduler.planner.plan import Plan
-from rescheduler.cli.cluster_source import live_cluster_options, read_input_file
+from rescheduler.cli.cluster_source import (
+    EXIT_ERROR,
+    EXIT_USAGE_ERROR,
+    ClusterSource,
+    cluster_and_config_options,
+    exit_with_error,
+    live_cluster_options,
+    object_key,
+    read_input_file,
+)
 from rescheduler.cli.execution import EXIT_INTERRUPTED, Execution, execute_plan, execution_options
-from rescheduler.cli.safe_output import output_option
+from rescheduler.cli.safe_output import echo, echo_lines, output_option, print_document
 
 if TYPE_CHECKING:
+    from rescheduler.cluster.snapshot import Snapshot
+    from rescheduler.config.policy import Configuration, Policy
     from rescheduler.daemon.components import Rescheduler
     from rescheduler.migrations.controller.plan_execution import PlanExecution
     from rescheduler.planner.plan import Plan
-__all__ = ["apply", "make_plan", "plan", "print_plan", "with_overrides"]
 
-_PRELOADED_MODULES = (
+__all__ = ["PRELOADED_MODULES", "apply", "explain", "make_plan", "plan", "print_plan", "with_overrides"]
+
+PRELOADED_MODULES = (
     "rescheduler.planner.plan_builder",
     "rescheduler.strategies.strategy_registry",
     "rescheduler.strategies.load_balancing",
@@ -46,7 +42,7 @@ _PRELOADED_MODULES = (
 def with_overrides(
     configuration: "Configuration", strategies: tuple[str, ...], max_moves: int | None
 ) -> "Configuration":
-    """With what the command line says in place of the file."""
+    """Return the configuration with the settings that the command line overrides."""
     policy = configuration.policy
     if max_moves is not None:
         policy = replace(policy, max_reschedule_pods=max_moves)
@@ -66,15 +62,17 @@ def _validate_strategies(policy: "Policy") -> None:
     known = known_strategies()
     for name in policy.enabled_strategies:
         if name not in known:
-            there_are = ", ".join(sorted(known))
-            raise click.UsageError(f"no strategy is called {name}{did_you_mean(name, known)} ({there_are})")
+            available = ", ".join(sorted(known))
+            raise click.UsageError(
+                f"unknown strategy {name}{did_you_mean(name, known)} (available: {available})"
+            )
     if faults := list(contradictions(policy, set())):
         raise click.UsageError("; ".join(map(str, faults)))
 
 
 def make_plan(cluster: ClusterSource, configuration: "Configuration") -> "Plan":
-    """Ends the program if there is no plan."""
-    snapshot, webhook = cluster.read_snapshot(configuration, meanwhile=_PRELOADED_MODULES)
+    """Read the cluster and return a plan; exit if that fails."""
+    snapshot, webhook = cluster.read_snapshot(configuration, meanwhile=PRELOADED_MODULES)
     from rescheduler.planner.plan_builder import build_plan  # noqa: PLC0415
     from rescheduler.strategies.strategy_registry import (  # noqa: PLC0415
         BrokenStrategy,
@@ -96,25 +94,26 @@ _EXIT_MOVES_PROPOSED = 3
 
 @click.command()
 @cluster_and_config_options
-@click.option("--strategy", "strategies", multiple=True, metavar="NAME", help="Only this; may be repeated.")
-@click.option("--max-moves", type=click.IntRange(min=1), help="At most so many moves.")
+@click.option(
+    "--strategy", "strategies", multiple=True, metavar="NAME", help="Use only this strategy; can be repeated."
+)
+@click.option("--max-moves", type=click.IntRange(min=1), help="Maximum number of moves.")
 @click.option(
     "-o",
     "--output",
     type=click.Choice(["table", "json", "yaml"]),
     default="table",
     show_default=True,
-    help="For people, or for programs (docs/plan.schema.json).",
+    help="Output format; docs/plan.schema.json describes JSON and YAML.",
 )
-@click.option("--save", metavar="FILE", help="Also write the plan there, as JSON.")
+@click.option("--save", metavar="FILE", help="Also save the plan to FILE as JSON, for `rescheduler apply`.")
 def plan(
     cluster: ClusterSource, strategies: tuple[str, ...], max_moves: int | None, output: str, save: str | None
 ) -> None:
-    """Shows which pods should move where, and why; moves nothing.
+    """Reads the cluster of the current kubectl context, or a saved one with --from.
 
-    Reads the cluster of the current kubectl context, or a saved one with --from. Exit codes: 0 if there is
-    nothing to do, 3 if something is, 1 if the cluster or the file can't be read, 2 for wrong options or a
-    wrong configuration.
+    Exit codes: 0 if there is nothing to do, 3 if there are moves or node changes, 1 if the cluster or the
+    file can't be read, 2 for invalid options or an invalid configuration.
     """
     configuration = with_overrides(cluster.configuration(), strategies, max_moves)
     made = make_plan(cluster, configuration)
@@ -135,7 +134,7 @@ def _save_plan(made: "Plan", file: str) -> None:
 def _plan_json(made: "Plan") -> str:
     import msgspec  # noqa: PLC0415
 
-    # Python's own encoder takes ten times as long as soon as it is to indent.
+    # Python's own encoder takes ten times as long with indentation.
     return msgspec.json.format(msgspec.json.encode(_plan_document(made)), indent=2).decode() + "\n"
 
 
@@ -146,26 +145,27 @@ def _plan_document(made: "Plan") -> dict[str, Any]:
 
 
 def print_plan(made: "Plan", output: str) -> None:
+    """Print the plan as a table, JSON or YAML."""
     if output == "json":
         echo(_plan_json(made), nl=False)
     elif output == "yaml":
         print_document(_plan_document(made), output)
     else:
-        from rescheduler.cli.plan_view import Remedy, plan_lines  # noqa: PLC0415
+        from rescheduler.cli.plan_view import plan_lines  # noqa: PLC0415
         from rescheduler.cli.terminal import terminal_of  # noqa: PLC0415
-        from rescheduler.planner.reasons import REMEDIES  # noqa: PLC0415
 
-        remedies = {str(reason): Remedy(*words) for reason, words in REMEDIES.items()}
         terminal = terminal_of(sys.stdout)
-        echo_lines(plan_lines(made, terminal, remedies), color=terminal.colour)
+        echo_lines(plan_lines(made, terminal), color=terminal.colour)
 
 
 @click.command()
 @click.argument("file", metavar="[PLAN]", required=False)
 @live_cluster_options
-@click.option("--strategy", "strategies", multiple=True, metavar="NAME", help="Only this; may be repeated.")
-@click.option("--max-moves", type=click.IntRange(min=1), help="At most so many moves.")
-@click.option("-y", "--yes", is_flag=True, help="Don't ask.")
+@click.option(
+    "--strategy", "strategies", multiple=True, metavar="NAME", help="Use only this strategy; can be repeated."
+)
+@click.option("--max-moves", type=click.IntRange(min=1), help="Maximum number of moves.")
+@click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
 @execution_options
 @output_option
 def apply(
@@ -177,18 +177,19 @@ def apply(
     install: bool,
     output: str,
 ) -> None:
-    """Moves pods as planned, and tells how far it is until all moves are made.
+    """PLAN is a file written by `plan --save`; without it, a new plan is made.
 
-    PLAN is a file that `plan --save` has written; without it, a plan is made now. Every move is checked once
-    more against the cluster as it is when its turn comes. Ctrl-C begins no more moves and waits for those
-    that are under way; once more leaves at once. Exit codes: 0 if all moves were made, 1 if one was not, or
-    the cluster or the plan can't be read, 2 for wrong options or a wrong configuration, 130 after Ctrl-C.
+    Every move is checked again against the current cluster before it starts. Press Ctrl-C to start no more
+    moves and wait for the running ones; press it again to exit immediately.
+
+    Exit codes: 0 if all moves were made, 1 if a move was not made or the cluster or the plan can't be read,
+    2 for invalid options or an invalid configuration, 130 after Ctrl-C.
     """
     if file is not None and (strategies or max_moves):
-        raise click.UsageError("--strategy and --max-moves are for plans that are made now, not for PLAN")
+        raise click.UsageError("--strategy and --max-moves can't be used with PLAN")
     configuration = with_overrides(cluster.configuration(), strategies, max_moves)
     if configuration.policy.dry_run:
-        exit_with_error("the configuration says dryRun: nothing is moved", EXIT_USAGE_ERROR)
+        exit_with_error("nothing was moved: the configuration sets dryRun", EXIT_USAGE_ERROR)
     saved = None if file is None else _read_plan(file)
     execution = Execution(cluster, configuration, install)
     execution.prepare()
@@ -203,10 +204,10 @@ def apply(
     to_stderr = output != "table"
     progress = progress_display_for(sys.stderr if to_stderr else sys.stdout, to_stderr=to_stderr)
 
-    async def carried_out(rescheduler: "Rescheduler") -> "PlanExecution":
+    async def execute(rescheduler: "Rescheduler") -> "PlanExecution":
         return await execute_plan(rescheduler, plan, progress)
 
-    run = execution.run(carried_out)
+    run = execution.run(execute)
     _report_and_exit(run, output, interrupted=progress.is_interrupted)
 
 
@@ -227,9 +228,9 @@ def _show_plan(plan: "Plan", output: str) -> None:
 
 
 def _confirm(output: str) -> None:
-    """Only where somebody can answer: a program that forgets --yes is told so."""
+    """Ask for confirmation; exit if the answer is no or there is no terminal to ask on."""
     if not sys.stdin.isatty() and output != "table":
-        raise click.UsageError("with -o json or yaml nobody is asked: say --yes")
+        raise click.UsageError("-o json and -o yaml need --yes when there is no terminal")
     try:
         agreed = click.confirm("Make these moves?", default=False, err=output != "table")
     except click.Abort:
@@ -248,9 +249,74 @@ def _report_and_exit(run: "PlanExecution | None", output: str, *, interrupted: b
         from rescheduler.cli.move_status import failure_lines, moves_summary  # noqa: PLC0415
 
         echo("\n".join([moves_summary(moves), *failure_lines(moves)]))
-        if any(errand.is_under_way for errand in moves):
-            echo("Whoever executes next goes on with them: rescheduler migrations, or the daemon.")
+        if any(progress.is_under_way for progress in moves):
+            echo("The daemon or the next command continues them. To follow them, run: rescheduler migrations")
     sys.stdout.flush()
     if interrupted:
         sys.exit(EXIT_INTERRUPTED)
-    sys.exit(0 if all(errand.is_completed for errand in moves) else EXIT_ERROR)
+    sys.exit(0 if all(progress.is_completed for progress in moves) else EXIT_ERROR)
+
+
+_KINDS = {"pod": "pod", "pods": "pod", "po": "pod", "node": "node", "nodes": "node", "no": "node"}
+"""The names that kubectl accepts."""
+
+
+def _kind(_ctx: click.Context, _argument: click.Parameter, value: str) -> str:
+    if value not in _KINDS:
+        raise click.BadParameter(f'"{value}" is not pod or node')
+    return _KINDS[value]
+
+
+@click.command()
+@click.argument("kind", callback=_kind, metavar="pod|node")
+@click.argument("name", metavar="NAME")
+@click.option(
+    "-n", "--namespace", metavar="NAME", help="Namespace of the pod; defaults to the one of the context."
+)
+@cluster_and_config_options
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json", "yaml"]),
+    default="text",
+    show_default=True,
+    help="Output format.",
+)
+def explain(kind: str, name: str, namespace: str | None, cluster: ClusterSource, output: str) -> None:
+    """For a pod: whether it can move, the reasons if not, and why each other node can't take it.
+
+    Name a pod as for kubectl, with -n NAMESPACE, or as NAMESPACE/NAME.
+    """
+    configuration = cluster.configuration()
+    key = object_key(name, namespace, cluster) if kind == "pod" else name
+    snapshot, webhook = cluster.read_snapshot(configuration, meanwhile=["rescheduler.planner.explanation"])
+    _exit_if_missing(kind, key, snapshot)
+    from rescheduler.planner.explanation import explain_node, explain_pod  # noqa: PLC0415
+
+    explained = explain_pod if kind == "pod" else explain_node
+    steered, guarded = webhook.steers, bool(webhook.guards)
+    explanation = explained(snapshot, configuration.policy, key, steered=steered, guarded=guarded)
+    assumptions = (*snapshot.assumptions, *explanation.assumptions)
+    if output == "text":
+        from rescheduler.cli.explain_view import explanation_lines  # noqa: PLC0415
+        from rescheduler.cli.terminal import terminal_of  # noqa: PLC0415
+
+        terminal = terminal_of(sys.stdout)
+        lines = explanation_lines(explanation, assumptions, terminal)
+        echo_lines(lines, color=terminal.colour)
+    else:
+        from rescheduler.cli.explain_view import explanation_document  # noqa: PLC0415
+
+        print_document(explanation_document(explanation, assumptions), output)
+
+
+def _exit_if_missing(kind: str, key: str, snapshot: "Snapshot") -> None:
+    known: Mapping[str, int] = snapshot.pods.row if kind == "pod" else snapshot.nodes.row
+    if key in known:
+        return
+    from rescheduler.config.config_validation import did_you_mean  # noqa: PLC0415
+
+    near = did_you_mean(key, known)
+    elsewhere = [each for each in known if kind == "pod" and each.endswith(f"/{key.partition('/')[2]}")]
+    hint = f"; did you mean {', '.join(sorted(elsewhere)[:3])}?" if elsewhere else near
+    exit_with_error(f"{kind} {key} not found{hint}", EXIT_ERROR)

@@ -1,7 +1,4 @@
-"""`rescheduler config`: look at the configuration before running with it.
-
-`rescheduler manifests`: what to install, as YAML for kubectl.
-"""
+"""`rescheduler config` and `manifests`: check a configuration and print what to install."""
 
 import sys
 from pathlib import Path
@@ -21,16 +18,16 @@ _EXIT_INVALID_CONFIG = 2
 
 @click.group()
 def config() -> None:
-    """Checks a configuration, or shows the defaults."""
+    """Both commands print a complete configuration file."""
 
 
 @config.command()
 @click.argument("file", metavar="FILE")
 def check(file: str) -> None:
-    """Prints what a file comes to, or all that is wrong.
+    """Print the effective configuration of a file, or all errors in it.
 
-    FILE may be -, for standard input. The result is a complete file with every setting; defaults are marked.
-    What has no effect in FILE is said on standard error. Exit code 2 if FILE can't be used.
+    FILE can be - for standard input. The output is a complete file with every setting; defaults are marked.
+    Settings without effect are reported on standard error. The exit code is 2 if FILE is invalid.
     """
     from rescheduler.config.config_document import MAX_CONFIG_BYTES  # noqa: PLC0415 - `--help` must not wait for it
     from rescheduler.config.config_loader import load_content, load_file  # noqa: PLC0415
@@ -57,7 +54,7 @@ def check(file: str) -> None:
 
 @config.command()
 def show() -> None:
-    """Prints the defaults as a commented file."""
+    """Print the defaults as a commented file."""
     from rescheduler.config.scheduler_file import render_defaults  # noqa: PLC0415
 
     echo(render_defaults(), nl=False)
@@ -75,14 +72,14 @@ def _validated_namespace(_ctx: click.Context, _option: click.Parameter, value: s
 
 
 @click.command()
-@click.option("--crd", is_flag=True, help="Only the definition of PodMigration.")
+@click.option("--crd", is_flag=True, help="Print only the PodMigration CRD.")
 @click.option(
     "--extender",
     type=click.Choice(["beside", "instead"]),
     is_flag=False,
     flag_value="beside",
-    help="Only the configuration of a kube-scheduler that asks our extender: with its profile beside the "
-    "default one (if nothing is said), or instead of it.",
+    help="Print only the configuration of a kube-scheduler that uses our extender, with our profile beside "
+    "the default profile (the default) or instead of it.",
 )
 @click.option(
     "--namespace",
@@ -91,22 +88,28 @@ def _validated_namespace(_ctx: click.Context, _option: click.Parameter, value: s
     default="rescheduler",
     show_default=True,
     callback=_validated_namespace,
-    help="Where to.",
+    help="Namespace to install into.",
 )
 @click.option(
     "--create-namespace",
     is_flag=True,
-    help="With the namespace itself, for a cluster that does not have it yet.",
+    help="Also create the namespace.",
 )
-@click.option("--image", metavar="IMAGE:TAG", help="The image to run.  [default: rescheduler:VERSION]")
-@click.option("--config", metavar="FILE", help="The configuration file to install; by default all defaults.")
-@click.option("--without-webhook", is_flag=True, help="Without what steers replacements of evicted pods.")
+@click.option("--image", metavar="IMAGE:TAG", help="Image to run.  [default: rescheduler:VERSION]")
+@click.option(
+    "--config",
+    metavar="FILE",
+    help="Configuration file to install; without it, all settings have their defaults.",
+)
+@click.option(
+    "--without-webhook", is_flag=True, help="Omit the webhook that steers replacements of evicted pods."
+)
 @click.option(
     "--without-policies",
     is_flag=True,
-    help="Without the ValidatingAdmissionPolicies that restrict our service accounts.",
+    help="Omit the ValidatingAdmissionPolicies that restrict our service accounts.",
 )
-@click.option("--values", metavar="FILE", help="Everything else that the Helm chart lets one choose.")
+@click.option("--values", metavar="FILE", help="Values file of the Helm chart, for all other options.")
 def manifests(  # noqa: PLR0913 - one per option
     *,
     crd: bool,
@@ -119,12 +122,9 @@ def manifests(  # noqa: PLR0913 - one per option
     without_policies: bool,
     values: str | None,
 ) -> None:
-    """Prints all that is to be installed, for kubectl.
-
-    rescheduler manifests --create-namespace | kubectl apply -f -
-    """
+    """To install, run: rescheduler manifests --create-namespace | kubectl apply -f -"""
     if crd and extender is not None:
-        raise click.UsageError("--crd and --extender exclude each other: each prints one thing only")
+        raise click.UsageError("--crd and --extender can't be combined")
     if crd:
         from rescheduler.api.podmigration_crd import podmigration_crd  # noqa: PLC0415
 
@@ -154,7 +154,7 @@ def manifests(  # noqa: PLR0913 - one per option
 
 
 def _install_options(values: str | None, image: str | None) -> "Options":
-    """Ends the program if the values are not such."""
+    """Return the values of the file, with the image of the command line; exit if they are invalid."""
     import msgspec  # noqa: PLC0415
     import yaml  # noqa: PLC0415
 
@@ -168,13 +168,11 @@ def _install_options(values: str | None, image: str | None) -> "Options":
         except yaml.YAMLError as error:
             exit_with_error(f"{values} is not YAML: {' '.join(str(error).split())}", EXIT_USAGE_ERROR)
         except msgspec.ValidationError as error:
-            exit_with_error(
-                f"{values}: {error}. See deploy/helm/values.yaml for what there is.", EXIT_USAGE_ERROR
-            )
+            exit_with_error(f"{values}: {error}. deploy/helm/values.yaml lists all values.", EXIT_USAGE_ERROR)
     if image is not None:
         repository, colon, tag = image.rpartition(":")
         if not colon or "/" in tag:
-            raise click.BadParameter(f'"{image}" is not of the form IMAGE:TAG', param_hint="--image")
+            raise click.BadParameter(f'"{image}" does not have the form IMAGE:TAG', param_hint="--image")
         changed = msgspec.structs.replace(options.image, repository=repository, tag=tag)
         options = msgspec.structs.replace(options, image=changed)
     return options
@@ -189,7 +187,7 @@ def _disabled(options: "Options", part: str) -> "Options":
 
 
 def _validated_configuration(content: bytes, source: str) -> str:
-    """A configuration with which the daemon starts; ends the program if it is none."""
+    """Return the text of a valid configuration; exit if it is invalid."""
     from rescheduler.config.config_loader import load_content  # noqa: PLC0415
     from rescheduler.config.config_validation import (  # noqa: PLC0415
         ConfigurationError,

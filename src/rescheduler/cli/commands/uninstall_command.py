@@ -1,4 +1,4 @@
-"""`rescheduler uninstall`: removes an installation from a cluster, or only says what there is."""
+"""`rescheduler uninstall`: remove an installation from a cluster, or list what it consists of."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -26,36 +26,34 @@ __all__ = ["uninstall"]
 _EXIT_LEFTOVERS = 3
 
 _STOP_TIMEOUT_S = 120.0
-"""For pods whose Deployment is deleted: more than their grace period, and than Kubernetes needs to delete
-pods of nodes that are gone."""
+"""Longer than the grace period of our pods, and than Kubernetes needs to delete pods of lost nodes."""
 
 
 @click.command()
 @live_cluster_options
 @click.option(
-    "--namespace", "-n", metavar="NAME", help="Where rescheduler is installed; by default it is looked for."
+    "--namespace", "-n", metavar="NAME", help="Namespace of the installation; by default it is looked up."
 )
-@click.option("--check", is_flag=True, help="Only say what is there; nothing is changed.")
+@click.option("--check", is_flag=True, help="Only list what would be removed.")
+@click.option("--history", is_flag=True, help="Also remove finished migrations, their marks and the CRD.")
+@click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
 @click.option(
-    "--history", is_flag=True, help="Finished migrations, their marks and their definition go, too."
-)
-@click.option("-y", "--yes", is_flag=True, help="Don't ask.")
-@click.option(
-    "--force", is_flag=True, help="Also while a daemon still runs, which would make anew what is removed."
+    "--force", is_flag=True, help="Remove even while a daemon runs, which would recreate what is removed."
 )
 @verbose_option
 def uninstall(
     cluster: ClusterSource, namespace: str | None, check: bool, history: bool, yes: bool, force: bool
 ) -> None:
-    """Removes everything of rescheduler from the cluster.
+    """The daemon and the webhook are stopped first. Running migrations are then rolled back, or finished if
+    the pod is already evicted. Nodes that rescheduler cordoned are uncordoned, and its labels, annotations and
+    budgets are removed. Last, each installed object with the label rescheduler.dev/install-id is removed.
 
-    Its programs end first, with all their pods; migrations that are under way are rolled back, or finished
-    where the pod has gone already; nodes that we cordoned are uncordoned; labels, annotations and budgets of
-    ours are removed; then each object that was installed, if it carries the label rescheduler.dev/install-id.
-    The namespace goes only if it was created with rescheduler and holds nothing else. Finished migrations
-    stay, as history, unless --history is said. While a daemon runs that was not installed in the cluster
-    nothing is removed, unless --force is said. Exit codes: 0 if nothing is left, 3 for --check if something
-    is there, 1 if it can't be removed, 2 for wrong options.
+    The namespace is removed only if it was created with rescheduler and contains nothing else. Finished
+    migrations are kept as history unless you specify --history. Nothing is removed while a daemon runs
+    outside the cluster, unless you specify --force.
+
+    Exit codes: 0 if nothing is left, 3 if --check found something, 1 if something can't be removed, 2 for
+    invalid options.
     """
     uninstalling = _Uninstall(Execution(cluster, cluster.configuration()), namespace, history)
     found = uninstalling.find()
@@ -63,13 +61,13 @@ def uninstall(
         print_note(sentence)
     _exit_if_unreadable(found, check=check)
     if not found.traces:
-        echo("Nothing of rescheduler is in the cluster" + ("." if history else ", but for its history."))
+        echo("rescheduler is not in the cluster" + ("." if history else ", except for its history."))
         return
     for trace in found.traces:
         echo(f"{trace.name}: {trace.what}")
     if check:
         sys.exit(_EXIT_LEFTOVERS)
-    if not yes and not click.confirm(f"Remove these {len(found.traces)}?", default=False):
+    if not yes and not click.confirm(f"Remove these {len(found.traces)} objects and marks?", default=False):
         exit_with_error("nothing was removed", EXIT_ERROR)
     uninstalling.stop(force=force)
     uninstalling.end_migrations(found)
@@ -80,20 +78,20 @@ def uninstall(
     for failure in failures or left.failures:
         echo(failure, err=True)
     if left.traces or failures or left.failures:
-        exit_with_error("Not everything could be removed: see above, and try again.", EXIT_ERROR)
-    echo(f"Removed {len(found.traces)}; nothing is left" + ("." if history else ", but for the history."))
+        exit_with_error("Not everything was removed: see above, then try again.", EXIT_ERROR)
+    echo(f"Removed {len(found.traces)}; nothing is left" + ("." if history else ", except for the history."))
 
 
 def _exit_if_unreadable(found: "RemovalFindings", *, check: bool) -> None:
-    """Say what can't be read; with nothing else to remove, that is the end."""
+    """Print what can't be read; exit if there is nothing else to remove."""
     for failure in found.failures:
         print_note(failure)
     if found.failures and (check or not found.traces):
-        exit_with_error("It can't be told what is left of rescheduler: see above.", EXIT_ERROR)
+        exit_with_error("Can't find out what is left of rescheduler: see above.", EXIT_ERROR)
 
 
 class _Uninstall:
-    """The steps, each with a connection of its own. Each ends the program if it can't be done."""
+    """The steps of the removal. Each opens its own connection and exits if it fails."""
 
     def __init__(self, execution: Execution, namespace: str | None, history: bool) -> None:
         self._execution = execution
@@ -107,7 +105,7 @@ class _Uninstall:
         return self._execution.ask(find)
 
     def stop(self, *, force: bool) -> None:
-        """End the programs. Ends this one if something goes on all the same."""
+        """Stop the daemon and the webhook; exit if one of them still runs."""
 
         async def stopped(client: "Client") -> "tuple[list[str], HeldLease | None]":
             from rescheduler.daemon.own_objects import UNINSTALLED_NAMESPACE  # noqa: PLC0415
@@ -117,28 +115,28 @@ class _Uninstall:
             if left or force:
                 return left, None
             lease = self._execution.configuration.leader_election.resource_name
-            # A daemon outside of the cluster that was started before the installation is in this namespace.
+            # A daemon outside the cluster that was started before the installation uses this namespace.
             namespaces = {self._namespace, UNINSTALLED_NAMESPACE}
             return [], await find_renewed_lease(client, {f"{each}/{lease}" for each in namespaces})
 
         left, holding = self._execution.ask(stopped)
         if left and not force:
             exit_with_error(
-                f"{', '.join(left)} did not end within {_STOP_TIMEOUT_S:g} s, and would make anew what is "
-                "removed. So nothing was removed but the Deployments. Find out why (kubectl describe), "
-                "delete what still runs, and try again; --force removes all the same",
+                f"{', '.join(left)} did not stop within {_STOP_TIMEOUT_S:g} s and would recreate what is "
+                "removed. Only the Deployments were removed. Find out why (kubectl describe), delete what "
+                "still runs and try again, or specify --force",
                 EXIT_ERROR,
             )
         if holding is not None:
             exit_with_error(
-                f"{holding.holder} still renews the Lease {holding.lease}: a daemon or command that runs "
-                "outside the cluster would make anew what is removed. So nothing was removed but the "
-                "Deployments that run in it. Stop it and try again; --force removes all the same",
+                f"{holding.holder} still renews the Lease {holding.lease}: a daemon or command outside the "
+                "cluster would recreate what is removed. Only the Deployments were removed. Stop it and try "
+                "again, or specify --force",
                 EXIT_ERROR,
             )
 
     def end_migrations(self, found: "RemovalFindings") -> None:
-        """Roll back what is under way, or bring it to its end."""
+        """Roll back or finish the running migrations."""
         from rescheduler.install.leftovers import LeftoverKind  # noqa: PLC0415
 
         async def end(rescheduler: "Rescheduler") -> None:
@@ -152,7 +150,7 @@ class _Uninstall:
             self._execution.run(end, namespace=self._namespace)
 
     def clean(self) -> list[str]:
-        """Return what failed, in words."""
+        """Remove everything else and return the failures."""
 
         async def clean(client: "Client") -> list[str]:
             return await self._removal(client).clean()

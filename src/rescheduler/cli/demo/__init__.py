@@ -1,4 +1,4 @@
-"""The demo: three things happen in a simulated cluster within two minutes, with the real daemon and webhook.
+"""The demo: three chapters in a simulated cluster within two minutes, with the real daemon and webhook.
 
 demo_scenario  the cluster and its events (story.yaml), daemon and webhook, and the goal of each chapter
 demo_screen    the live view; lines where the terminal can't be redrawn

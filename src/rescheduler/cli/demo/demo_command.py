@@ -1,7 +1,4 @@
-"""`rescheduler demo`: what the product does, in two minutes, in a cluster that kubectl can look into.
-
-The course of the story: chapter after chapter, and when each comes true.
-"""
+"""`rescheduler demo`: play the chapters in a simulated cluster that kubectl can access."""
 
 import asyncio
 import contextlib
@@ -41,7 +38,7 @@ __all__ = ["demo", "play_chapters"]
 
 _POLL_INTERVAL_S: Final = 0.5
 _LAST_CHAPTER_GRACE_S: Final = 40.0
-"""For the last chapter, on a machine that has other things to do."""
+"""Extra time for the last chapter on a busy machine."""
 
 
 async def play_chapters(
@@ -51,15 +48,15 @@ async def play_chapters(
     length_s: float,
     ended: asyncio.Event,
 ) -> dict[str, str]:
-    """What did not come true, by chapter, when the story is over; or what was known when it was `ended`."""
+    """Play the chapters and return, by title, why a goal was not reached; stop early if `ended` is set."""
     began_s = asyncio.get_running_loop().time()
     wrong: dict[str, str] = {}
     ends = [*(chapter.begins_s for chapter in chapters[1:]), length_s]
     for chapter, end_s in zip(chapters, ends, strict=True):
         screen.chapter(chapter)
         patience_s = _LAST_CHAPTER_GRACE_S if chapter is chapters[-1] else 0.0
-        why = await _wait_until_true(chapter, monitor, began_s + end_s + patience_s, ended)
-        screen.came_true(chapter, why)
+        why = await _wait_for_goal(chapter, monitor, began_s + end_s + patience_s, ended)
+        screen.report_result(chapter, why)
         if why:
             wrong[chapter.title] = why
         await _sleep_until(began_s + end_s, ended)
@@ -68,12 +65,12 @@ async def play_chapters(
     return wrong
 
 
-async def _wait_until_true(
+async def _wait_for_goal(
     chapter: DemoChapter, monitor: ClusterMonitor, end_s: float, ended: asyncio.Event
 ) -> str:
-    """Empty as soon as it has come true, else what is missing at the end."""
+    """Return an empty string as soon as the goal is reached, else what is missing at the end."""
     loop = asyncio.get_running_loop()
-    while (why := chapter.came_true(monitor)) and loop.time() < end_s and not ended.is_set():
+    while (why := chapter.check(monitor)) and loop.time() < end_s and not ended.is_set():
         await _sleep_until(min(end_s, loop.time() + _POLL_INTERVAL_S), ended)
     return why
 
@@ -85,15 +82,14 @@ async def _sleep_until(moment_s: float, ended: asyncio.Event) -> None:
 
 
 @click.command()
-@click.option("--forever", is_flag=True, help="Goes on after the story, until Ctrl-C.")
+@click.option("--forever", is_flag=True, help="Keep the cluster running after the demo, until Ctrl-C.")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, help="Port on loopback; a free one if not given."
+    "--port", type=click.IntRange(0, 65535), default=0, help="Port on loopback; by default a free one."
 )
 def demo(forever: bool, port: int) -> None:
-    """Shows what it does: two minutes in a simulated cluster, live.
+    """You can watch with kubectl. Only the cluster is simulated; daemon and webhook are the real ones.
 
-    kubectl can look on. The daemon and the webhook are the real ones; only the cluster is simulated. Exit
-    codes: 0 if the story came true, 1 if it did not, 130 after Ctrl-C.
+    Exit codes: 0 if all goals were reached, 1 if not, 130 after Ctrl-C.
     """
     logging.getLogger("rescheduler").addHandler(logging.NullHandler())
     logging.getLogger("rescheduler").propagate = False
@@ -117,7 +113,7 @@ async def _run_demo(console: Console, *, forever: bool, port: int) -> int:
         running = await stack.enter_async_context(await serve(server, port=port))
         kubeconfig = Path(folder, "kubeconfig")
         await asyncio.to_thread(kubeconfig.write_text, running.kubeconfig)
-        # Over HTTPS and by the kubeconfig, as any client would: what you see is what kubectl sees.
+        # Over HTTPS and with the kubeconfig, as any client: the demo shows what kubectl shows.
         network = await stack.enter_async_context(
             HttpTransport(cluster_config.load_cluster_access(str(kubeconfig)))
         )
@@ -139,7 +135,7 @@ async def _run_demo(console: Console, *, forever: bool, port: int) -> int:
 
 
 def _print_introduction(console: Console, url: str, kubeconfig: Path) -> None:
-    console.print(f"A simulated Kubernetes API server runs at {url}, and the daemon in it.")
-    console.print("Look on, or interfere, from another terminal:\n")
+    console.print(f"A simulated Kubernetes cluster with the daemon runs at {url}.")
+    console.print("To watch or change it, run in another terminal:\n")
     console.print(f"  export KUBECONFIG={kubeconfig}", soft_wrap=True)
     console.print("  kubectl get pods -A -o wide --watch\n")

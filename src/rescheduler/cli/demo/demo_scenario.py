@@ -1,11 +1,4 @@
-"""What the demo is about, chapter by chapter, and how one sees whether it came true.
-
-Somebody who watches the cluster from outside, as any client could, and believes only what is there.
-
-Every change of a pod or a budget is looked at, so that not even a moment goes unnoticed.
-
-The demo's cluster with everything in it: API server, controllers, webhook, and the real daemon.
-"""
+"""The chapters of the demo with their goals, and what runs in its cluster: daemon, webhook and a monitor."""
 
 import asyncio
 import contextlib
@@ -66,17 +59,19 @@ __all__ = [
 
 
 class ClusterMonitor:
-    def __init__(self, client: Client, hear: Callable[[Migration | None, Migration], None]) -> None:
-        """`hear` is told of every change of a migration."""
+    """Watches the cluster as any client can, and sees every change of a budget or a migration."""
+
+    def __init__(self, client: Client, on_change: Callable[[Migration | None, Migration], None]) -> None:
+        """`on_change` is called with every change of a migration."""
         self.nodes: Informer[NodeRecord] = Informer(client, NODES)
         self.pods: Informer[PodRecord] = Informer(client, PODS)
         self._budgets: Informer[Object] = Informer(client, POD_DISRUPTION_BUDGETS)
         self._migrations: Informer[Object] = Informer(
             client, api_resource(GROUP, VERSION, POD_MIGRATION_PLURAL, POD_MIGRATION_KIND)
         )
-        self._hear = hear
+        self._on_change = on_change
         self.violated: dict[str, str] = {}
-        """Budgets that were not kept, and how far."""
+        """Budgets that were violated, with the number of healthy pods."""
         self.spread_at_first = 0.0
 
     @contextlib.asynccontextmanager
@@ -91,7 +86,7 @@ class ClusterMonitor:
             stack.callback(self._migrations.subscribe(self._on_migration))
             yield
 
-    # -- what is heard
+    # -- changes
 
     def _on_budget(self, _old: Object | None, new: Object | None) -> None:
         status = (new or {}).get("status") or {}
@@ -101,19 +96,19 @@ class ClusterMonitor:
 
     def _on_migration(self, old: Object | None, new: Object | None) -> None:
         if new is not None and (now := _migration_or_none(new)) is not None:
-            self._hear(_migration_or_none(old) if old is not None else None, now)
+            self._on_change(_migration_or_none(old) if old is not None else None, now)
 
-    # -- what is the case
+    # -- current state
 
     @property
     def migrations(self) -> list[Migration]:
-        """The newest last."""
+        """All migrations, newest last."""
         found = [each for item in self._migrations if (each := _migration_or_none(item)) is not None]
         return sorted(found, key=lambda each: (each.created, each.key))
 
     @property
     def moved(self) -> dict[Handover, int]:
-        """How many migrations were completed, by handover."""
+        """The number of completed migrations by handover."""
         counts: dict[Handover, int] = {}
         for each in self.migrations:
             if each.status.phase is MigrationPhase.COMPLETED and each.status.handover is not None:
@@ -124,7 +119,7 @@ class ClusterMonitor:
         return sum(ready_seconds_lost(each) for each in self.migrations if each.status.handover is handover)
 
     def spread(self) -> float:
-        """Between the loads of nodes that take pods, in percent of their cpu, by requests."""
+        """Return how far the cpu requests of schedulable nodes are apart, in percent."""
         loads = []
         for node in self.nodes:
             if node.is_ready and not node.unschedulable and node.allocatable.cpu_millis:
@@ -168,7 +163,7 @@ DEMO_CONFIGURATION: Final = Configuration(
         failed_pods=FailedPodsPolicy(restart_threshold=1, recovery_window=timedelta(minutes=1)),
     )
 )
-"""Everything faster than one would have it in earnest, and budgets that allow nothing no reason to stay."""
+"""Faster than in production, and it moves pods even if their budget allows no disruption."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,61 +171,61 @@ class DemoChapter:
     begins_s: float
     title: str
     words: str
-    came_true: Callable[[ClusterMonitor], str]
-    """Asked when the next one begins: empty, or what is not as it should be."""
+    check: Callable[[ClusterMonitor], str]
+    """Return what is missing for the goal; empty if it is reached."""
 
 
 def demo_scenario() -> Scenario:
     return parse_scenario(files(__package__).joinpath("story.yaml").read_bytes(), source="story.yaml")
 
 
-def _is_balanced(seen: ClusterMonitor) -> str:
+def _is_balanced(monitor: ClusterMonitor) -> str:
     most = DEMO_CONFIGURATION.policy.imbalance_threshold
-    spread = seen.spread()
+    spread = monitor.spread()
     return (
         "" if spread <= most else f"nodes are still {spread:.0f} points apart in cpu, of {most:.0f} at most"
     )
 
 
-def _is_drained(seen: ClusterMonitor) -> str:
-    left = seen.movable_on(_MAINTENANCE_NODE)
+def _is_drained(monitor: ClusterMonitor) -> str:
+    left = monitor.movable_on(_MAINTENANCE_NODE)
     if left:
         return f"{', '.join(left)} still on {_MAINTENANCE_NODE}"
-    return "" if seen.is_cordoned(_MAINTENANCE_NODE) else f"{_MAINTENANCE_NODE} is not cordoned"
+    return "" if monitor.is_cordoned(_MAINTENANCE_NODE) else f"{_MAINTENANCE_NODE} is not cordoned"
 
 
-def _has_recovered(seen: ClusterMonitor) -> str:
-    unready = seen.unready("reports")
+def _has_recovered(monitor: ClusterMonitor) -> str:
+    unready = monitor.unready("reports")
     if unready:
         return f"{', '.join(unready)} not ready"
-    if seen.is_cordoned(_MAINTENANCE_NODE):
+    if monitor.is_cordoned(_MAINTENANCE_NODE):
         return f"{_MAINTENANCE_NODE} is still cordoned"
-    if wrong := _is_balanced(seen):
+    if wrong := _is_balanced(monitor):
         return wrong
-    there = [pod for pod in seen.movable_on(_BROKEN_NODE) if pod.startswith("reports/")]
+    there = [pod for pod in monitor.movable_on(_BROKEN_NODE) if pod.startswith("reports/")]
     return f"{', '.join(there)} still on {_BROKEN_NODE}" if there else ""
 
 
 CHAPTERS: Final = (
     DemoChapter(
         0.0,
-        "A lopsided shop",
-        "worker-1 and worker-2 are hot, worker-6 is idle. Budgets of checkout and search allow no disruption "
-        "at all. Pods are moved all the same: the copy is ready before the pod goes.",
+        "An unbalanced cluster",
+        "worker-1 and worker-2 are busy, worker-6 is idle. The budgets of checkout and search allow no "
+        "disruption. Their pods can still move: each copy is ready before the pod is evicted.",
         _is_balanced,
     ),
     DemoChapter(
         40.0,
         f"{_MAINTENANCE_NODE} goes into maintenance",
-        "Somebody labels it. It is cordoned and emptied; a pod of the database is evicted within its budget, "
-        "and its successor steered to the chosen node.",
+        "The node gets the maintenance label, and it is cordoned and drained. A database pod is evicted "
+        "within its budget, and its replacement is steered to the target node.",
         _is_drained,
     ),
     DemoChapter(
         68.0,
-        f"{_BROKEN_NODE} breaks pods",
-        'Pods of renderer crash there. Its owner allows three tries (scheduling-retries: "3"): it gets '
-        f"another node, and {_MAINTENANCE_NODE} comes back into service.",
+        f"Pods crash on {_BROKEN_NODE}",
+        'The renderer pods crash there. The workload allows three retries (scheduling-retries: "3"), so they '
+        f"are rescheduled to another node. {_MAINTENANCE_NODE} returns to service.",
         _has_recovered,
     ),
 )
@@ -242,7 +237,7 @@ DEMO_NAMESPACE: Final = "rescheduler"
 async def running_daemon(
     client: Client, now: Callable[[], datetime], *listeners: DaemonListener
 ) -> AsyncIterator[Daemon]:
-    """The same as `rescheduler run`, while the body runs; ends in good order."""
+    """Run the same as `rescheduler run` while the body runs."""
 
     def connect(observer: RequestObserver) -> Client:
         return Client(client.transport, observer=observer)
@@ -259,7 +254,7 @@ async def running_daemon(
 
 
 async def install_prerequisites(client: Client) -> None:
-    """What `rescheduler manifests` would install, as far as the demo needs it."""
+    """Install what the demo needs of `rescheduler manifests`."""
     await client.create(
         NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": DEMO_NAMESPACE}}
     )
@@ -268,7 +263,7 @@ async def install_prerequisites(client: Client) -> None:
 
 @contextlib.asynccontextmanager
 async def running_webhook(client: Client) -> AsyncIterator[None]:
-    """The same as `rescheduler webhook`, on loopback."""
+    """Run the same as `rescheduler webhook`, on loopback."""
     port = _free_port()
     address = UrlAddress(f"https://127.0.0.1:{port}")
     steering, guard = webhook_configurations(address)

@@ -1,9 +1,4 @@
-"""How the demo is shown: live in a terminal, else line by line.
-
-What happens, in words for people who look on: one line per thing that is worth it.
-
-A cluster as a person likes to see it: a row per node, its load as bars, its pods by workload.
-"""
+"""The output of the demo: a live view on a terminal, lines elsewhere."""
 
 import contextlib
 import time
@@ -31,29 +26,29 @@ __all__ = ["DemoScreen", "LiveDemoScreen", "cluster_table", "migration_news", "p
 
 
 def migration_news(before: Migration | None, now: Migration) -> str:
-    """Empty if it is not worth a line."""
+    """Return one line about a change of a migration, or an empty string for a minor change."""
     spec, status = now.spec, now.status
     was = before.status.step if before is not None else ""
     if status.step == was:
         return ""
-    way = f"{now.pod_key}  {spec.source_node} → {now.target_node or '?'}"
+    nodes = f"{now.pod_key}  {spec.source_node} → {now.target_node or '?'}"
     match status.step:
         case MigrationStep.MARKING:
-            return f"{way}  {spec.strategy}: {spec.reason}"
+            return f"{nodes}  {spec.strategy}: {spec.reason}"
         case MigrationStep.ADOPTING | MigrationStep.REPLACING | MigrationStep.RELEASING if (
             status.phase is not MigrationPhase.FAILED
         ):
             return ""
         case MigrationStep.EVICTING if status.handover is not Handover.EVICT:
-            return f"{way}  its copy is ready: the pod is evicted"
+            return f"{nodes}  copy is ready, evicting the source pod"
         case MigrationStep.EVICTING:
-            return f"{way}  evicted within its budget; its successor is steered"
+            return f"{nodes}  evicting within the budget, the replacement is steered"
         case MigrationStep.ROLLING_BACK:
-            return f"{way}  rolled back: {status.message}"
+            return f"{nodes}  rolled back: {status.message}"
         case MigrationStep.COMPLETED:
-            return f"{way}  {'moved' if status.message == 'moved' else f'moved: {status.message}'}"
+            return f"{nodes}  {'moved' if status.message == 'moved' else f'moved: {status.message}'}"
         case MigrationStep.FAILED:
-            return f"{way}  not moved: {status.message}"
+            return f"{nodes}  failed: {status.message}"
         case _:
             return ""
 
@@ -64,7 +59,7 @@ _COLOURS = ("cyan", "green", "yellow", "magenta", "blue", "bright_red", "bright_
 
 
 def cluster_table(nodes: Iterable[NodeRecord], pods: Iterable[PodRecord]) -> RenderableType:
-    """Load is what the pods request, in percent of what the node has to give."""
+    """Return a table with a row per node; load is the sum of requests in percent of allocatable."""
     placed: dict[str, list[PodRecord]] = {}
     for pod in sorted(pods, key=lambda pod: pod.key):
         placed.setdefault("" if pod.is_finished else pod.node, []).append(pod)
@@ -107,7 +102,7 @@ def _load(used: int, allocatable: int) -> RenderableType:
 
 
 def _workload(pod: PodRecord) -> str:
-    """What a person calls it: the Deployment's name, without the hash of its ReplicaSet."""
+    """Return the name of the workload, for a Deployment without the hash of the ReplicaSet."""
     owner, revision = pod.owner, pod.labels.get("pod-template-hash")
     if owner is not None and owner.kind == POD_MIGRATION_KIND:  # a copy, until it is adopted
         original = original_pod_name(pod.name, pod.marks)
@@ -143,7 +138,7 @@ _INDENT: Final = 8
 
 
 class DemoScreen:
-    """Lines, each with the time since the beginning."""
+    """Prints lines, each with the time since the start."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self.console = console
@@ -161,8 +156,8 @@ class DemoScreen:
         self._say(f"\n{self._time}  {chapter.title}", "bold")
         self._say(f"{' ' * _INDENT}{chapter.words}")
 
-    def came_true(self, chapter: DemoChapter, wrong: str) -> None:
-        """`wrong` is empty if it did."""
+    def report_result(self, chapter: DemoChapter, wrong: str) -> None:
+        """Print whether the goal was reached; `wrong` is empty if it was."""
         self._say(f"{self._time}  {'✓' if not wrong else '✗'} {chapter.title}{f': {wrong}' if wrong else ''}",
                   "green" if not wrong else "red")  # fmt: skip
 
@@ -180,7 +175,7 @@ class DemoScreen:
 
 
 class LiveDemoScreen(DemoScreen):
-    """The cluster as it is, what is under way, and the latest news below."""
+    """Redraws the cluster, the running migrations and the latest changes."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(console, clock)
@@ -219,14 +214,14 @@ class LiveDemoScreen(DemoScreen):
         return Group(*parts, *self._latest(Group(*parts)))
 
     def _latest(self, above: RenderableType) -> list[Text]:
-        """As many as there is room for: on a low terminal it is the old ones that are left out."""
+        """Return the latest lines that fit on the terminal."""
         room = self.console.height - len(self.console.render_lines(above))
         return list(self._news)[-max(1, room) :]
 
 
 def _running_migrations(migrations: list[Migration]) -> RenderableType:
     if not migrations:
-        return Text("nothing is being moved", "dim")
+        return Text("no running migrations", "dim")
     table = Table.grid(padding=(0, 2), expand=True)
     for _ in range(4):
         table.add_column(no_wrap=True)
@@ -254,13 +249,11 @@ def print_demo_summary(console: Console, monitor: ClusterMonitor, wrong: dict[st
     lost = {handover: monitor.ready_seconds_lost(handover) for handover in (Handover.ADOPT, Handover.EVICT)}
     before, after = monitor.spread_at_first, monitor.spread()
     words = {
-        "balance": f"nodes were {before:.0f} points of cpu apart, now {after:.0f}",
+        "balance": f"cpu load of nodes differed by {before:.0f} points, now by {after:.0f}",
         "moves": ", ".join(f"{count} by {handover}" for handover, count in moved.items()) or "none",
         "ready-seconds lost": f"{lost[Handover.ADOPT]:.0f} by Adopt, {lost[Handover.EVICT]:.0f} by Evict",
         "budgets violated": ", ".join(f"{name}: {how}" for name, how in monitor.violated.items()) or "0",
-        "the story": "came true"
-        if not wrong
-        else "; ".join(f"{title}: {why}" for title, why in wrong.items()),
+        "goals": "reached" if not wrong else "; ".join(f"{title}: {why}" for title, why in wrong.items()),
     }
     table = Table.grid(padding=(0, 2))
     for title, value in words.items():
