@@ -1,14 +1,17 @@
-"""What the daemon's and the webhook's account may do with the verbs that RBAC grants them.
+"""The admission policies for the service accounts of the daemon and the webhook.
 
-CEL sees only the object of the request, not the node or the source of a copy. The limits that follow from
-this are listed in docs/security.md.
+CEL sees only the object of the request, not the node or the source of a copy. docs/security.md lists the
+limits that follow from this.
 """
 
 from typing import Final
 
 from rescheduler.api.well_known_names import EMPTY_CONDITION, SCHEDULING_GATE
 from rescheduler.install.admission_policies import (
+    METADATA_VARIABLES,
+    OBJECT_VARIABLES,
     OWN_PREFIX,
+    STATUS_VARIABLES,
     SYSTEM_ALLOWED,
     AdmissionPolicy,
     PolicyRequirement,
@@ -17,7 +20,8 @@ from rescheduler.install.admission_policies import (
     is_migration,
     is_owned_by_migration,
     listed,
-    or_empty,
+    metadata_unchanged_except,
+    new_and_old,
     policy_objects,
     unchanged_except,
 )
@@ -29,29 +33,9 @@ from rescheduler.recovery.replica_lineage import KSE_PREFIX
 
 __all__ = ["DAEMON_POLICIES", "WEBHOOK_POLICIES", "daemon_policies", "webhook_policies"]
 
-_SERVER_FIELDS: Final = ("managedFields", "resourceVersion", "generation")
-"""Of the metadata: the server itself changes them with every write."""
-_METADATA: Final = (
-    ("newMetadata", "dyn(object.metadata)"),
-    ("oldMetadata", "dyn(oldObject.metadata)"),
-    ("newLabels", or_empty("object.metadata.labels", "{}")),
-    ("oldLabels", or_empty("oldObject.metadata.labels", "{}")),
-    ("newAnnotations", or_empty("object.metadata.annotations", "{}")),
-    ("oldAnnotations", or_empty("oldObject.metadata.annotations", "{}")),
-)
-
-
-def _metadata_unchanged_except(*fields: str) -> PolicyRequirement:
-    allowed = f"k in {listed((*fields, *_SERVER_FIELDS))}"
-    return PolicyRequirement(
-        f"Of the metadata, only {', '.join(fields)} may change." if fields else "No metadata may change.",
-        unchanged_except("variables.newMetadata", "variables.oldMetadata", allowed),
-    )
-
-
 _OWN_ANNOTATIONS: Final = PolicyRequirement(
     f"Only annotations that start with {OWN_PREFIX} may change.",
-    # The records of the tool that came before are replaced by our own.
+    # The daemon replaces the records of its predecessor with its own.
     unchanged_except(
         "variables.newAnnotations",
         "variables.oldAnnotations",
@@ -76,13 +60,13 @@ _POD_METADATA: Final = (
             f"(k in {listed(ANNOTATIONS)} || k.startsWith('{OWN_PREFIX}') || k.startsWith('{KSE_PREFIX}'))",
         ),
     ),
-    _metadata_unchanged_except("labels", "annotations", "ownerReferences"),
+    metadata_unchanged_except("labels", "annotations", "ownerReferences"),
 )
 
 # -- pods
 
 _SYSTEM_NAMESPACES: Final = ("kube-system", "kube-public", "kube-node-lease")
-"""The service accounts of the control plane are here: who can create pods here can become one of them."""
+"""They contain the service accounts of the control plane, which every pod there can use."""
 
 _HAS_GATE: Final = (
     "has(object.spec.schedulingGates) && "
@@ -101,30 +85,29 @@ _CREATED_PODS: Final = (
     is_owned_by_migration("object"),
     _HAS_COPY_MARKS,
 )
-"""The pods that the daemon creates: one of these must hold, beside the scheduling gate."""
+"""One of these must hold for each pod that the daemon creates, besides the scheduling gate."""
 
 _DELETED_PODS: Final = (
-    # A copy whose workload has not adopted it.
+    # A copy that its workload has not adopted.
     (
         f"has(oldObject.metadata.ownerReferences)"
         f" && oldObject.metadata.ownerReferences.exists(o, {is_migration('o')})"
         f" && oldObject.metadata.ownerReferences.all(o, {is_migration('o')} || !{is_controller('o')})"
     ),
     f"oldObject.metadata.name.startsWith('{_COPY_PREFIX}') && !has(oldObject.metadata.ownerReferences)",
-    # It has never run.
+    # A pod that has never run.
     "!has(oldObject.spec.nodeName) || oldObject.spec.nodeName == ''",
-    # Pods of lost nodes: the control plane has marked them. CEL can't read the node itself.
+    # Pods on lost nodes: the control plane has marked them. CEL can't read the node itself.
     "has(oldObject.metadata.deletionTimestamp)",
     (
         "!has(oldObject.status.conditions)"
         " || !oldObject.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True')"
     ),
 )
-"""The pods that the daemon deletes without an eviction: one of these must hold."""
+"""One of these must hold for each pod that the daemon deletes without an eviction."""
 
 _OWNERS: Final = (
-    ("owners", or_empty("object.metadata.ownerReferences", "[]")),
-    ("oldOwners", or_empty("oldObject.metadata.ownerReferences", "[]")),
+    *new_and_old("owners", "oldOwners", "metadata.ownerReferences", "[]"),
     ("wasCopy", f"variables.oldOwners.exists(o, {is_migration('o')})"),
 )
 _OWNER_RULES: Final = (
@@ -143,10 +126,7 @@ _OWNER_RULES: Final = (
         f" || (variables.wasCopy && !{is_controller('n')}))",
     ),
 )
-_GATES: Final = (
-    ("gates", or_empty("object.spec.schedulingGates", "[]")),
-    ("oldGates", or_empty("oldObject.spec.schedulingGates", "[]")),
-)
+_GATES: Final = new_and_old("gates", "oldGates", "spec.schedulingGates", "[]")
 
 _PODS: Final = (
     AdmissionPolicy(
@@ -189,7 +169,7 @@ _PODS: Final = (
             ),
         ),
         (
-            *_METADATA,
+            *METADATA_VARIABLES,
             *_OWNERS,
             *_GATES,
             ("newSpec", "dyn(object.spec)"),
@@ -208,11 +188,7 @@ _PODS: Final = (
                 unchanged_except("variables.newStatus", "variables.oldStatus", "k == 'nominatedNodeName'"),
             ),
         ),
-        (
-            *_METADATA,
-            ("newStatus", or_empty("object.status", "{}")),
-            ("oldStatus", or_empty("oldObject.status", "{}")),
-        ),
+        (*METADATA_VARIABLES, *STATUS_VARIABLES),
     ),
     AdmissionPolicy(
         "delete-pods",
@@ -259,13 +235,13 @@ _OTHERS: Final = (
             ("UPDATE",),
             (
                 _OWN_ANNOTATIONS,
-                _metadata_unchanged_except("annotations"),
+                metadata_unchanged_except("annotations"),
                 PolicyRequirement(
-                    "Beside the metadata, nothing may change.",
+                    "Only metadata may change.",
                     unchanged_except("variables.whole", "variables.oldWhole", "k in ['metadata', 'status']"),
                 ),
             ),
-            (*_METADATA, ("whole", "dyn(object)"), ("oldWhole", "dyn(oldObject)")),
+            (*METADATA_VARIABLES, *OBJECT_VARIABLES),
         )
         for name, group, resources in (
             ("workloads", "apps", ("deployments", "replicasets", "statefulsets", "daemonsets")),
@@ -279,17 +255,13 @@ _OTHERS: Final = (
         ("UPDATE",),
         (
             _OWN_ANNOTATIONS,
-            _metadata_unchanged_except("annotations"),
+            metadata_unchanged_except("annotations"),
             PolicyRequirement(
                 "Of the spec, only unschedulable may change.",
                 unchanged_except("variables.newSpec", "variables.oldSpec", "k == 'unschedulable'"),
             ),
         ),
-        (
-            *_METADATA,
-            ("newSpec", or_empty("object.spec", "{}")),
-            ("oldSpec", or_empty("oldObject.spec", "{}")),
-        ),
+        (*METADATA_VARIABLES, *new_and_old("newSpec", "oldSpec", "spec")),
     ),
     AdmissionPolicy(
         "update-node-status",
@@ -297,7 +269,7 @@ _OTHERS: Final = (
         ("nodes/status",),
         ("UPDATE",),
         (
-            _metadata_unchanged_except("annotations"),
+            metadata_unchanged_except("annotations"),
             _OWN_ANNOTATIONS,
             PolicyRequirement(
                 f"Of the status, only the condition {EMPTY_CONDITION} may change.",
@@ -310,11 +282,9 @@ _OTHERS: Final = (
             ),
         ),
         (
-            *_METADATA,
-            ("newStatus", or_empty("object.status", "{}")),
-            ("oldStatus", or_empty("oldObject.status", "{}")),
-            ("conditions", or_empty("object.status.conditions", "[]")),
-            ("oldConditions", or_empty("oldObject.status.conditions", "[]")),
+            *METADATA_VARIABLES,
+            *STATUS_VARIABLES,
+            *new_and_old("conditions", "oldConditions", "status.conditions", "[]"),
         ),
     ),
     *(
@@ -387,19 +357,15 @@ WEBHOOK_POLICIES: Final = (
         ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
         ("UPDATE",),
         (
-            # Else the account could have every request of every user sent to an address of its choice.
+            # Otherwise the account could send every request of every user to an address of its choice.
             PolicyRequirement(
                 "Of a webhook, only caBundle may change.",
                 "variables.webhooks.size() == variables.oldWebhooks.size()"
                 f" && variables.webhooks.all(w, variables.oldWebhooks.exists(o, {_CA_BUNDLE_ONLY}))",
             ),
-            _metadata_unchanged_except(),
+            metadata_unchanged_except(),
         ),
-        (
-            *_METADATA,
-            ("webhooks", or_empty("object.webhooks", "[]")),
-            ("oldWebhooks", or_empty("oldObject.webhooks", "[]")),
-        ),
+        (*METADATA_VARIABLES, *new_and_old("webhooks", "oldWebhooks", "webhooks", "[]")),
     ),
     AdmissionPolicy(
         "update-secrets",
@@ -407,14 +373,14 @@ WEBHOOK_POLICIES: Final = (
         ("secrets",),
         ("UPDATE",),
         (
-            # With an owner that does not exist it would be deleted, and immutable its certificates expire.
+            # A missing owner would delete the Secret, and an immutable Secret can't be renewed.
             PolicyRequirement(
-                "Beside the metadata, only data may change.",
+                "Besides metadata, only data may change.",
                 unchanged_except("variables.whole", "variables.oldWhole", "k in ['metadata', 'data']"),
             ),
-            _metadata_unchanged_except(),
+            metadata_unchanged_except(),
         ),
-        (*_METADATA, ("whole", "dyn(object)"), ("oldWhole", "dyn(oldObject)")),
+        (*METADATA_VARIABLES, *OBJECT_VARIABLES),
     ),
 )
 
@@ -423,8 +389,10 @@ WEBHOOK_POLICIES: Final = (
 
 
 def daemon_policies(options: AdmissionPolicies, namespace: str) -> list[Object]:
+    """Return the policies for the daemon's service account, with their bindings."""
     return policy_objects(DAEMON_POLICIES, options, account=DAEMON, namespace=namespace)
 
 
 def webhook_policies(options: AdmissionPolicies, namespace: str) -> list[Object]:
+    """Return the policies for the webhook's service account, with their bindings."""
     return policy_objects(WEBHOOK_POLICIES, options, account=WEBHOOK, namespace=namespace)

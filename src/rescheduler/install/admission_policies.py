@@ -1,10 +1,8 @@
-"""ValidatingAdmissionPolicies that restrict our ServiceAccounts to what they need.
+"""ValidatingAdmissionPolicies that restrict our service accounts, and the CEL expressions they share.
 
-RBAC grants verbs on kinds: who may patch a Deployment for an annotation may also patch its template. These
-policies close that gap. They apply only to requests of our own ServiceAccounts, so they can't affect other
-users, and they fail closed: a request that can't be evaluated is refused.
-
-Parts of CEL expressions that several admission policies share.
+RBAC grants verbs on kinds: an account that may patch an annotation of a Deployment may also patch its
+template. The policies close that gap. They apply only to requests from our own service accounts, so they
+can't affect other users, and they fail closed: a request that can't be evaluated is rejected.
 """
 
 from collections.abc import Sequence
@@ -16,7 +14,10 @@ from rescheduler.install.object_metadata import DAEMON, WEBHOOK, metadata
 from rescheduler.kube.api_resources import Object
 
 __all__ = [
+    "METADATA_VARIABLES",
+    "OBJECT_VARIABLES",
     "OWN_PREFIX",
+    "STATUS_VARIABLES",
     "SYSTEM_ALLOWED",
     "AdmissionPolicy",
     "PolicyRequirement",
@@ -25,6 +26,8 @@ __all__ = [
     "is_migration",
     "is_owned_by_migration",
     "listed",
+    "metadata_unchanged_except",
+    "new_and_old",
     "or_empty",
     "policy_objects",
     "unchanged_except",
@@ -35,12 +38,12 @@ API_VERSION: Final = "admissionregistration.k8s.io/v1"
 _COMPONENTS: Final = {DAEMON: "daemon", WEBHOOK: "webhook"}
 
 SYSTEM_ALLOWED: Final = "⟨systemNamespaces⟩"
-"""In an expression, stands for the option of that name: `true` or `false`."""
+"""Placeholder in an expression for the option `systemNamespaces`: `true` or `false`."""
 
 
 class PolicyRequirement(NamedTuple):
     requirement: str
-    """What the request must fulfil, as a sentence: the server returns it with the refusal."""
+    """The requirement as a sentence, which the server returns when it rejects a request."""
     expression: str
     """The same in CEL."""
 
@@ -61,17 +64,17 @@ def user_name(account: str, namespace: str) -> str:
 def policy_objects(
     policies: Sequence[AdmissionPolicy], options: AdmissionPolicies, *, account: str, namespace: str
 ) -> list[Object]:
-    """Each policy with its binding."""
+    """Return each policy with its binding."""
     condition = f"request.userInfo.username == '{user_name(account, namespace)}'"
-    found: list[Object] = []
+    objects: list[Object] = []
     for policy in policies:
         about = metadata(f"{account}-{policy.name}", component=_COMPONENTS[account])
         binding = {"policyName": about["name"], "validationActions": ["Deny"]}
-        found += [
+        objects += [
             _object("ValidatingAdmissionPolicy", about, _policy_spec(policy, options, condition)),
             _object("ValidatingAdmissionPolicyBinding", about, binding),
         ]
-    return found
+    return objects
 
 
 def _object(kind: str, about: Object, spec: Object) -> Object:
@@ -119,12 +122,12 @@ def listed(names: tuple[str, ...]) -> str:
 
 
 def or_empty(path: str, empty: str) -> str:
-    """`dyn` lets CEL go through the fields of an object as if it were a map."""
+    """Return the field or an empty value; `dyn` lets CEL iterate over the fields of an object."""
     return f"has({path}) ? dyn({path}) : dyn({empty})"
 
 
 def unchanged_except(new: str, old: str, allowed: str) -> str:
-    """True if the maps differ only in keys `k` for which `allowed` holds."""
+    """Return an expression that holds if the maps differ only in keys `k` for which `allowed` holds."""
     return (
         f"{new}.all(k, {allowed} || (k in {old} && {new}[k] == {old}[k]))"
         f" && {old}.all(k, {allowed} || k in {new})"
@@ -144,3 +147,31 @@ def is_controller(reference: str) -> str:
 def is_owned_by_migration(item: str) -> str:
     owned = f"o, {is_migration('o')} && {is_controller('o')}"
     return f"has({item}.metadata.ownerReferences) && {item}.metadata.ownerReferences.exists({owned})"
+
+
+_SERVER_FIELDS: Final = ("managedFields", "resourceVersion", "generation")
+"""Metadata fields that the server itself changes with every write."""
+
+
+def new_and_old(new: str, old: str, field: str, empty: str = "{}") -> tuple[tuple[str, str], ...]:
+    """Return the variables `new` and `old`: the field of both objects, or an empty value if it is not set."""
+    return (new, or_empty(f"object.{field}", empty)), (old, or_empty(f"oldObject.{field}", empty))
+
+
+METADATA_VARIABLES: Final = (
+    ("newMetadata", "dyn(object.metadata)"),
+    ("oldMetadata", "dyn(oldObject.metadata)"),
+    *new_and_old("newLabels", "oldLabels", "metadata.labels"),
+    *new_and_old("newAnnotations", "oldAnnotations", "metadata.annotations"),
+)
+STATUS_VARIABLES: Final = new_and_old("newStatus", "oldStatus", "status")
+OBJECT_VARIABLES: Final = (("whole", "dyn(object)"), ("oldWhole", "dyn(oldObject)"))
+
+
+def metadata_unchanged_except(*fields: str) -> PolicyRequirement:
+    """Return the requirement that only these fields of the metadata may change."""
+    allowed = f"k in {listed((*fields, *_SERVER_FIELDS))}"
+    return PolicyRequirement(
+        f"Of the metadata, only {', '.join(fields)} may change." if fields else "No metadata may change.",
+        unchanged_except("variables.newMetadata", "variables.oldMetadata", allowed),
+    )

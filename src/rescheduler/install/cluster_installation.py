@@ -1,11 +1,9 @@
-"""Finds where in a cluster rescheduler is installed.
+"""Finds the namespace in which rescheduler is installed, and installs the PodMigration CRD.
 
-The daemon's ClusterRoleBinding says it: it is labelled with the install id, named after the namespace, and
-binds the daemon's account there. Only an administrator can write one. Objects in a namespace prove nothing on
-their own: a tenant who may edit one namespace can create a Lease, a ConfigMap and a Deployment of any name
-and label there. Of a namespace that is found this way, Deployment, ConfigMap and Lease must carry the id.
-
-Brings the definition of PodMigration into a cluster.
+The daemon's ClusterRoleBinding identifies the namespace: it has the install id as a label, is named after the
+namespace and binds the daemon's account there. Only an administrator can create one. Objects in a namespace
+are no proof: a tenant with edit access can create a Lease, a ConfigMap and a Deployment with any name and
+label. In the namespace that is found, the Deployment, the ConfigMap and the Lease must have the install id.
 """
 
 import asyncio
@@ -36,13 +34,12 @@ __all__ = [
 ]
 
 _NAMESPACE_HINT: Final = (
-    "Name the namespace with --namespace, or with leaderElection.resourceNamespace in the file that you give "
-    "as --config."
+    "Specify the namespace with --namespace, or with leaderElection.resourceNamespace in the --config file."
 )
 
 
 class AmbiguousInstallation(Exception):  # noqa: N818 - as the other exceptions here
-    """It can't be told which installation is meant, or whether there is one. The message says what to do."""
+    """The installation is ambiguous or incomplete; the message says what to do."""
 
 
 async def find_installation(client: Client, lease_name: str) -> str | None:
@@ -130,9 +127,9 @@ _ESTABLISH_TIMEOUT_S: Final = 30.0
 
 
 async def install_definition(client: Client) -> None:
-    """Applied, so that an older one is brought up to date; returns when the server knows the kind.
+    """Apply the PodMigration CRD, which also updates an older one, and wait until it is established.
 
-    Raises `KubeError`, and TimeoutError if the server accepts it and does not establish it.
+    Raises `KubeError`, and TimeoutError if the server does not establish it in time.
     """
     made = await client.patch(
         CUSTOM_RESOURCE_DEFINITIONS, PODMIGRATION_CRD_NAME, apply_patch(podmigration_crd(), force=True)

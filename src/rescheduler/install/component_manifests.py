@@ -1,12 +1,8 @@
-"""What the pods of all our Deployments have in common: no rights on their node, and spread over nodes.
+"""The manifests of the daemon and of the webhook, which is the scheduler extender too.
 
-The daemon: what watches, decides and moves.
-
-The webhook, which is the scheduler's extender too: what tells replacements where to go.
-
-Its registrations and the Secret for its certificates are installed, too: the program writes certificates and
-`caBundle` into them, and may create or delete neither. They come without, so that applying them again leaves
-what is there.
+The webhook configurations and the certificate Secret are installed without content: the webhook may write
+certificates and `caBundle` into them, but neither create nor delete them. Applying the manifests again
+therefore keeps what is there.
 """
 
 from dataclasses import dataclass, field
@@ -46,7 +42,7 @@ __all__ = [
 ]
 
 _SCRATCH: Final = {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}}
-"""Python takes TLS keys from files only; they are written here, in memory, and removed at once."""
+"""Python reads TLS keys only from files. They are written here, in memory, and removed immediately."""
 
 _UNPRIVILEGED_UID: Final = 65532
 _HOSTNAME: Final = "kubernetes.io/hostname"
@@ -55,7 +51,7 @@ _ZONE: Final = "topology.kubernetes.io/zone"
 
 @dataclass(frozen=True, slots=True)
 class ProgramSpec:
-    """One of our commands, as it runs in a pod."""
+    """One of our commands that runs in a pod."""
 
     name: str
     component: str
@@ -63,9 +59,9 @@ class ProgramSpec:
     port: int
     port_name: str
     scheme: str
-    """By which its health is asked."""
+    """Scheme of the health probes."""
     more_ports: tuple[tuple[str, int], ...] = field(default=(), kw_only=True)
-    """By name."""
+    """Name and number of each additional port."""
     replicas: int
     resources: dict[str, Any]
     configured: bool = False
@@ -74,6 +70,7 @@ class ProgramSpec:
 
 
 def deployment(program: ProgramSpec, options: Options, namespace: str) -> Object:
+    """Return the Deployment: unprivileged pods that are spread over nodes."""
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -87,7 +84,7 @@ def deployment(program: ProgramSpec, options: Options, namespace: str) -> Object
 
 
 def disruption_budget(program: ProgramSpec, namespace: str) -> Object:
-    """One at a time: maintenance goes on, and never takes all of them."""
+    """Return a budget of one pod at a time, so that a drain can go on but never stops all replicas."""
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -124,7 +121,7 @@ def _pod(program: ProgramSpec, options: Options) -> Object:
 
 
 def _container(program: ProgramSpec, options: Options) -> Object:
-    mounts = [{"name": "tmp", "mountPath": "/tmp"}]  # noqa: S108 - of the container
+    mounts = [{"name": "tmp", "mountPath": "/tmp"}]  # noqa: S108 - in the container
     if program.configured:
         mounts.append({"name": "configuration", "mountPath": "/etc/rescheduler"})
     return {
@@ -167,7 +164,7 @@ def _spread(component: str) -> Object:
     node has room, it is chosen. Zones are not a topology spread constraint, because a node without the key of
     one constraint gets no score for any of them: without zone labels, nodes would not count either.
     """
-    # Pods of the revision before don't count: they are about to be deleted.
+    # Pods of the previous revision don't count: they are about to be deleted.
     selector = {"labelSelector": {"matchLabels": labels(component)}, "matchLabelKeys": ["pod-template-hash"]}
     weights = ((_HOSTNAME, 100), (_ZONE, 50))
     terms = [
@@ -185,7 +182,7 @@ _DAEMON_COMPONENT = "daemon"
 
 
 def daemon_objects(options: Options, namespace: str, configuration: str) -> list[Object]:
-    """`configuration` is the content of the file."""
+    """Return the objects of the daemon; `configuration` is the content of the configuration file."""
     program = ProgramSpec(
         name=DAEMON,
         component=_DAEMON_COMPONENT,
@@ -220,7 +217,7 @@ def daemon_objects(options: Options, namespace: str, configuration: str) -> list
 
 
 def configuration_text(options: Options) -> str:
-    """The file that says what `args` say, and nothing else."""
+    """Return a configuration file with `options.args` only."""
     plugin = {"name": PLUGIN, "args": options.args}
     profile = {"schedulerName": "default-scheduler", "pluginConfig": [plugin]}
     file = {"apiVersion": API_VERSION, "kind": KIND, "profiles": [profile]}
@@ -233,6 +230,7 @@ _EXTENDER_PORT_NAME = "extender"
 
 
 def webhook_objects(options: Options, namespace: str) -> list[Object]:
+    """Return the objects of the webhook."""
     program = ProgramSpec(
         name=WEBHOOK,
         component=_WEBHOOK_COMPONENT,
@@ -272,7 +270,7 @@ def webhook_objects(options: Options, namespace: str) -> list[Object]:
 
 
 def certificate_secret(namespace: str) -> Object:
-    """Without data, and without a type: neither is touched when it is applied again."""
+    """Return the Secret without data and type, so that applying it again keeps both."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",

@@ -1,7 +1,8 @@
-"""What a kube-scheduler is told so that it asks our extender.
+"""The configuration of a kube-scheduler that uses our extender.
 
-Extenders belong to a scheduler's process, not to one of its profiles: every pod that the process places is
-asked about, whatever its `schedulerName`. To have only some pods steered, give them a scheduler of their own.
+Extenders belong to a scheduler's process, not to one of its profiles: the extender is called for every pod
+that the process schedules, whatever its `schedulerName`. To steer only some pods, run a separate scheduler
+for them.
 """
 
 from enum import StrEnum
@@ -12,20 +13,19 @@ from rescheduler.install.object_metadata import EXTENDER_PORT, NAMESPACE, WEBHOO
 __all__ = ["EXTENDER_PROFILE", "SchedulerProfiles", "scheduler_configuration"]
 
 EXTENDER_PROFILE: Final = "rescheduler-scheduler"
-"""The `schedulerName` of pods that are to be placed by this profile."""
+"""The `schedulerName` of pods that use this profile."""
 
 _DEFAULT_PROFILE: Final = "default-scheduler"
 _FOLDER: Final = "/etc/kubernetes/rescheduler"
 _SCORE_WEIGHT: Final = 2
-"""Of our ten points, times ten: as much as a preferred node affinity of weight 100 counts, by which the
-webhook says the same."""
+"""Makes our ten points count as much as the preferred node affinity of weight 100 that the webhook adds."""
 
 
 class SchedulerProfiles(StrEnum):
     BESIDE = "beside"
-    """For the scheduler of the cluster: the default profile stays, ours stands beside it."""
+    """For the scheduler of the cluster: the default profile stays, and ours is added."""
     INSTEAD = "instead"
-    """For another scheduler, which places only pods that ask for it by name."""
+    """For a second scheduler, which schedules only pods that name it."""
 
 
 def scheduler_configuration(
@@ -35,7 +35,7 @@ def scheduler_configuration(
     service: str = WEBHOOK,
     folder: str = _FOLDER,
 ) -> dict[str, Any]:
-    """`folder` is where the scheduler finds the certificates that it is given."""
+    """Return the configuration; `folder` is where the scheduler finds its certificates."""
     names = (
         [EXTENDER_PROFILE] if profiles is SchedulerProfiles.INSTEAD else [_DEFAULT_PROFILE, EXTENDER_PROFILE]
     )
@@ -50,7 +50,7 @@ def scheduler_configuration(
                 "filterVerb": "filter",
                 "prioritizeVerb": "prioritize",
                 "weight": _SCORE_WEIGHT,
-                # Without us, or when we take too long, pods are placed as usual.
+                # If the extender fails or is slow, pods are scheduled as usual.
                 "ignorable": True,
                 "httpTimeout": "1s",
                 "nodeCacheCapable": True,
@@ -65,6 +65,6 @@ def scheduler_configuration(
         ],
     }
     if profiles is SchedulerProfiles.INSTEAD:
-        # Two schedulers must not take turns at one Lease.
+        # Two schedulers must not compete for one Lease.
         configuration["leaderElection"] = {"leaderElect": True, "resourceName": EXTENDER_PROFILE}
     return configuration

@@ -1,6 +1,6 @@
-"""What can be chosen when the product is installed: the values of the Helm chart, and of the plain manifests.
+"""The options of an installation: the values of the Helm chart and of the plain manifests.
 
-The chart's `values.yaml` and its schema are generated from these types, so that there is one list of them.
+The chart's `values.yaml` and its schema are generated from these types.
 """
 
 from typing import Annotated, Any, Final
@@ -14,54 +14,54 @@ __all__ = ["AdmissionPolicies", "DaemonValues", "Image", "NetworkPolicies", "Opt
 
 
 def _tag() -> str:
-    """The version, as an image tag may have it."""
+    """Return the version in the form that image tags allow."""
     return program_version().replace("+", "-")
 
 
 _Replicas = Annotated[int, Meta(ge=0, le=10)]
 _DAEMON_NEEDS: Final = {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}}
-"""5,000 nodes and 150,000 pods take some 700 MB."""
+"""5,000 nodes and 150,000 pods need about 700 MB."""
 _WEBHOOK_NEEDS: Final = {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": "512Mi"}}
 
 
 class Image(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    repository: Annotated[str, Meta(description="Where the image is, without a tag.")] = "rescheduler"
-    tag: Annotated[str, Meta(description="Which version of it.")] = msgspec.field(default_factory=_tag)
+    repository: Annotated[str, Meta(description="Image repository, without a tag.")] = "rescheduler"
+    tag: Annotated[str, Meta(description="Image tag.")] = msgspec.field(default_factory=_tag)
     pull_policy: Annotated[str, Meta(description="IfNotPresent, Always or Never.")] = "IfNotPresent"
 
 
 class DaemonValues(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    replicas: Annotated[_Replicas, Meta(description="One of them leads, the others stand by.")] = 2
-    resources: Annotated[dict[str, Any], Meta(description="What each of them asks for.")] = msgspec.field(
-        default_factory=lambda: _DAEMON_NEEDS
+    replicas: Annotated[
+        _Replicas, Meta(description="Number of pods. One is the leader, the others stand by.")
+    ] = 2
+    resources: Annotated[dict[str, Any], Meta(description="Resource requests and limits of each pod.")] = (
+        msgspec.field(default_factory=lambda: _DAEMON_NEEDS)
     )
 
 
 class WebhookValues(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     enabled: Annotated[
         bool,
-        Meta(
-            description="Whether replacements of evicted pods are steered. Without it, few pods are evicted."
-        ),
+        Meta(description="Steer replacements of evicted pods. Without it, few pods are evicted."),
     ] = True
     extender_only: Annotated[
-        bool, Meta(description="Whether only schedulers ask it, as their extender, and API servers do not.")
+        bool, Meta(description="Serve only schedulers, as their extender, and no API servers.")
     ] = False
-    replicas: Annotated[_Replicas, Meta(description="All of them answer; none leads.")] = 2
-    resources: Annotated[dict[str, Any], Meta(description="What each of them asks for.")] = msgspec.field(
-        default_factory=lambda: _WEBHOOK_NEEDS
+    replicas: Annotated[_Replicas, Meta(description="Number of pods. All of them serve requests.")] = 2
+    resources: Annotated[dict[str, Any], Meta(description="Resource requests and limits of each pod.")] = (
+        msgspec.field(default_factory=lambda: _WEBHOOK_NEEDS)
     )
 
 
 class NetworkPolicies(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    enabled: Annotated[
-        bool, Meta(description="Whether only the ports that our pods serve can be reached from other pods.")
-    ] = True
+    enabled: Annotated[bool, Meta(description="Allow connections only to the ports that our pods serve.")] = (
+        True
+    )
     metrics_from: Annotated[
         list[dict[str, Any]],
         Meta(
-            description="Who may connect to the daemon's port for metrics and health, as `from` of a "
-            "NetworkPolicy; empty for everybody."
+            description="Peers that may connect to the daemon's port for metrics and health, as `from` of a "
+            "NetworkPolicy; empty for all."
         ),
     ] = msgspec.field(default_factory=list)
 
@@ -69,41 +69,45 @@ class NetworkPolicies(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
 class AdmissionPolicies(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     enabled: Annotated[
         bool,
-        Meta(description="Whether the API server restricts our service accounts to what they need."),
+        Meta(description="Let the API server restrict our service accounts to what they need."),
     ] = True
     system_namespaces: Annotated[
         bool,
         Meta(
-            description="Whether the daemon may create pods in kube-system, kube-public and kube-node-lease: "
-            "needed to move pods there make-before-break (`maintenanceIncludesSystem`)."
+            description="Allow the daemon to create pods in kube-system, kube-public and kube-node-lease, "
+            "which it needs to move pods there make-before-break (`maintenanceIncludesSystem`)."
         ),
     ] = False
 
 
 class Options(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    image: Annotated[Image, Meta(description="The image that all pods run.")] = Image()
+    image: Annotated[Image, Meta(description="Image of all pods.")] = Image()
     image_pull_secrets: Annotated[
-        list[dict[str, str]], Meta(description="Secrets to pull it with, each as `name: NAME`.")
+        list[dict[str, str]], Meta(description="Secrets for pulling the image, each as `name: NAME`.")
     ] = msgspec.field(default_factory=list)
-    log_level: Annotated[str, Meta(description="debug, info, warning or error.")] = "info"
-    args: Annotated[
-        dict[str, Any], Meta(description="The args of the plugin `Rescheduler`: see docs/configuration.md.")
-    ] = msgspec.field(default_factory=dict)
-    daemon: Annotated[DaemonValues, Meta(description="What watches, decides and moves.")] = DaemonValues()
-    webhook: Annotated[WebhookValues, Meta(description="What tells replacements where to go.")] = (
-        WebhookValues()
+    log_level: Annotated[str, Meta(description="Lowest level to log: debug, info, warning or error.")] = (
+        "info"
     )
-    network_policies: Annotated[NetworkPolicies, Meta(description="Which connections our pods accept.")] = (
+    args: Annotated[
+        dict[str, Any], Meta(description="Settings of the plugin `Rescheduler`: see docs/configuration.md.")
+    ] = msgspec.field(default_factory=dict)
+    daemon: Annotated[DaemonValues, Meta(description="The daemon, which plans and executes moves.")] = (
+        DaemonValues()
+    )
+    webhook: Annotated[
+        WebhookValues, Meta(description="The webhook, which steers replacements of evicted pods.")
+    ] = WebhookValues()
+    network_policies: Annotated[NetworkPolicies, Meta(description="NetworkPolicies for our pods.")] = (
         NetworkPolicies()
     )
     admission_policies: Annotated[
         AdmissionPolicies,
-        Meta(description="ValidatingAdmissionPolicies for requests of our service accounts only."),
+        Meta(description="ValidatingAdmissionPolicies for requests from our service accounts."),
     ] = AdmissionPolicies()
-    node_selector: Annotated[dict[str, str], Meta(description="Nodes for our pods.")] = msgspec.field(
+    node_selector: Annotated[dict[str, str], Meta(description="Node selector of our pods.")] = msgspec.field(
         default_factory=dict
     )
-    tolerations: Annotated[list[dict[str, Any]], Meta(description="Taints that our pods tolerate.")] = (
+    tolerations: Annotated[list[dict[str, Any]], Meta(description="Tolerations of our pods.")] = (
         msgspec.field(default_factory=list)
     )
-    priority_class_name: Annotated[str, Meta(description="Of our pods; empty for none.")] = ""
+    priority_class_name: Annotated[str, Meta(description="PriorityClass of our pods; empty for none.")] = ""

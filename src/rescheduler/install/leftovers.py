@@ -1,13 +1,8 @@
-"""What the product leaves in a cluster, recognised object by object. Pure.
+"""What rescheduler leaves in a cluster: installed objects, marks on other objects, and history. Pure.
 
-Three sorts: what was installed (see `inventory`), what it wrote onto objects of others, and its history.
-History is finished migrations and the marks of pods that were moved: it does nothing, and stays unless it is
-asked to go.
-
-What an installation consists of, by kind and name, in the order in which it is removed. Pure.
-
-It follows from the same data as the manifests. An object is removed only if it has a kind and a name from
-this list and carries the install id; what has one of the two and not the other is left alone.
+The list of installed objects follows from the manifests. An object is removed only if its kind and name are
+on that list and it has the install id. History is finished migrations and the marks of pods that were moved;
+it is kept unless its removal is requested.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -71,7 +66,7 @@ __all__ = [
 
 class LeftoverKind(Enum):
     RUNNING = auto()
-    """A migration that is not finished: it is brought to its end, never just removed."""
+    """A migration that is not finished: it is cancelled or finished, never just removed."""
     MARK = auto()
     INSTALLED = auto()
     HISTORY = auto()
@@ -79,14 +74,14 @@ class LeftoverKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    sort: LeftoverKind
+    kind: LeftoverKind
     resource: ApiResource[Any]
     key: str
     uid: str
     what: str
-    """In words."""
+    """What it is, as text."""
     patch: Patch | None = None
-    """What takes it away; None if the whole object is ours, and goes."""
+    """The patch that removes the mark; None if the whole object is removed."""
 
     @property
     def name(self) -> str:
@@ -101,7 +96,7 @@ class LeftoverSearch:
 
 
 def _leftover(
-    sort: LeftoverKind,
+    kind: LeftoverKind,
     resource: ApiResource[Any],
     item: Object,
     what: str,
@@ -112,7 +107,7 @@ def _leftover(
     if changes is not None:
         about = {**changes.get("metadata", {}), "resourceVersion": found.version}
         patch = merge_patch({**changes, "metadata": about})
-    return Leftover(sort, resource, found.key, found.uid, what, patch)
+    return Leftover(kind, resource, found.key, found.uid, what, patch)
 
 
 def _present_keys(item: Object, part: str, names: Iterable[str]) -> list[str]:
@@ -123,9 +118,7 @@ def _migration(resource: ApiResource[Any], item: Object) -> Leftover:
     phase = (item.get("status") or {}).get("phase", MigrationPhase.PENDING)
     is_held = FINALIZER in (item["metadata"].get("finalizers") or ())
     if not MigrationPhase(phase).is_final or is_held:
-        return _leftover(
-            LeftoverKind.RUNNING, resource, item, f"{phase}: it is cancelled, or brought to its end"
-        )
+        return _leftover(LeftoverKind.RUNNING, resource, item, f"{phase}, will be cancelled or finished")
     return _leftover(LeftoverKind.HISTORY, resource, item, phase)
 
 
@@ -137,13 +130,13 @@ def _pod(resource: ApiResource[Any], item: Object) -> Leftover | None:
     if not labels and not annotations:
         return None
     status = (item["metadata"].get("labels") or {}).get(STATUS_LABEL, MigrationLabelStatus.COMPLETED)
-    sort = LeftoverKind.HISTORY if status == MigrationLabelStatus.COMPLETED else LeftoverKind.MARK
+    kind = LeftoverKind.HISTORY if status == MigrationLabelStatus.COMPLETED else LeftoverKind.MARK
     changes = {"metadata": {"labels": dict.fromkeys(labels), "annotations": dict.fromkeys(annotations)}}
-    return _leftover(sort, resource, item, _description(labels, annotations), changes)
+    return _leftover(kind, resource, item, _description(labels, annotations), changes)
 
 
 def _node(resource: ApiResource[Any], item: Object) -> Leftover | None:
-    """Only what we cordoned is uncordoned: the mark stays on a node that others have cordoned since."""
+    """Uncordon only if we cordoned the node: others may have cordoned it since."""
     annotations = _present_keys(item, "annotations", (CORDONED_BY_ANNOTATION,))
     if not annotations:
         return None
@@ -156,7 +149,7 @@ def _node(resource: ApiResource[Any], item: Object) -> Leftover | None:
         LeftoverKind.MARK,
         resource,
         item,
-        _description([], annotations, "cordoned by us" if is_ours else ""),
+        _description([], annotations, "cordoned by rescheduler" if is_ours else ""),
         changes,
     )
 
@@ -182,18 +175,18 @@ def _workload(resource: ApiResource[Any], item: Object) -> Leftover | None:
 
 
 def _budget(resource: ApiResource[Any], item: Object) -> Leftover | None:
-    """Only one that a PodMigration owns: the label alone, which finds it, proves nothing."""
+    """Return the budget only if a PodMigration owns it: the label alone proves nothing."""
     owners = item["metadata"].get("ownerReferences") or ()
     is_owned = any(
         each["kind"] == POD_MIGRATION_KIND and each["apiVersion"] == API_VERSION for each in owners
     )
     if not is_owned or not item["metadata"]["name"].endswith(BUDGET_SUFFIX):
         return None
-    return _leftover(LeftoverKind.MARK, resource, item, "the temporary budget of a migration")
+    return _leftover(LeftoverKind.MARK, resource, item, "temporary budget of a migration")
 
 
 def installed_leftovers(resource: ApiResource[Any], item: Object) -> list[Leftover]:
-    """A namespace takes its time to go: what is on its way is not there any more."""
+    """Return the installed object, unless it is being deleted."""
     is_going = "deletionTimestamp" in item["metadata"]
     return [] if is_going else [_leftover(LeftoverKind.INSTALLED, resource, item, "installed")]
 
@@ -201,11 +194,7 @@ def installed_leftovers(resource: ApiResource[Any], item: Object) -> list[Leftov
 def definition_leftovers(resource: ApiResource[Any], item: Object) -> list[Leftover]:
     if "deletionTimestamp" in item["metadata"]:
         return []
-    return [
-        _leftover(
-            LeftoverKind.HISTORY, resource, item, "the definition, without which no history can be kept"
-        )
-    ]
+    return [_leftover(LeftoverKind.HISTORY, resource, item, "CRD of the history")]
 
 
 def _description(labels: list[str], annotations: list[str], also: str = "") -> str:
@@ -240,14 +229,14 @@ LEFTOVER_SEARCHES: Final = (
     LeftoverSearch(NODES.as_json, _condition),
     *(LeftoverSearch(each, _workload) for each in _WORKLOADS),
 )
-"""What is written onto objects of others, and migrations themselves, which come first."""
+"""Migrations, which come first, and marks on other objects."""
 
 _STATE_CONFIG_MAP: Final = "rescheduler-state"
 
 
 @dataclass(frozen=True, slots=True)
 class InstalledObject:
-    """One object of an installation, whether it is there or not."""
+    """One object of an installation, which may or may not exist."""
 
     resource: ApiResource[Any]
     key: str
@@ -258,12 +247,12 @@ class InstalledObject:
 
 
 def inventory(namespace: str, lease_name: str = DAEMON) -> list[InstalledObject]:
-    """Return all objects that the installation in this namespace can have, whatever was chosen for it.
+    """Return all objects that the installation in this namespace can have, with any options.
 
-    Without the namespace and the definition of PodMigration, which are removed under conditions of their own.
-    The programs come first: nothing that they need goes before they have ended. Their webhook comes next: API
-    servers call it in vain until it goes. Last is the binding by which the installation is found: while it
-    is there, `uninstall` can be repeated.
+    The namespace and the PodMigration CRD are not included: they have their own conditions. The Deployments
+    come first, because they need the rest while they run, then the webhook configurations, because API
+    servers call them. The ClusterRoleBinding that identifies the installation is last, so that `uninstall`
+    can be repeated.
     """
     items = [
         item for item in install_manifests(namespace=namespace) if item["kind"] != "CustomResourceDefinition"

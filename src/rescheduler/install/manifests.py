@@ -1,11 +1,7 @@
-"""Everything that is installed, in an order in which it can be applied.
+"""All installed objects, in an order in which they can be applied, and their YAML.
 
-Who may connect to our pods: ports that nobody needs are closed.
-
-Connections that our pods open are not restricted. The API server is none that a policy could name in every
-cluster, nor is Prometheus; and what our pods may ask of the API server is decided by their permissions.
-
-Objects as YAML for people: texts of several lines as they are.
+NetworkPolicies close the ports that nothing needs. They don't restrict outgoing connections: a policy can't
+name the API server or Prometheus in every cluster, and RBAC limits what our pods may do.
 """
 
 import yaml
@@ -37,7 +33,7 @@ __all__ = [
 
 
 def daemon_network_policy(chosen: NetworkPolicies, namespace: str) -> Object:
-    """Health and metrics. Kubelets connect from the pod's own node, which network plugins allow."""
+    """Open the port for health and metrics; network plugins allow kubelets to connect from the pod's node."""
     rule: Object = {"ports": [_tcp(HEALTH_PORT)]}
     if chosen.metrics_from:
         rule["from"] = chosen.metrics_from
@@ -45,8 +41,10 @@ def daemon_network_policy(chosen: NetworkPolicies, namespace: str) -> Object:
 
 
 def webhook_network_policy(namespace: str) -> Object:
-    """From everywhere: API servers and schedulers often run outside of the network of pods, so that no
-    selector matches them. Schedulers have to show a certificate."""
+    """Open both ports for all: API servers and schedulers often run outside the pod network.
+
+    Schedulers need a client certificate.
+    """
     return _policy(WEBHOOK, namespace, "webhook", {"ports": [_tcp(WEBHOOK_PORT), _tcp(EXTENDER_PORT)]})
 
 
@@ -74,7 +72,7 @@ def install_manifests(
     configuration: str | None = None,
     create_namespace: bool = False,
 ) -> list[Object]:
-    """`configuration` is the content of a configuration file, in place of what `options.args` say."""
+    """Return all objects; `configuration` is the content of a file that replaces `options.args`."""
     text = configuration_text(options) if configuration is None else configuration
     found = [
         *_admission_policies(options, namespace),
@@ -117,7 +115,7 @@ def _namespace(name: str) -> Object:
 
 
 def _without_empty_fields(item: Object) -> Object:
-    """What nobody has chosen is not said at all."""
+    """Return a Deployment without the pod fields that are empty."""
     if item["kind"] != "Deployment":
         return item
     spec = item["spec"]["template"]["spec"]
@@ -127,12 +125,12 @@ def _without_empty_fields(item: Object) -> Object:
 
 
 _YAML_WIDTH = 10_000
-"""No line is broken: neither a placeholder of the chart nor a long description reads better in pieces."""
+"""Wide enough to break no line: chart placeholders and long descriptions must stay on one line."""
 
 
 class ReadableDumper(yaml.SafeDumper):
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - of all
-        """Say what is said twice twice: readers of manifests should not have to look up anchors."""
+        """Repeat values: readers of manifests should not have to look up anchors."""
         return True
 
 
@@ -145,5 +143,5 @@ ReadableDumper.add_representer(str, _represent_text)
 
 
 def as_yaml(*items: object) -> str:
-    """One document each."""
+    """Return the objects as YAML documents."""
     return yaml.dump_all(items, Dumper=ReadableDumper, sort_keys=False, allow_unicode=True, width=_YAML_WIDTH)

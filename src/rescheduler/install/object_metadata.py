@@ -1,4 +1,4 @@
-"""How the installed objects are called, and the labels by which they are known."""
+"""Names and labels of the installed objects."""
 
 from typing import Final
 
@@ -20,7 +20,7 @@ __all__ = [
 
 PRODUCT: Final = "rescheduler"
 NAMESPACE: Final = "rescheduler"
-"""Unless another one is asked for."""
+"""The default namespace."""
 DAEMON: Final = "rescheduler"
 WEBHOOK: Final = "rescheduler-webhook"
 
@@ -30,7 +30,7 @@ EXTENDER_PORT: Final = 9444
 
 
 def labels(component: str = "") -> dict[str, str]:
-    """By the name our own pods are recognised, in every namespace."""
+    """Return the labels that identify our objects in every namespace."""
     parts = {"app.kubernetes.io/component": component} if component else {}
     return {"app.kubernetes.io/name": PRODUCT, **parts}
 
@@ -43,8 +43,8 @@ def metadata(name: str, namespace: str = "", component: str = "") -> Object:
 def with_install_id(item: Object, namespace: str) -> Object:
     """Return the object as one of the installation in this namespace.
 
-    It carries the install id, and so do its pods, if it has any. The name of a cluster-scoped object says the
-    namespace, too, also where others refer to it. Done here for all objects, so that none can be forgotten.
+    The object and its pods get the install id. The name of a cluster-scoped object includes the namespace,
+    also in references to it.
     """
     about = item["metadata"]
     changed = {**item, "metadata": {**about, "labels": _with_id(about, namespace)}}
@@ -66,7 +66,7 @@ def with_install_id(item: Object, namespace: str) -> Object:
 
 
 def _rule(rule: Object, namespace: str) -> Object:
-    """Names in a ClusterRole are those of cluster-scoped objects that are installed."""
+    """Return the rule with the names of the installed cluster-scoped objects."""
     if "resourceNames" not in rule:
         return rule
     return {**rule, "resourceNames": [cluster_scoped_name(each, namespace) for each in rule["resourceNames"]]}

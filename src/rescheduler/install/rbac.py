@@ -1,9 +1,6 @@
-"""What the program is allowed to do, verb by verb, each with the reason.
+"""The RBAC permissions of our service accounts, each with its reason.
 
-Nothing else: the end-to-end tests run as these service accounts, and compare this table with the API server's
-audit log. What deciding reads follows from the kinds that it reads.
-
-The service accounts of our pods, and what binds the grants to them.
+The end-to-end tests run as these service accounts and compare the table with the API server's audit log.
 """
 
 from collections.abc import Sequence
@@ -32,7 +29,7 @@ class RbacGrant(NamedTuple):
     verbs: tuple[str, ...]
     why: str
     names: tuple[str, ...] = ()
-    """Only objects of these names; lists and watches then have to name one, too."""
+    """If set, the grant covers only these objects; lists and watches must then name one."""
 
 
 _LIST_WATCH: Final = ("list", "watch")
@@ -46,11 +43,11 @@ _WORKLOADS_WITH_ATTEMPTS: Final = (
     ("batch", "jobs"),
     ("batch", "cronjobs"),
 )
-"""Workloads on which failed tries are recorded."""
+"""Workloads on which failed attempts are recorded."""
 
 DAEMON_CLUSTER_GRANTS: Final = (
     *(
-        RbacGrant(each.resource.group, each.resource.plural, _LIST_WATCH, "plans are made from it")
+        RbacGrant(each.resource.group, each.resource.plural, _LIST_WATCH, "input of the planner")
         for each in CLUSTER_KINDS
         if each.decides
     ),
@@ -58,17 +55,20 @@ DAEMON_CLUSTER_GRANTS: Final = (
     RbacGrant("metrics.k8s.io", "pods", ("list",), "usage of pods"),
     RbacGrant("", "pods", ("get",), "a live read before each irreversible action"),
     RbacGrant("", "pods", ("create",), "the copy, which is ready before its source is evicted"),
-    RbacGrant("", "pods", ("patch",), "marks on the pods that are moved"),
+    RbacGrant("", "pods", ("patch",), "labels and annotations of pods that are moved"),
     RbacGrant(
-        "", "pods", ("delete",), "the copy when a move is rolled back; pods of lost nodes where allowed"
+        "",
+        "pods",
+        ("delete",),
+        "delete the copy when a move is rolled back, and pods of lost nodes where allowed",
     ),
     RbacGrant("", "pods/status", ("patch",), "the target node of a copy (nominatedNodeName)"),
-    RbacGrant("", "pods/eviction", ("create",), "sources are evicted, so that budgets hold"),
+    RbacGrant("", "pods/eviction", ("create",), "evict source pods within their budgets"),
     RbacGrant(_APPS, "replicasets", ("get",), "the template of the copy, read live"),
     RbacGrant("", "nodes", ("get",), "cordons, and the node of a copy, read live"),
     RbacGrant("", "nodes", ("patch",), "cordon and uncordon"),
     RbacGrant("", "nodes/status", ("patch",), "the condition rescheduler.dev/Empty of nodes in maintenance"),
-    RbacGrant("", "events", ("create", "patch"), "reports what happened, and why"),
+    RbacGrant("", "events", ("create", "patch"), "report what happened and why"),
     RbacGrant(
         "policy",
         "poddisruptionbudgets",
@@ -92,24 +92,24 @@ DAEMON_CLUSTER_GRANTS: Final = (
 DAEMON_NAMESPACE_GRANTS: Final = (
     RbacGrant("coordination.k8s.io", "leases", ("create",), "leader election"),
     RbacGrant("coordination.k8s.io", "leases", ("get", "update"), "leader election", ("rescheduler",)),
-    RbacGrant("", "configmaps", ("create",), "status, and whether it is paused"),
+    RbacGrant("", "configmaps", ("create",), "daemon status and pause"),
     RbacGrant(
         "",
         "configmaps",
         ("list", "watch", "patch"),
-        "status, and whether it is paused",
+        "daemon status and pause",
         ("rescheduler-state",),
     ),
 )
 
 WEBHOOK_CLUSTER_GRANTS: Final = (
-    RbacGrant(GROUP, "podmigrations", _LIST_WATCH, "which replacements should go where"),
+    RbacGrant(GROUP, "podmigrations", _LIST_WATCH, "target nodes of replacements"),
     *(
-        RbacGrant(group, resource, _LIST_WATCH, "where pods of a workload have failed")
+        RbacGrant(group, resource, _LIST_WATCH, "nodes on which pods of a workload failed")
         for group, resource in _WORKLOADS_WITH_ATTEMPTS
-        if resource != "daemonsets"  # whose pods can't go elsewhere
+        if resource != "daemonsets"  # their pods can't run on another node
     ),
-    RbacGrant("", "nodes", _LIST_WATCH, "whether there is any node where they have not failed"),
+    RbacGrant("", "nodes", _LIST_WATCH, "nodes on which they have not failed"),
     *(
         RbacGrant(
             "admissionregistration.k8s.io",
@@ -134,7 +134,7 @@ WEBHOOK_NAMESPACE_GRANTS: Final = (
 
 
 def role_rules(grants: Sequence[RbacGrant]) -> list[Object]:
-    """As a Role has it: one rule per kind of object and set of names, in the order of the table."""
+    """Return one rule per resource and set of names, in the order of the table."""
     verbs: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
     for grant in grants:
         known = verbs.setdefault((grant.group, grant.resource, grant.names), [])

@@ -1,8 +1,8 @@
-"""Removes an installation from a cluster, and finds out what is left of it.
+"""Removes an installation from a cluster, and finds what is left of it.
 
-In an order in which each step still has what it needs. The programs end first, and all their pods are gone
-before anything is removed that they use or could make again. Then go the marks on objects of others; then
-what was installed, one by one and with its uid as a precondition; then the namespace and the definition.
+The Deployments are deleted first. When all their pods are gone, so that none can recreate anything, the marks
+on other objects are removed, then the installed objects, each with its uid as a precondition, and last the
+namespace and the CRD.
 """
 
 import asyncio
@@ -47,10 +47,10 @@ _MAX_NAMED: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class RemovalFindings:
-    traces: list[Leftover] = field(default_factory=list)
-    """What is to be removed, in this order."""
+    leftovers: list[Leftover] = field(default_factory=list)
+    """What to remove, in this order."""
     kept: list[str] = field(default_factory=list)
-    """What stays, and why, in whole sentences."""
+    """What stays and why, as sentences."""
     failures: list[str] = field(default_factory=list)
     """What could not be read or removed, and why."""
 
@@ -59,36 +59,36 @@ class Removal:
     def __init__(
         self, client: Client, namespace: str, *, lease_name: str = DAEMON, with_history: bool = False
     ) -> None:
-        """`namespace` is that of the installation, or of the Lease and the state if there is none."""
+        """`namespace` is the one of the installation, or of the Lease and the state if there is none."""
         self._client = client
         self._namespace = namespace
         self._inventory = inventory(namespace, lease_name)
         self._with_history = with_history
 
     async def find(self) -> RemovalFindings:
-        """Return what is to go, in the order in which it goes. Changes nothing."""
+        """Return what to remove, in the order of removal; change nothing."""
         found = RemovalFindings()
         others = await self._others(found)
         if others:
             found.kept.append(
-                "Migrations, marks and the definition of PodMigration stay: rescheduler is also installed in "
+                "Migrations, marks and the PodMigration CRD stay: rescheduler is also installed in "
                 f"namespace {', '.join(others)} and uses them."
             )
         else:
             for search in LEFTOVER_SEARCHES:
-                found.traces.extend(self._chosen(await self._search(search, found)))
+                found.leftovers.extend(self._chosen(await self._search(search, found)))
         for each in self._inventory:
-            found.traces.extend(await self._installed(each, found))
-        found.traces.extend(await self._home(found))
+            found.leftovers.extend(await self._installed(each, found))
+        found.leftovers.extend(await self._home(found))
         if not others:
-            found.traces.extend(await self._definition(found))
+            found.leftovers.extend(await self._definition(found))
         return found
 
     async def stop(self, *, patience_s: float) -> list[str]:
         """Delete the Deployments and wait until all of their pods are gone; return the pods that are not.
 
-        In the foreground: a Deployment goes when all its pods have. Pods of one that was deleted before count
-        as well. Raises `KubeError`: then the programs still run, and nothing else may be removed.
+        The deletion is in the foreground: a Deployment is gone when all its pods are. Pods of Deployments
+        that were deleted earlier count as well. Raises `KubeError`; then nothing else may be removed.
         """
         stopped: dict[str, str] = {}
         for each in self._inventory:
@@ -103,25 +103,25 @@ class Removal:
         return await self._gone(stopped, patience_s)
 
     async def clean(self) -> list[str]:
-        """Remove everything but running migrations, which have to be brought to their end before.
+        """Remove everything except running migrations, which must be finished before.
 
-        Returns what failed, and why. A failure does not keep the rest from being removed.
+        Returns what failed and why. After a failure, the rest is still removed.
         """
         found = await self.find()
         failures = list(found.failures)
-        for trace in found.traces:
-            if trace.sort is LeftoverKind.RUNNING or trace.resource.kind in {
+        for leftover in found.leftovers:
+            if leftover.kind is LeftoverKind.RUNNING or leftover.resource.kind in {
                 NAMESPACES.kind,
                 CUSTOM_RESOURCE_DEFINITIONS.kind,
             }:
                 continue
             failures += await self._attempt(
-                trace, self._remove_mark(trace) if trace.patch else self._remove(trace)
+                leftover, self._remove_mark(leftover) if leftover.patch else self._remove(leftover)
             )
-        # What these hold is asked for again now: they go only if nothing is left in them.
+        # Read again what these contain: they are removed only if nothing is left in them.
         last = RemovalFindings()
-        for trace in [*await self._home(last), *(await self._last_definition(last))]:
-            failures += await self._attempt(trace, self._remove(trace))
+        for leftover in [*await self._home(last), *(await self._last_definition(last))]:
+            failures += await self._attempt(leftover, self._remove(leftover))
         return failures + last.failures
 
     # -- finding
@@ -130,11 +130,11 @@ class Removal:
         try:
             return [each for each in await installed_namespaces(self._client) if each != self._namespace]
         except errors.KubeError as error:
-            found.failures.append(f"other installations can't be looked for: {error}")
+            found.failures.append(f"can't look for other installations: {error}")
             return []
 
-    def _chosen(self, traces: list[Leftover]) -> Iterator[Leftover]:
-        return (each for each in traces if self._with_history or each.sort is not LeftoverKind.HISTORY)
+    def _chosen(self, leftovers: list[Leftover]) -> Iterator[Leftover]:
+        return (each for each in leftovers if self._with_history or each.kind is not LeftoverKind.HISTORY)
 
     async def _search(self, search: LeftoverSearch, found: RemovalFindings) -> list[Leftover]:
         try:
@@ -142,16 +142,18 @@ class Removal:
         except errors.NotFound:  # a kind that is not served has no objects
             return []
         except errors.KubeError as error:
-            found.failures.append(f"{search.resource.label} can't be looked through: {error}")
+            found.failures.append(f"can't list {search.resource.label}: {error}")
             return []
-        traces = [(item, trace) for item in page.items if (trace := search.look(search.resource, item))]
+        leftovers = [
+            (item, leftover) for item in page.items if (leftover := search.look(search.resource, item))
+        ]
         if search.resource.kind != PODS.kind:
-            return [trace for _, trace in traces]
+            return [leftover for _, leftover in leftovers]
         workloads = WorkloadLabels(self._client)
         try:
-            return [trace for item, trace in traces if not await workloads.include_marks(item)]
+            return [leftover for item, leftover in leftovers if not await workloads.include_marks(item)]
         except errors.KubeError as error:
-            found.failures.append(f"workloads of marked pods can't be read: {error}")
+            found.failures.append(f"can't read the workloads of marked pods: {error}")
             return []
 
     async def _installed(self, expected: InstalledObject, found: RemovalFindings) -> list[Leftover]:
@@ -161,7 +163,7 @@ class Removal:
         if not has_install_id(item, self._namespace):
             found.kept.append(
                 f"{expected.name} stays: it has a name that rescheduler uses, but not the label "
-                f"{INSTALL_ID}={install_id(self._namespace)}. If it is of rescheduler, delete it yourself."
+                f"{INSTALL_ID}={install_id(self._namespace)}. If it is part of rescheduler, delete it yourself."
             )
             return []
         return installed_leftovers(expected.resource, item)
@@ -177,12 +179,12 @@ class Removal:
         others = await other_contents(self._client, self._namespace, self._is_own)
         if others:
             named = ", ".join(others[:_MAX_NAMED]) + (", …" if len(others) > _MAX_NAMED else "")
-            found.kept.append(f"Namespace {self._namespace} stays: it also holds {named}.")
+            found.kept.append(f"Namespace {self._namespace} stays: it also contains {named}.")
             return []
         return installed_leftovers(NAMESPACES, item)
 
     def _is_own(self, resource: ApiResource[Any], item: Object) -> bool:
-        """Return whether it is of the installation, or a ReplicaSet or pod of its Deployments."""
+        """Return whether the object belongs to the installation or to one of its Deployments."""
         if not has_install_id(item, self._namespace):
             return False
         key = f"{self._namespace}/{item['metadata']['name']}"
@@ -203,15 +205,15 @@ class Removal:
         return definition_leftovers(CUSTOM_RESOURCE_DEFINITIONS, item)
 
     async def _last_definition(self, found: RemovalFindings) -> list[Leftover]:
-        """With the definition all PodMigrations would go: only when none is left, and nobody else uses it."""
-        unsaid = RemovalFindings()
-        if await self._others(unsaid) or unsaid.failures:
+        """Return the CRD only if no PodMigration is left and no other installation uses it."""
+        unreported = RemovalFindings()
+        if await self._others(unreported) or unreported.failures:
             return []
-        definition = await self._definition(unsaid)
+        definition = await self._definition(unreported)
         left = await self._search(LEFTOVER_SEARCHES[0], found) if definition else []
         if left:
             names = ", ".join(each.key for each in left[:_MAX_NAMED])
-            found.failures.append(f"CustomResourceDefinition {DEFINITION} stays: there are still {names}")
+            found.failures.append(f"CustomResourceDefinition {DEFINITION} stays: {names} still exist")
         return [] if left else definition
 
     async def _read(self, resource: ApiResource[Object], key: str, found: RemovalFindings) -> Object | None:
@@ -220,48 +222,48 @@ class Removal:
         except errors.NotFound:
             return None
         except errors.KubeError as error:
-            found.failures.append(f"{resource.kind} {key} can't be read: {error}")
+            found.failures.append(f"can't read {resource.kind} {key}: {error}")
             return None
 
     # -- removing
 
-    async def _attempt(self, trace: Leftover, removing: Awaitable[None]) -> list[str]:
+    async def _attempt(self, leftover: Leftover, removing: Awaitable[None]) -> list[str]:
         try:
             await removing
         except errors.KubeError as error:
-            return [f"{trace.name} can't be removed: {error}"]
+            return [f"can't remove {leftover.name}: {error}"]
         return []
 
-    async def _remove_mark(self, trace: Leftover) -> None:
-        """A node's kubelet writes its status all the time: after a conflict, read again and retry."""
+    async def _remove_mark(self, leftover: Leftover) -> None:
+        """Remove a mark; after a conflict, for example with a kubelet, read the object again and retry."""
         for last in (*(False,) * (_MAX_ATTEMPTS - 1), True):
             try:
-                return await self._remove(trace)
+                return await self._remove(leftover)
             except errors.Conflict:
-                again = None if last else await self._again(trace)
+                again = None if last else await self._again(leftover)
                 if last:
                     raise
                 if again is None:
                     return None
-                trace = again
+                leftover = again
         return None
 
-    async def _again(self, trace: Leftover) -> Leftover | None:
+    async def _again(self, leftover: Leftover) -> Leftover | None:
         for search in LEFTOVER_SEARCHES:
-            if search.resource.plural != trace.resource.plural:
+            if search.resource.plural != leftover.resource.plural:
                 continue
-            item = await self._read(search.resource, trace.key, RemovalFindings())
+            item = await self._read(search.resource, leftover.key, RemovalFindings())
             found = None if item is None else search.look(search.resource, item)
-            if found is not None and found.resource == trace.resource:
+            if found is not None and found.resource == leftover.resource:
                 return found
         return None
 
-    async def _remove(self, trace: Leftover) -> None:
+    async def _remove(self, leftover: Leftover) -> None:
         with contextlib.suppress(errors.NotFound):
-            if trace.patch is not None:
-                await self._client.patch(trace.resource, trace.key, trace.patch)
+            if leftover.patch is not None:
+                await self._client.patch(leftover.resource, leftover.key, leftover.patch)
             else:
-                await self._client.delete(trace.resource, trace.key, uid=trace.uid)
+                await self._client.delete(leftover.resource, leftover.key, uid=leftover.uid)
 
     async def _gone(self, deployments: dict[str, str], patience_s: float) -> list[str]:
         """Wait for these Deployments (key → uid) and all pods of the installation; return what is left."""

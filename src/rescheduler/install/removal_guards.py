@@ -1,9 +1,7 @@
-"""Whether a namespace can go together with rescheduler: who created it, and what else is in it.
+"""What `uninstall` must not remove: namespaces and labels that belong to others.
 
-Which marks on pods are not ours: labels that the pod's own workload gives it.
-
-A label that a selector uses must not be removed from a pod: its controller would let the pod go and create
-another, without end.
+If a label that a selector uses is removed from a pod, the controller releases the pod and creates another
+one.
 """
 
 from collections.abc import Callable
@@ -22,17 +20,17 @@ __all__ = ["WorkloadLabels", "other_contents", "was_created_with_id"]
 
 _DEFAULT_NAMESPACE_OBJECTS: Final = {("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")}
 _DERIVED_KINDS: Final = {"Event", "Endpoints", "EndpointSlice", "PodMetrics"}
-"""Kinds of objects that controllers write about other objects, which are looked at themselves."""
+"""Kinds that controllers derive from other objects."""
 
 _CREATION_TOLERANCE_S: Final = 1.0
-"""The server takes the time twice while it creates an object, and writes whole seconds."""
+"""The server reads the clock twice while it creates an object, and writes whole seconds."""
 
 
 def was_created_with_id(namespace: Object) -> bool:
     """Return whether the install id has been there from the beginning.
 
     `kubectl apply` on a namespace that exists adds the label, too. The server records when a field was set:
-    if that was later than the creation, or can't be told, somebody else has created the namespace.
+    if that was later than the creation, or is unknown, the namespace was created without rescheduler.
     """
     metadata = namespace["metadata"]
     created = datetime.fromisoformat(metadata["creationTimestamp"])
@@ -47,12 +45,12 @@ def was_created_with_id(namespace: Object) -> bool:
 async def other_contents(
     client: Client, namespace: str, is_own: Callable[[ApiResource[Any], Object], bool]
 ) -> list[str]:
-    """Return everything in the namespace that is not our own, in words; also what can't be listed.
+    """Return everything in the namespace that is not ours, as text; also what can't be listed.
 
     Raises `KubeError` if the server does not say which kinds it has.
     """
     kinds = await namespaced_kinds(client)
-    found = [f"objects of group {group}, which does not answer" for group in kinds.unknown_groups]
+    found = [f"objects of API group {group}, which does not respond" for group in kinds.unknown_groups]
     for resource in kinds.resources:
         if resource.kind in _DERIVED_KINDS:
             continue
@@ -82,7 +80,7 @@ _CONTROLLERS: Final[dict[str, ApiResource[Object]]] = {
 
 
 class WorkloadLabels:
-    """Reads each controller once."""
+    """Finds out whether pods get migration labels from their workload; reads each controller once."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -91,7 +89,7 @@ class WorkloadLabels:
     async def include_marks(self, pod: Object) -> bool:
         """Return whether the pod has its migration labels from its workload, or may have: then they stay.
 
-        Nobody can tell for controllers of kinds that we don't know. Raises `KubeError`.
+        Labels of pods with an unknown kind of controller stay. Raises `KubeError`.
         """
         metadata = pod["metadata"]
         for owner in metadata.get("ownerReferences") or ():

@@ -44,9 +44,11 @@ _STOP_TIMEOUT_S = 120.0
 def uninstall(
     cluster: ClusterSource, namespace: str | None, check: bool, history: bool, yes: bool, force: bool
 ) -> None:
-    """The daemon and the webhook are stopped first. Running migrations are then rolled back, or finished if
-    the pod is already evicted. Nodes that rescheduler cordoned are uncordoned, and its labels, annotations and
-    budgets are removed. Last, each installed object with the label rescheduler.dev/install-id is removed.
+    """The daemon and the webhook are stopped first.
+
+    Running migrations are then rolled back, or finished if the pod is already evicted. Nodes that rescheduler
+    cordoned are uncordoned, and its labels, annotations and budgets are removed. Last, each installed object
+    with the label rescheduler.dev/install-id is removed.
 
     The namespace is removed only if it was created with rescheduler and contains nothing else. Finished
     migrations are kept as history unless you specify --history. Nothing is removed while a daemon runs
@@ -60,33 +62,37 @@ def uninstall(
     for sentence in found.kept:
         print_note(sentence)
     _exit_if_unreadable(found, check=check)
-    if not found.traces:
+    if not found.leftovers:
         echo("rescheduler is not in the cluster" + ("." if history else ", except for its history."))
         return
-    for trace in found.traces:
-        echo(f"{trace.name}: {trace.what}")
+    for leftover in found.leftovers:
+        echo(f"{leftover.name}: {leftover.what}")
     if check:
         sys.exit(_EXIT_LEFTOVERS)
-    if not yes and not click.confirm(f"Remove these {len(found.traces)} objects and marks?", default=False):
+    if not yes and not click.confirm(
+        f"Remove these {len(found.leftovers)} objects and marks?", default=False
+    ):
         exit_with_error("nothing was removed", EXIT_ERROR)
     uninstalling.stop(force=force)
     uninstalling.end_migrations(found)
     failures = uninstalling.clean()
     left = uninstalling.find()
-    for trace in left.traces:
-        echo(f"still there: {trace.name}: {trace.what}", err=True)
+    for leftover in left.leftovers:
+        echo(f"still there: {leftover.name}: {leftover.what}", err=True)
     for failure in failures or left.failures:
         echo(failure, err=True)
-    if left.traces or failures or left.failures:
+    if left.leftovers or failures or left.failures:
         exit_with_error("Not everything was removed: see above, then try again.", EXIT_ERROR)
-    echo(f"Removed {len(found.traces)}; nothing is left" + ("." if history else ", except for the history."))
+    echo(
+        f"Removed {len(found.leftovers)}; nothing is left" + ("." if history else ", except for the history.")
+    )
 
 
 def _exit_if_unreadable(found: "RemovalFindings", *, check: bool) -> None:
     """Print what can't be read; exit if there is nothing else to remove."""
     for failure in found.failures:
         print_note(failure)
-    if found.failures and (check or not found.traces):
+    if found.failures and (check or not found.leftovers):
         exit_with_error("Can't find out what is left of rescheduler: see above.", EXIT_ERROR)
 
 
@@ -145,7 +151,7 @@ class _Uninstall:
             async with rescheduler.executing():
                 await cancel_all_migrations(rescheduler.client, rescheduler.followed)
 
-        if any(trace.sort is LeftoverKind.RUNNING for trace in found.traces):
+        if any(leftover.kind is LeftoverKind.RUNNING for leftover in found.leftovers):
             self._execution.prepare()
             self._execution.run(end, namespace=self._namespace)
 
