@@ -25,5 +25,5 @@ def test_kubectl_runs_our_commands_in_its_own_cluster(kubectl_path, cluster, tmp
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("Nothing is to be moved.")
+    assert done.stdout.startswith("Nothing to move.")
     assert "east" in done.stdout

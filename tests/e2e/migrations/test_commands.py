@@ -166,7 +166,7 @@ async def test_ctrl_c_finishes_what_is_under_way_and_begins_nothing_more(
     assert done.code == INTERRUPTED, done.err
     first, second = json.loads(done.out)["moves"]
     assert first["result"] == "Completed"
-    assert second["result"] == "GivenUp"
+    assert second["result"] == "Cancelled"
     await moves.until_nothing_left()
 
 

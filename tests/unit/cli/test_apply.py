@@ -103,7 +103,7 @@ def test_while_a_daemon_holds_the_lease_it_only_asks_and_follows(rescheduler, cl
     with executing_elsewhere(cluster, config, me="the-daemon", lease_at=at):
         done = rescheduler("apply", "--yes")
     assert done.exit_code == 0, done.output
-    assert f"the-daemon holds the lease {at}, so the moves are made there" in done.stderr
+    assert f"the-daemon holds the Lease {at} and makes the moves" in done.stderr
     assert "2 of 2 moves made." in done.stdout
 
 

@@ -93,7 +93,7 @@ def test_the_story_comes_true_and_nobody_notices():
     assert monitor.spread() <= 20
     assert "shop/checkout" in printed
     assert "CrashLoopBackOff" in printed
-    assert "the story           came true" in printed
+    assert "goals               reached" in printed
 
 
 def test_a_story_in_which_somebody_interferes_does_not_come_true_and_says_what_is_wrong():
@@ -141,7 +141,7 @@ async def demo(*arguments: str) -> AsyncIterator[Demo]:
 async def test_kubectl_can_look_on_and_ctrl_c_ends_it():
     async with demo() as shown:
         kubeconfig = Path((await shown.line_with("export KUBECONFIG=")).strip().partition("=")[2])
-        await shown.line_with("A lopsided shop")
+        await shown.line_with("An unbalanced cluster")
         async with HttpTransport(cluster_config.load_cluster_access(kubeconfig)) as network:
             assert len((await Client(network).list(NODES)).items) == 6
         await shown.line_with("LoadBalancing: cpu: source")

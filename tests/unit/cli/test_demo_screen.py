@@ -26,7 +26,7 @@ def shown(width, height, migrations=(), news=0):
     screen.begin(SimpleNamespace(nodes=(), pods=(), migrations=list(migrations)))
     screen.chapter(CHAPTERS[0])
     for number in range(news):
-        screen.came_true(SimpleNamespace(title=f"news {number}"), "")
+        screen.report_result(SimpleNamespace(title=f"news {number}"), "")
     screen.console.print(screen.frame())
     return printed.getvalue().splitlines()
 

@@ -98,7 +98,7 @@ def test_undrain_needs_nothing_but_the_nodes(tmp_path, run):
         unknown = run("undrain", "node-1", "nowhere")
     assert (result.exit_code, result.output) == (0, "node-1: in service\n")
     assert unknown.exit_code == 1
-    assert "there is no node nowhere: nothing was done" in unknown.output
+    assert "node nowhere not found: nothing was changed" in unknown.output
 
 
 def test_what_somebody_else_cordoned_stays_cordoned(tmp_path, run):
@@ -118,7 +118,7 @@ def test_if_one_of_the_nodes_is_not_there_nothing_is_done_to_the_others(tmp_path
         result = run("drain", "node-1", "nowhere")
         found, _ = node(tmp_path, "node-1")
     assert result.exit_code == 1
-    assert "there is no node nowhere: nothing was done" in result.output
+    assert "node nowhere not found: nothing was changed" in result.output
     assert not found["spec"].get("unschedulable")
 
 

@@ -24,7 +24,7 @@ def frame(*states):
 def test_a_bar_grows_by_the_pods_that_have_gone():
     shown = frame([NodeInMaintenance("worker-1", 4)], [NodeInMaintenance("worker-1", 1)])
     assert "worker-1" in shown
-    assert "3 of 4 pods gone" in shown
+    assert "3 of 4 pods moved" in shown
 
 
 def test_a_node_that_has_nothing_to_lose_is_empty_at_once():
@@ -39,7 +39,7 @@ def test_the_name_of_a_node_is_not_cut_however_much_there_is_to_say_of_its_pods(
     with view.showing_nodes(lambda: [NodeInMaintenance(node, 4)]):
         Console(file=out, width=100).print(view.frame())
     assert node in out.getvalue()
-    assert "0 of 4 pods gone" in out.getvalue()
+    assert "0 of 4 pods moved" in out.getvalue()
 
 
 def test_bars_say_that_a_node_is_empty_but_not_what_is_left():

@@ -23,16 +23,16 @@ def test_a_pod_that_may_move_says_how_and_where_and_what_forbids_the_rest(run, s
     result = run("explain", "pod", "shop/web-1-0", "--from", shop)
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith(
-        "shop/web-1-0 on worker-0\n\nMay it move?  yes\n\nHow  Adopt\n"
+        "shop/web-1-0 on worker-0\n\nCan it move?  yes\n\nHandover  Adopt\n"
         "  its workload tolerates one more pod for a while\n\n"
-        "Where could it go?  3 of 4 nodes\n  worker-1, worker-2, worker-3\n\n"
-        "What forbids the others\n  1 node: AlreadyHere, node(s) it is on already\n      worker-0\n"
+        "Where can it go?  3 of 4 nodes\n  worker-1, worker-2, worker-3\n\n"
+        "Why not the other nodes\n  1 node: AlreadyHere, node(s) it is on already\n      worker-0\n"
     ), result.stdout
 
 
 def test_a_pod_that_stays_says_why_and_what_to_do(run, shop):
     result = run("explain", "pod", "kube-system/agent-worker-0", "--from", shop)
-    assert "May it move?  no\n" in result.stdout
+    assert "Can it move?  no\n" in result.stdout
     assert "  - DaemonSetPod: its DaemonSet wants it there" in result.stdout
     assert "    Nothing to do: a drain leaves it." in result.stdout
 
@@ -114,24 +114,24 @@ def test_who_may_not_look_for_it_is_told_that_it_is_assumed(run, tmp_path):
 def test_without_a_namespace_it_is_the_default_one(run, shop):
     result = run("explain", "pod", "db-0", "--from", shop)
     assert result.exit_code == DATA_ERROR
-    assert result.stderr == "there is no pod default/db-0; there is shop/db-0\n"
+    assert result.stderr == "pod default/db-0 not found; did you mean shop/db-0?\n"
 
 
 def test_a_name_that_is_nearly_right_is_corrected(run, shop):
     result = run("explain", "node", "worker-9", "--from", shop)
     assert result.exit_code == DATA_ERROR
-    assert result.stderr.startswith("there is no node worker-9; did you mean worker-")
+    assert result.stderr.startswith("node worker-9 not found; did you mean worker-")
 
 
 def test_a_node_says_what_could_leave_stay_and_come(run, shop):
     result = run("explain", "node", "worker-0", "--from", shop)
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("worker-0 is Ready\n  cpu ")
-    assert "What could leave?  8 of 10 pods\n" in result.stdout
-    assert "  shop/web-1-0  Adopt  3 nodes could take it\n" in result.stdout
+    assert "What can leave?  8 of 10 pods\n" in result.stdout
+    assert "  shop/web-1-0  Adopt  3 nodes can take it\n" in result.stdout
     assert "  1 pod: TooYoung\n" in result.stdout
     assert (
-        "What could come?  2 pods of other nodes may move and would fit\n  shop/db-0, shop/db-1\n"
+        "What can enter?  2 pods from other nodes can move and fit\n  shop/db-0, shop/db-1\n"
         in result.stdout
     )
 
@@ -141,7 +141,7 @@ def test_a_running_cluster_is_explained_alike(run, shop, kubeconfig):
     saved = shop.with_name("saved.json")
     run("snapshot", saved, "--kubeconfig", kubeconfig)
     file = run("explain", "node", "worker-0", "--from", saved, "--now", "2026-03-02T12:00:00Z")
-    head = "Taken for granted"
+    head = "Assumptions"
     assert live.stdout.partition(head)[0] == file.stdout.partition(head)[0]
 
 
@@ -190,7 +190,7 @@ TWO = {"scheduling-retries": "2", FAILED_ATTEMPTS_ANNOTATION: TRIED.written("uid
 def test_a_failing_pod_says_what_was_tried_and_what_comes_next(run, tmp_path):
     result = run("explain", "pod", "shop/web-1-0", "--from", *failing(tmp_path, annotations=TWO))
     assert (
-        "Does it fail?  yes\n"
+        "Is it failing?  yes\n"
         "  app: CrashLoopBackOff, 5 restarts, exit code 1, since 2026-03-02 11:45 UTC\n"
         "  2 reschedulings allowed by Deployment/web, 1 used\n"
         "    2026-03-02 11:50 UTC on worker-0\n"
@@ -219,7 +219,7 @@ def test_what_keeps_a_failing_pod_is_said_with_a_remedy(run, tmp_path):
 
 
 def test_a_pod_that_does_not_fail_says_nothing_of_it(run, shop):
-    assert "Does it fail?" not in run("explain", "pod", "shop/web-1-0", "--from", shop).stdout
+    assert "Is it failing?" not in run("explain", "pod", "shop/web-1-0", "--from", shop).stdout
 
 
 def test_one_whose_owner_allows_nothing_says_so(run, tmp_path):
@@ -242,7 +242,7 @@ def test_a_node_on_which_several_workloads_fail_says_that_it_is_suspect_and_why(
     assert (
         "Suspect?  yes\n"
         f"  3 workloads failed here within 30m: {', '.join(workloads)}\n"
-        "  It is the last place to send pods to, until they have recovered. Look at what they fail of.\n"
+        "  Pods are sent here only as a last resort until the workloads recover. Check why they fail.\n"
     ) in run("explain", "node", "worker-1", *given).stdout
     told, other = (
         json.loads(run("explain", "node", node, "-o", "json", *given).stdout)["suspect"]

@@ -37,7 +37,7 @@ def migrations(rescheduler):
 def test_ctrl_c_begins_nothing_more_and_what_is_under_way_comes_to_its_end(cluster, tmp_path):
     config = write_config(tmp_path / "config.json", settleTime="1s")
     with spawned("apply", "--yes", "--install", "--kubeconfig", cluster, "--config", config) as apply:
-        apply.until("is being moved, by Adopt")
+        apply.until("moving, handover Adopt")
         apply.interrupt()
         apply.until("Nothing more is begun")
         assert apply.until_end() == 130
@@ -52,12 +52,12 @@ def test_ctrl_c_once_more_leaves_at_once_and_a_cancelled_migration_leaves_nothin
     config = write_config(tmp_path / "config.json", settleTime="10m")
     before = {pod["metadata"]["uid"] for pod in pods(rescheduler)}
     with spawned("apply", "--yes", "--install", "--kubeconfig", cluster, "--config", config) as apply:
-        apply.until("is being moved, by Adopt")
+        apply.until("moving, handover Adopt")
         apply.interrupt()
         apply.until("Ctrl-C again leaves at once")
         apply.interrupt_again()
         assert apply.until_end() == 130
-    assert "0 of 2 moves made, 1 still under way, 1 not made." in apply.text
+    assert "0 of 2 moves made, 1 still running, 1 not made." in apply.text
     assert "Whoever executes next goes on with them" in apply.text
 
     (left,) = migrations(rescheduler)
@@ -78,7 +78,7 @@ def test_on_a_terminal_what_is_under_way_is_shown_live_and_what_is_over_stays(cl
     arguments = ("--yes", "--install", "--kubeconfig", cluster, "--config", config)
     with spawned("apply", *arguments, terminal=True) as apply:
         seen = apply.until("of 2 moves made, 1 under way, 1 to come")
-        assert "is being moved, by Adopt" in seen
+        assert "moving, handover Adopt" in seen
         assert apply.until_end() == 0
     assert apply.text.count("✓ shop/web-") == 2
     assert apply.text.rstrip().endswith("2 of 2 moves made.")

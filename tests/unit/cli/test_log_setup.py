@@ -86,13 +86,13 @@ def test_of_one_kind_only_so_many_lines_are_logged_and_the_rest_is_counted(monke
     log_event(log, logging.INFO, "CheckDone", "another kind is not concerned")
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert len(lines) == MAX_LINES_PER_PERIOD + 1
-    assert lines[MAX_LINES_PER_PERIOD - 1]["limit"] == "more lines of this kind are not logged for 10 s"
+    assert lines[MAX_LINES_PER_PERIOD - 1]["limit"] == "suppressing lines of this kind for 10 s"
     assert lines[MAX_LINES_PER_PERIOD]["event"] == "CheckDone"
     clock[0] += LIMIT_PERIOD_S
     for _ in range(2):
         log_event(log, logging.WARNING, "TLSHandshakeFailed", "later", peer="192.0.2.7")
     after, last = (json.loads(line) for line in stream.getvalue().splitlines()[MAX_LINES_PER_PERIOD + 1 :])
-    assert after["suppressed"] == "500 lines of this kind before"
+    assert after["suppressed"] == "500 earlier lines of this kind"
     assert after["peer"] == "192.0.2.7"
     assert "suppressed" not in last
 

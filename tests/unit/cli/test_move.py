@@ -77,8 +77,8 @@ def test_what_can_not_be_moved_is_refused_with_its_reason_and_a_remedy(reschedul
 @pytest.mark.parametrize(
     ("target", "why"),
     [
-        pytest.param("node-1", "it is on node-1 already", id="where it is"),
-        pytest.param("nod-3", 'there is no node nod-3, did you mean "node-3"', id="a node that is not there"),
+        pytest.param("node-1", "the pod is already on node-1", id="where it is"),
+        pytest.param("nod-3", 'node nod-3 not found, did you mean "node-3"', id="a node that is not there"),
     ],
 )
 def test_a_target_that_can_not_be_is_refused(rescheduler, run, cluster, target, why):
@@ -86,13 +86,13 @@ def test_a_target_that_can_not_be_is_refused(rescheduler, run, cluster, target, 
     done = rescheduler("move", pod, "-n", "shop", "--to", target, "--install")
     assert done.exit_code == 1
     assert why.split(",")[0] in done.stderr
-    assert "Name another node with --to, or none" in done.stderr
+    assert "Choose another node with --to, or omit --to" in done.stderr
 
 
 def test_a_pod_that_is_not_there_is_named_with_the_one_that_is(rescheduler):
     done = rescheduler("move", "web-none", "-n", "shop", "--install")
     assert done.exit_code == 1
-    assert "there is no such pod" in done.stderr
+    assert "pod not found" in done.stderr
     assert "kubectl get pods" in done.stderr
 
 

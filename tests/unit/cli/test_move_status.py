@@ -35,7 +35,7 @@ def errand(step=None, handover=Handover.ADOPT, *, pod="shop/web-1-a", given_up="
     [
         pytest.param(
             errand(MigrationStep.MARKING, message="tolerates one more"),
-            "is being moved, by Adopt",
+            "moving, handover Adopt",
             id="at first",
         ),
         pytest.param(
@@ -45,12 +45,12 @@ def errand(step=None, handover=Handover.ADOPT, *, pod="shop/web-1-a", given_up="
         ),
         pytest.param(
             errand(MigrationStep.EVICTING, message="copy b is ready"),
-            "its successor is ready, and it is evicted",
+            "copy is ready, evicting the source pod",
             id="evicted",
         ),
         pytest.param(
             errand(MigrationStep.EVICTING, Handover.EVICT, message="asks the Eviction API"),
-            "is evicted; its successor comes after it",
+            "evicting the pod, its replacement follows",
             id="evicted before there is a successor",
         ),
         pytest.param(
@@ -62,7 +62,7 @@ def errand(step=None, handover=Handover.ADOPT, *, pod="shop/web-1-a", given_up="
         ),
         pytest.param(
             errand(MigrationStep.ROLLING_BACK, message="copy b can't run: ErrImagePull"),
-            "is rolled back: copy b can't run: ErrImagePull",
+            "rolling back: copy b can't run: ErrImagePull",
             id="why it goes back",
         ),
         pytest.param(
@@ -85,7 +85,7 @@ def test_what_failed_is_told_with_its_pod_its_reason_and_what_to_do():
     assert told[1].strip()
     assert told[2:] == [
         "  shop/web-1-a: copy b can't run",
-        "    Its story: rescheduler migrations -n shop move",
+        "    For details, run: rescheduler migrations -n shop move",
     ]
 
 
@@ -95,7 +95,7 @@ def test_all_of_them_are_summed_up():
         each.migration = migration(MigrationStep(each.migration.status.step), finalizers=())
     assert (
         moves_summary([*over, errand(MigrationStep.STARTING)])
-        == "1 of 4 moves made, 1 failed, 1 still under way, 1 not made."
+        == "1 of 4 moves made, 1 failed, 1 still running, 1 not made."
     )
 
 

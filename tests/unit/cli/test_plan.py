@@ -77,7 +77,7 @@ def test_nothing_to_do_is_said_and_is_exit_code_0(run, tmp_path):
     result = run("plan", "--from", file)
     assert (result.exit_code, result.stdout.splitlines()[0].partition(".")[0]) == (
         NOTHING,
-        "Nothing is to be moved",
+        "Nothing to move",
     )
 
 

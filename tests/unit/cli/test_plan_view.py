@@ -86,8 +86,8 @@ def test_a_single_refusal_is_told_once():
 
 def test_hops_groups_and_open_targets_are_said():
     text = "\n".join(plan_lines(PLAN, Terminal(None)))
-    assert "cpu: source 92.5%, target 45.0%; a stop on the way" in text
-    assert "together with its group gang" in text
+    assert "cpu: source 92.5%, target 45.0%; intermediate stop" in text
+    assert "moves with group gang" in text
     assert "→ to be chosen" in text
     assert "  - cordon node-001 (NodeMaintenance): its label asks for it" in text
 
@@ -101,7 +101,7 @@ def test_of_many_nodes_those_are_shown_that_change():
     text = "\n".join(plan_lines(many, Terminal(120), {}))
     assert "node-000" in text
     assert "node-001" not in text
-    assert "and 99 other nodes, none of which changes" in text
+    assert "and 99 other nodes, none with a changed load" in text
 
 
 def test_bars_are_drawn_in_proportion_and_in_ascii_where_need_be():

@@ -67,23 +67,23 @@ def test_nobody_leads():
 
 def test_a_leader_that_is_silent_is_none():
     silent = LeaseRecord("daemon-1", 15, NOW, NOW - timedelta(minutes=5), 0)
-    assert "none: daemon-1 is silent, last heard of 5m ago" in shown(lease=silent)
+    assert "none: daemon-1 stopped renewing the Lease, last renewed 5m ago" in shown(lease=silent)
 
 
 def test_halts_say_why_since_when_and_how_they_end():
     halt = Halt(HaltReason.FAILURE_RATIO, AGO, "4 of 4 failed", "by itself at 12:14:00 UTC")
     status = DaemonStatus(halts=(halt,))
     assert (
-        "Halted       FailureRatio for 12s: 4 of 4 failed. How it ends: by itself at 12:14:00 UTC."
+        "Halted       FailureRatio for 12s: 4 of 4 failed. Ends: by itself at 12:14:00 UTC."
         in shown(status)
     )
 
 
 def test_a_pause_that_the_daemon_has_not_seen_yet():
-    assert "Paused       asked for by ada; the daemon has not said so yet" in shown(
+    assert "Paused       requested by ada; the daemon has not confirmed it yet" in shown(
         pause=Pause(paused=True, by="ada", at=NOW)
     )
-    assert "asked for by ada: load test; the daemon" in shown(
+    assert "requested by ada: load test; the daemon" in shown(
         pause=Pause(paused=True, by="ada", at=NOW, why="load test")
     )
 
@@ -99,12 +99,12 @@ def test_what_is_wrong():
         ),
     )
     told = shown(status, in_maintenance=("node-2", "node-4"))
-    assert "Config       a change is kept out: config.yaml: 1 error\n             line 6: too much\n" in told
-    assert "Failing      shop/web-1 on node-1: CrashLoopBackOff, tried 1 of 3 times" in told
-    assert "Suspect      node-1: 4 workloads fail there" in told
+    assert "Config       invalid change ignored: config.yaml: 1 error\n             line 6: too much\n" in told
+    assert "Failing      shop/web-1 on node-1: CrashLoopBackOff, attempt 1 of 3" in told
+    assert "Suspect      node-1: 4 workloads failing there" in told
     assert "Maintenance  node-2: 3 pods left; blocked: shop/db-0: BudgetSpent" in told
     assert "             node-3: empty" in told
-    assert "node-4: has the label, but the daemon has not said anything about it" in told
+    assert "node-4: has the maintenance label, but the daemon has not reported on it yet" in told
 
 
 def test_programs_get_everything():
@@ -142,7 +142,7 @@ def test_the_namespace_can_be_named(rescheduler):
 
 
 def test_a_cluster_without_our_kind_is_shown_all_the_same(rescheduler):
-    assert "the cluster does not know PodMigration" in rescheduler("status").stdout
+    assert "the PodMigration CRD is not installed" in rescheduler("status").stdout
 
 
 def test_running_needs_our_kind(rescheduler):

@@ -72,7 +72,7 @@ def test_of_a_cluster_that_never_had_it_nothing_is_removed(tmp_path):
     with served(living_objects(scenario()), tmp_path / "kubeconfig", alive=True):
         result = run(tmp_path, "uninstall", "--yes")
     assert result.exit_code == 0, result.output
-    assert "Nothing of rescheduler is in the cluster" in result.output
+    assert "rescheduler is not in the cluster" in result.output
 
 
 def test_every_mark_that_we_left_on_objects_of_others_goes_and_theirs_stay(tmp_path):
@@ -93,7 +93,7 @@ def test_every_mark_that_we_left_on_objects_of_others_goes_and_theirs_stay(tmp_p
         where = ["--kubeconfig", str(tmp_path / "kubeconfig")]
         saved = CliRunner().invoke(main, ["snapshot", str(tmp_path / "saved.json"), *where])
     assert before.exit_code == 3
-    assert "cordoned by us; annotations rescheduler.dev/cordoned-by" in before.output
+    assert "cordoned by rescheduler; annotations rescheduler.dev/cordoned-by" in before.output
     assert result.exit_code == 0, result.output
     assert after.exit_code == 0, after.output
     assert saved.exit_code == 0, saved.output
@@ -150,7 +150,7 @@ def test_a_migration_that_is_under_way_is_brought_to_its_end_first(tmp_path):
         result = run(tmp_path, "uninstall", "--yes")
         after = run(tmp_path, "uninstall", "--check", "--history")
     assert result.exit_code == 0, result.output
-    assert "it is cancelled, or brought to its end" in result.output
+    assert "will be cancelled or finished" in result.output
     assert "PodMigration" not in after.output
 
 

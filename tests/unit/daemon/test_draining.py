@@ -74,9 +74,9 @@ async def test_whoever_drains_while_the_daemon_is_paused_is_told_why_nothing_hap
     running = await start(enabled_strategies=("NodeMaintenance",))
     await running.until_checked(2)
     async with draining() as it:
-        await report_other_executor(it.rescheduler, by_hand=True)
+        await report_other_executor(it.rescheduler, is_manual=True)
         assert "load test" not in capsys.readouterr().err, "such moves are made all the same"
-        await report_other_executor(it.rescheduler, by_hand=False)
+        await report_other_executor(it.rescheduler, is_manual=False)
     told = capsys.readouterr().err
-    assert "nothing is begun there now: paused by ada: load test" in told
+    assert "it starts no moves now: paused by ada: load test" in told
     assert "rescheduler resume" in told
