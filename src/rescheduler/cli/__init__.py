@@ -1,6 +1,7 @@
 """The command line. Each command is imported only when it is used, so that `--help` is fast."""
 
 import importlib
+import inspect
 from typing import NamedTuple
 
 import click
@@ -103,7 +104,7 @@ class _Commands(click.Group):
             return super().get_command(ctx, cmd_name)
         module, _, name = COMMANDS[cmd_name].target.partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
-        summary, details = COMMANDS[cmd_name].summary, command.help or ""
+        summary, details = COMMANDS[cmd_name].summary, inspect.cleandoc(command.help or "")
         if not details.startswith(summary):
             command.help = f"{summary}\n\n{details}".rstrip()
         return command

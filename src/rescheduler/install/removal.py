@@ -163,7 +163,7 @@ class Removal:
         if not has_install_id(item, self._namespace):
             found.kept.append(
                 f"{expected.name} stays: it has a name that rescheduler uses, but not the label "
-                f"{INSTALL_ID}={install_id(self._namespace)}. If it is part of rescheduler, delete it yourself."
+                f"{INSTALL_ID}={install_id(self._namespace)}. If rescheduler created it, delete it yourself."
             )
             return []
         return installed_leftovers(expected.resource, item)

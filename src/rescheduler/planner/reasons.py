@@ -296,8 +296,3 @@ REMEDIES: Final[dict[Reason, tuple[str, str]]] = {
 def meaning_and_remedy(reason: str) -> tuple[str, str]:
     """Return the meaning and the remedy of a reason; both are empty for a reason that is not in the table."""
     return REMEDIES[Reason(reason)] if reason in REMEDIES else ("", "")
-
-
-def meaning_and_remedy(reason: str) -> tuple[str, str]:
-    """Return the meaning and the remedy of a reason; both are empty for a reason that is not in the table."""
-    return REMEDIES[Reason(reason)] if reason in REMEDIES else ("", "")

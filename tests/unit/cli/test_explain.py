@@ -131,8 +131,7 @@ def test_a_node_says_what_could_leave_stay_and_come(run, shop):
     assert "  shop/web-1-0  Adopt  3 nodes can take it\n" in result.stdout
     assert "  1 pod: TooYoung\n" in result.stdout
     assert (
-        "What can enter?  2 pods from other nodes can move and fit\n  shop/db-0, shop/db-1\n"
-        in result.stdout
+        "What can enter?  2 pods from other nodes can move and fit\n  shop/db-0, shop/db-1\n" in result.stdout
     )
 
 

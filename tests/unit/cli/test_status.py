@@ -73,9 +73,8 @@ def test_a_leader_that_is_silent_is_none():
 def test_halts_say_why_since_when_and_how_they_end():
     halt = Halt(HaltReason.FAILURE_RATIO, AGO, "4 of 4 failed", "by itself at 12:14:00 UTC")
     status = DaemonStatus(halts=(halt,))
-    assert (
-        "Halted       FailureRatio for 12s: 4 of 4 failed. Ends: by itself at 12:14:00 UTC."
-        in shown(status)
+    assert "Halted       FailureRatio for 12s: 4 of 4 failed. Ends: by itself at 12:14:00 UTC." in shown(
+        status
     )
 
 
@@ -99,7 +98,9 @@ def test_what_is_wrong():
         ),
     )
     told = shown(status, in_maintenance=("node-2", "node-4"))
-    assert "Config       invalid change ignored: config.yaml: 1 error\n             line 6: too much\n" in told
+    assert (
+        "Config       invalid change ignored: config.yaml: 1 error\n             line 6: too much\n" in told
+    )
     assert "Failing      shop/web-1 on node-1: CrashLoopBackOff, attempt 1 of 3" in told
     assert "Suspect      node-1: 4 workloads failing there" in told
     assert "Maintenance  node-2: 3 pods left; blocked: shop/db-0: BudgetSpent" in told
