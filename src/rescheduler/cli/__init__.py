@@ -30,11 +30,11 @@ COMMANDS = {
     ),
     "drain": _Command(
         "rescheduler.cli.commands.move_commands:drain",
-        "Drain nodes without downtime: each pod's copy is ready before the pod is evicted.",
+        "Drain nodes: each pod's copy is ready before the pod is evicted.",
     ),
     "explain": _Command(
         "rescheduler.cli.commands.plan_commands:explain",
-        "Explain why a pod can or can't move, or what can leave and enter a node.",
+        "Explain why a pod can't move, or what can leave or enter a node.",
     ),
     "manifests": _Command(
         "rescheduler.cli.commands.setup_commands:manifests",
@@ -50,7 +50,7 @@ COMMANDS = {
     ),
     "pause": _Command(
         "rescheduler.cli.commands.daemon_commands:pause",
-        "Stop the daemon from starting moves until you run `rescheduler resume`.",
+        "Stop the daemon from starting moves.",
     ),
     "plan": _Command(
         "rescheduler.cli.commands.plan_commands:plan",
@@ -66,7 +66,7 @@ COMMANDS = {
     ),
     "simulate": _Command(
         "rescheduler.cli.commands.saved_cluster_commands:simulate",
-        "Simulate checks in a saved cluster and show which pods move and the result.",
+        "Simulate checks in a saved cluster and show the moves.",
     ),
     "simulator": _Command(
         "rescheduler.cli.commands.simulator_command:simulator",
@@ -86,11 +86,11 @@ COMMANDS = {
     ),
     "status": _Command(
         "rescheduler.cli.commands.daemon_commands:status",
-        "Show the leader, the last check, halts, balance, migrations and problems.",
+        "Show the leader, the last check, halts, balance and problems.",
     ),
     "webhook": _Command(
         "rescheduler.cli.commands.daemon_commands:webhook",
-        "Run the webhook that steers replacements of evicted pods to their target node.",
+        "Run the webhook that steers replacements of evicted pods.",
     ),
 }
 

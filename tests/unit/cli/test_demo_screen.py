@@ -50,5 +50,5 @@ def test_where_a_pod_goes_is_never_cut_however_much_there_is_to_say():
 
 def test_the_words_of_a_chapter_stand_under_its_title_in_every_line():
     words = [line for line in shown(width=60, height=40)[1:] if line.strip()][:3]
-    assert "worker-1 and worker-2 are hot" in words[0]
+    assert "worker-1 and worker-2 are busy" in words[0]
     assert all(line.startswith(" " * 8) for line in words)

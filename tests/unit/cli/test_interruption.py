@@ -54,7 +54,7 @@ def test_ctrl_c_once_more_leaves_at_once_and_a_cancelled_migration_leaves_nothin
     with spawned("apply", "--yes", "--install", "--kubeconfig", cluster, "--config", config) as apply:
         apply.until("moving, handover Adopt")
         apply.interrupt()
-        apply.until("Ctrl-C again leaves at once")
+        apply.until("Ctrl-C again to exit immediately")
         apply.interrupt_again()
         assert apply.until_end() == 130
     assert "0 of 2 moves made, 1 still running, 1 not made." in apply.text

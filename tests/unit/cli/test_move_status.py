@@ -144,7 +144,7 @@ def test_what_is_over_scrolls_away_and_what_is_under_way_has_a_bar():
     assert first[1:5] == ["shop/web-1-a", "old", "→", "new"]
     assert "Starting" in first
     assert bars[0].rstrip().endswith("waits for copy b to become ready")
-    assert (second[0], second[-4:]) == ("·", ["waits", "for", "its", "turn"])
+    assert (second[0], second[-4:]) == ("·", ["waiting", "for", "its", "turn"])
     assert " ".join(last).startswith("1 of 5 moves made, 1 not made, 2 under way, 1 to come")
 
 
@@ -168,7 +168,7 @@ def test_more_than_the_window_has_lines_are_counted_and_those_that_wait_come_las
 
 def test_after_ctrl_c_it_says_what_happens_now():
     _, bars = shown(errand(MigrationStep.STARTING), interrupted=True)
-    assert "Ctrl-C again leaves at once" in bars[-1]
+    assert "Ctrl-C again to exit immediately" in bars[-1]
 
 
 def test_into_a_file_go_lines():

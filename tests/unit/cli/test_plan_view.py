@@ -98,16 +98,16 @@ def test_of_many_nodes_those_are_shown_that_change():
         moves=(move(0),),
         nodes=(outlook(0, 90.0, 60.0), *(outlook(number, 50.0, 50.0) for number in range(1, 100))),
     )
-    text = "\n".join(plan_lines(many, Terminal(120), {}))
+    text = "\n".join(plan_lines(many, Terminal(120)))
     assert "node-000" in text
     assert "node-001" not in text
     assert "and 99 other nodes, none with a changed load" in text
 
 
 def test_bars_are_drawn_in_proportion_and_in_ascii_where_need_be():
-    text = "\n".join(plan_lines(PLAN, Terminal(None), {}))
+    text = "\n".join(plan_lines(PLAN, Terminal(None)))
     assert "█████████▎  92% → ██████▏     61%" in text
-    plain = "\n".join(plan_lines(PLAN, Terminal(None, unicode=False), {}))
+    plain = "\n".join(plan_lines(PLAN, Terminal(None, unicode=False)))
     assert "#########   92% -> ######      61%" in plain
     assert plain.isascii()
 

@@ -136,9 +136,10 @@ installation_namespace_option = click.option(
 @installation_namespace_option
 @click.option("--why", metavar="TEXT", default="", help="Reason, shown by `rescheduler status`.")
 def pause(cluster: ClusterSource, namespace: str | None, why: str) -> None:
-    """Running moves are finished. The pause applies to all replicas and survives restarts.
+    """The pause ends when you run `rescheduler resume`. Running moves are finished.
 
-    Moves that you request with `rescheduler move` are still made.
+    It applies to all replicas and survives restarts. Moves that you request with `rescheduler move` are still
+    made.
     """
     from rescheduler.api.daemon_status import Pause  # noqa: PLC0415
 
