@@ -70,7 +70,7 @@ COMMANDS = {
     ),
     "simulator": _Command(
         "rescheduler.cli.commands.simulator_command:simulator",
-        "Runs a simulated cluster until Ctrl-C, and writes a kubeconfig for it.",
+        "Run a simulated cluster until Ctrl-C, and write a kubeconfig for it.",
     ),
     "snapshot": _Command(
         "rescheduler.cli.commands.saved_cluster_commands:snapshot",

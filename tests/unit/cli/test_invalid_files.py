@@ -106,7 +106,7 @@ def test_a_folder_is_no_file(run, tmp_path, command):
 def test_what_the_time_is_must_be_a_time_in_every_zone(run, shop, tmp_path, moment):
     given = run("plan", "--from", shop, "--now", moment)
     assert given.exit_code == USAGE_ERROR
-    assert f'"{moment}" is no time such as' in given.stderr
+    assert f'"{moment}" is not a time such as' in given.stderr
     content = json.loads(shop.read_text())
     content["metadata"]["annotations"]["rescheduler.dev/saved-at"] = moment
     shop.write_text(json.dumps(content))

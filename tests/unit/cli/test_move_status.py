@@ -145,7 +145,7 @@ def test_what_is_over_scrolls_away_and_what_is_under_way_has_a_bar():
     assert "Starting" in first
     assert bars[0].rstrip().endswith("waits for copy b to become ready")
     assert (second[0], second[-4:]) == ("·", ["waiting", "for", "its", "turn"])
-    assert " ".join(last).startswith("1 of 5 moves made, 1 not made, 2 under way, 1 to come")
+    assert " ".join(last).startswith("1 of 5 moves made, 1 not made, 2 in progress, 1 waiting")
 
 
 def test_names_give_way_where_it_is_narrow_and_nothing_is_wider_than_the_window():
