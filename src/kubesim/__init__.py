@@ -1,16 +1,41 @@
-"""A Kubernetes cluster of our own: a core without sockets, and shells around it.
+"""A simulated Kubernetes cluster: API server, controllers, scheduler and kubelets, in real or virtual time.
 
-The way of a request, in the order of the files to read:
-
-    shells/http or kube.in_process → server → routing → verbs and subresources/
-        reading: listing, watching, selection → presentation (tables/, negotiation)
-        writing: patching (patches/) → admitting (admission/, custom/) → writing, deletion → store
-
-In the background, on the same store and clock: garbage, namespaces, establishing, definition_removal. What
-makes the server a living cluster is put together in `life`: kubelets, heartbeats, controllers/, scheduler/,
-and a scenario/.
+`README.md` says what it is for, what it can't do, and where everything is. `python -m kubesim` runs a cluster
+as a process of its own. `kubesim.sockets` has what needs real connections and is not imported here.
 """
 
 from kubesim.apiserver.api_server import ApiServer
+from kubesim.apiserver.fault_injection import InjectedFault
+from kubesim.apiserver.metrics_server import MeasuredUsage
+from kubesim.behaviour import load_behaviour
+from kubesim.running_cluster import EPOCH, RunningCluster, simulated_server, start_cluster
+from kubesim.scenario import (
+    Scenario,
+    ScenarioError,
+    TimelineEntry,
+    initial_objects,
+    parse_scenario,
+    read_scenario,
+)
+from kubesim.virtual_time import LoopClock, ManualClock, VirtualLoop, run_virtual
 
-__all__ = ["ApiServer"]
+__all__ = [
+    "EPOCH",
+    "ApiServer",
+    "InjectedFault",
+    "LoopClock",
+    "ManualClock",
+    "MeasuredUsage",
+    "RunningCluster",
+    "Scenario",
+    "ScenarioError",
+    "TimelineEntry",
+    "VirtualLoop",
+    "initial_objects",
+    "load_behaviour",
+    "parse_scenario",
+    "read_scenario",
+    "run_virtual",
+    "simulated_server",
+    "start_cluster",
+]

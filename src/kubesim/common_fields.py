@@ -1,23 +1,14 @@
-"""Times as the API holds them: whole seconds, UTC.
-
-Moments as objects have them, and how far apart they are.
-
-Conditions in a status: replaced by type, with the time of the last change.
-
-Numbers that may be given as a share of another.
-"""
+"""Fields that objects of many kinds share: timestamps, conditions, and numbers or percentages."""
 
 from datetime import UTC, datetime
 from functools import lru_cache
 
 from kubesim.apiserver.api_messages import Object
-from kubesim.virtual_time import timestamp
 
 __all__ = [
     "condition",
     "earliest",
     "format_timestamp",
-    "moment",
     "parse_timestamp",
     "scaled",
     "seconds_since",
@@ -27,30 +18,28 @@ __all__ = [
 ]
 
 
+@lru_cache(maxsize=4096)
 def parse_timestamp(text: str) -> datetime:
-    return datetime.fromisoformat(text)
+    """Read RFC 3339, with or without fractions of a second; without an offset, the time is in UTC."""
+    moment = datetime.fromisoformat(text)
+    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def format_timestamp(moment: datetime) -> str:
+    """Write a time as `metadata.creationTimestamp` does: whole seconds in UTC."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def seconds_since(text: str, now: datetime) -> float:
+    return (now - parse_timestamp(text)).total_seconds()
 
 
 def whole_second(moment: datetime) -> datetime:
     return moment.astimezone(UTC).replace(microsecond=0)
 
 
-def format_timestamp(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def earliest(*moments: datetime | None) -> datetime | None:
     return min((moment for moment in moments if moment is not None), default=None)
-
-
-@lru_cache(maxsize=4096)
-def moment(text: str) -> datetime:
-    """From RFC 3339, with or without fractions of a second."""
-    return datetime.fromisoformat(text).astimezone(UTC)
-
-
-def seconds_since(text: str, now: datetime) -> float:
-    return (now - moment(text)).total_seconds()
 
 
 def condition(status: Object, type_: str) -> Object | None:
@@ -58,10 +47,10 @@ def condition(status: Object, type_: str) -> Object | None:
 
 
 def set_condition(status: Object, type_: str, value: str, *, now: datetime, **details: str) -> None:
-    """Writes into `status`. The transition time stays if the value does."""
+    """Write a condition into `status`; keep its transition time if its value stays the same."""
     before = condition(status, type_)
     since = (before or {}).get("lastTransitionTime") if before and before.get("status") == value else None
-    new = {"type": type_, "status": value, "lastTransitionTime": since or timestamp(now)}
+    new = {"type": type_, "status": value, "lastTransitionTime": since or format_timestamp(now)}
     new |= {field: text for field, text in details.items() if text}
     others = list(status.get("conditions") or ())
     if before is None:
@@ -72,7 +61,7 @@ def set_condition(status: Object, type_: str, value: str, *, now: datetime, **de
 
 
 def set_pod_condition(status: Object, type_: str, value: str, *, now: datetime, **details: str) -> None:
-    """Conditions of pods also say when they were last probed, which nobody does any more."""
+    """Write a condition of a pod, which also has a probe time that no component sets any more."""
     before = condition(status, type_) or {}
     set_condition(status, type_, value, now=now, **details)
     changed = condition(status, type_)
@@ -81,7 +70,7 @@ def set_pod_condition(status: Object, type_: str, value: str, *, now: datetime, 
 
 
 def scaled(value: int | str | None, total: int, *, round_up: bool) -> int:
-    """`3`, or `25%` of the total. Raises `ValueError` for any other text."""
+    """Return the number, or the percentage (`25%`) of the total; raise `ValueError` for any other text."""
     if value is None:
         return 0
     if isinstance(value, int):

@@ -1,23 +1,23 @@
-"""Work that goes on behind the API's back: things to look at again, a moment later.
+"""Work queues of the simulated components: keys that are processed a short time after they were added.
 
-Keys that wait to be looked at: never the same one twice at a time, failures again after a pause.
-
-A key says which object, never what happened to it: whoever is woken looks at what is there now.
+A key names an object, never a change of it: the work looks at the current state.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
 from kubesim.apiserver.status_errors import StatusError
-from kubesim.virtual_time import Clock, Timer
+from kubesim.virtual_time import Clock, Timer, report_failure
 
 __all__ = ["DelayedQueue", "KeyQueue"]
 
+_FIRST_RETRY_S, _LONGEST_RETRY_S = 0.005, 1000.0
+
 
 class DelayedQueue:
-    """Keys that wait to be looked at; a key that is added twice is looked at once.
+    """Calls `work` for each key once after a delay, however often the key was added meanwhile.
 
-    Whatever `work` does may add keys again: they get their turn after another delay.
+    Keys that `work` adds are processed after another delay.
     """
 
     def __init__(self, clock: Clock, delay_s: float, work: Callable[[str], object]) -> None:
@@ -33,84 +33,78 @@ class DelayedQueue:
             self._scheduled = True
             self._clock.call_later(self._delay_s, self._run)
 
+    def clear(self) -> None:
+        self._waiting.clear()
+
     def _run(self) -> None:
         self._scheduled = False
         keys, self._waiting = list(self._waiting), {}
-        broken: list[Exception] = []
+        errors: list[Exception] = []
         for key in keys:
             try:
                 self._work(key)
-            except Exception as error:  # noqa: BLE001 - raised below: one that breaks must not take the others' turn
-                broken.append(error)
-        if broken:
-            raise ExceptionGroup("work in the background broke", broken)
-
-
-_FIRST_RETRY_S, _LONGEST_RETRY_S = 0.005, 1000.0
-
-Work = Callable[[str], Awaitable[float | None]]
-"""Looks at one key; answers after how many seconds to look again, if at all."""
+            except Exception as error:  # noqa: BLE001 - raised below, after the other keys have been processed
+                errors.append(error)
+        if errors:
+            raise ExceptionGroup("background work failed", errors)
 
 
 class KeyQueue:
-    def __init__(self, clock: Clock, react_s: float, work: Work) -> None:
-        """`react_s` is how long a change takes to be noticed; what happens meanwhile is seen together."""
+    """Runs asynchronous work for keys: never twice at a time for one key, and again after failures.
+
+    The work returns after how many seconds to process the key again, if at all.
+    """
+
+    def __init__(self, clock: Clock, react_s: float, work: Callable[[str], Awaitable[float | None]]) -> None:
+        """Process a key `react_s` after it was added; changes in between are processed together."""
         self._clock = clock
-        self._react_s = react_s
         self._work = work
-        self._waiting: dict[str, None] = {}
-        self._scheduled = False
+        self._ready = DelayedQueue(clock, react_s, self._start_work)
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._added_while_running: set[str] = set()
         self._failures: dict[str, int] = {}
-        self._alarms: dict[str, Timer] = {}
+        self._timers: dict[str, Timer] = {}
         self._stopped = False
 
     def add(self, key: str) -> None:
-        if self._stopped:
-            return
-        self._waiting[key] = None
-        if not self._scheduled:
-            self._scheduled = True
-            self._clock.call_later(self._react_s, self._start_waiting)
+        if not self._stopped:
+            self._ready.add(key)
 
     def add_after(self, key: str, delay_s: float) -> None:
-        """Replaces an alarm that was set for this key before."""
+        """Add the key after a delay, which replaces an earlier delay of this key."""
         if self._stopped:
             return
-        if (alarm := self._alarms.pop(key, None)) is not None:
-            alarm.cancel()
-        self._alarms[key] = self._clock.call_later(delay_s, lambda: self._ring(key))
+        if (timer := self._timers.pop(key, None)) is not None:
+            timer.cancel()
+        self._timers[key] = self._clock.call_later(delay_s, lambda: self._add_due(key))
 
     def stop(self) -> None:
-        """Forgets all that waits, hears of nothing new, and leaves half done what it has begun."""
+        """Drop all waiting keys, cancel running work, and ignore new keys until `start`."""
         self._stopped = True
-        self._waiting.clear()
+        self._ready.clear()
+        self._added_while_running.clear()
         self._failures.clear()
-        for alarm in self._alarms.values():
-            alarm.cancel()
-        self._alarms.clear()
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
         for task in self._running.values():
             task.cancel()
 
     def start(self) -> None:
         self._stopped = False
 
-    def _ring(self, key: str) -> None:
-        self._alarms.pop(key, None)
+    def _add_due(self, key: str) -> None:
+        self._timers.pop(key, None)
         self.add(key)
 
-    def _start_waiting(self) -> None:
-        self._scheduled = False
-        keys, self._waiting = list(self._waiting), {}
-        loop = asyncio.get_running_loop()
-        for key in keys:
-            if key in self._running:
-                self._waiting[key] = None  # looked at again when the look that goes on has ended
-                continue
-            task = self._running[key] = loop.create_task(self._look_at(key))
-            task.add_done_callback(_report)
+    def _start_work(self, key: str) -> None:
+        if key in self._running:
+            self._added_while_running.add(key)
+            return
+        task = self._running[key] = asyncio.get_running_loop().create_task(self._process(key))
+        task.add_done_callback(lambda task: report_failure(task, "a simulated controller failed"))
 
-    async def _look_at(self, key: str) -> None:
+    async def _process(self, key: str) -> None:
         try:
             again_s = await self._work(key)
         except StatusError:
@@ -122,12 +116,6 @@ class KeyQueue:
                 self.add_after(key, again_s)
         finally:
             del self._running[key]
-            if key in self._waiting:
+            if key in self._added_while_running:
+                self._added_while_running.discard(key)
                 self.add(key)
-
-
-def _report(task: asyncio.Task[None]) -> None:
-    """A mistake of ours must not stay silent because nobody waits for the task."""
-    if not task.cancelled() and (error := task.exception()) is not None:
-        context = {"message": "a simulated controller failed", "exception": error, "task": task}
-        task.get_loop().call_exception_handler(context)

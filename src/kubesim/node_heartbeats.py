@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 from kubesim.apiserver.api_messages import Object
 from kubesim.apiserver.object_store import StoredObject
 from kubesim.apiserver.simulated_cluster import SimulatedCluster
-from kubesim.common_fields import condition
-from kubesim.virtual_time import timestamp
+from kubesim.common_fields import condition, format_timestamp
 
 __all__ = ["EVERY_S", "Heartbeats", "healthy_conditions"]
 
@@ -62,7 +61,7 @@ class Heartbeats:
                 "name": node.name,
                 "namespace": _NAMESPACE,
                 "uid": self._cluster.naming.uid(),
-                "creationTimestamp": timestamp(now),
+                "creationTimestamp": format_timestamp(now),
                 "ownerReferences": [owner],
             }
         }
@@ -84,13 +83,17 @@ def healthy_conditions(before: list[Object] | tuple[Object, ...], now: datetime)
     known = {each["type"]: each for each in before}
     for name, (status, reason, message) in _HEALTHY.items():
         old = known.get(name)
-        since = old["lastTransitionTime"] if old is not None and old["status"] == status else timestamp(now)
+        since = (
+            old["lastTransitionTime"]
+            if old is not None and old["status"] == status
+            else format_timestamp(now)
+        )
         known[name] = {
             "type": name,
             "status": status,
             "reason": reason,
             "message": message,
-            "lastHeartbeatTime": timestamp(now),
+            "lastHeartbeatTime": format_timestamp(now),
             "lastTransitionTime": since,
         }
     return list(known.values())

@@ -1,6 +1,6 @@
-"""What makes an API server with objects a cluster: everybody who works in it, put together in one place.
+"""Turn an API server with objects into a running cluster: kubelets, controllers, scheduler and scenario.
 
-Their order is part of the history: same objects, same scenario, same seed, same history.
+The order in which they start is fixed: the same objects, scenario and seed give the same history.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,11 +24,11 @@ from kubesim.virtual_time import LoopClock
 __all__ = ["EPOCH", "ExtenderConnector", "RunningCluster", "simulated_server", "start_cluster"]
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
-"""When virtual time starts."""
+"""The start of virtual time."""
 
 
 ExtenderConnector = Callable[[str, float], ExtenderTransport]
-"""URL and time-out in seconds → how to ask the extender there."""
+"""Return the transport to the extender at a URL, with a time-out in seconds."""
 
 
 class RunningCluster(NamedTuple):
@@ -42,14 +42,14 @@ def start_cluster(
     server: ApiServer,
     scenario: Scenario | None = None,
     *,
-    tell: Callable[[TimelineEntry], object] | None = None,
+    on_event: Callable[[TimelineEntry], object] | None = None,
     reach_extender: ExtenderConnector | None = None,
 ) -> RunningCluster:
-    """From now on nodes beat, pods run, controllers and scheduler work, and the scenario takes its course.
+    """Start heartbeats, kubelets, controllers, the scheduler and the events of the scenario.
 
-    `tell` hears of everything that the scenario does. A node that is not ready already is taken for dead:
-    nobody is there who would say that it is well again. Without `reach_extender` (see
-    `sockets.outbound_calls`), extenders count as unreachable.
+    `on_event` is called after every event of the scenario. The kubelet of a node that is not ready already
+    is stopped, as it would report the node ready. Without `reach_extender` (see `sockets.outbound_calls`),
+    extenders are unreachable.
     """
     scenario = scenario or Scenario()
     began = server.clock.now()
@@ -60,8 +60,8 @@ def start_cluster(
     Heartbeats(server.cluster, kubelets.is_dead)
     extenders = [_extender(each, reach_extender or _unreachable) for each in scenario.extenders]
     scheduler = Scheduler(server.cluster, extenders=extenders)
-    actor = EventExecutor(server, kubelets, scenario.seed)
-    timeline = ScenarioTimeline(scenario, actor, server.clock, began=began, tell=tell)
+    executor = EventExecutor(server, kubelets, scenario.seed)
+    timeline = ScenarioTimeline(scenario, executor, server.clock, began=began, on_event=on_event)
     return RunningCluster(kubelets, controllers, scheduler, timeline)
 
 
@@ -71,32 +71,32 @@ def simulated_server(
     *,
     start: datetime = EPOCH,
     speed: float = 1.0,
-    tell: Callable[[TimelineEntry], object] | None = None,
+    on_event: Callable[[TimelineEntry], object] | None = None,
 ) -> ApiServer:
-    """A cluster of these objects that lives, on the running event loop's time."""
+    """Start a cluster with these objects on the running event loop, and return its API server."""
     scenario = scenario or Scenario()
     server = ApiServer(clock=LoopClock(start, speed=speed), seed=scenario.seed)
     server.load(objects)
-    start_cluster(server, scenario, tell=tell)
+    start_cluster(server, scenario, on_event=on_event)
     return server
 
 
-def _extender(said: ScenarioExtender, reach: ExtenderConnector) -> Extender:
+def _extender(given: ScenarioExtender, reach: ExtenderConnector) -> Extender:
     return Extender(
-        name=said.url,
-        carry=reach(said.url, said.timeout.total_seconds()),
-        filter_verb=said.filter,
-        prioritize_verb=said.prioritize,
-        weight=said.weight,
-        ignorable=said.ignorable,
-        node_cache_capable=said.names_only,
-        managed_resources=frozenset(said.managed_resources),
+        name=given.url,
+        carry=reach(given.url, given.timeout.total_seconds()),
+        filter_verb=given.filter,
+        prioritize_verb=given.prioritize,
+        weight=given.weight,
+        ignorable=given.ignorable,
+        node_cache_capable=given.names_only,
+        managed_resources=frozenset(given.managed_resources),
     )
 
 
 def _unreachable(url: str, _timeout_s: float) -> ExtenderTransport:
     async def carry(verb: str, _arguments: Object) -> object:
-        raise OSError(f'Post "{url}/{verb}": no way to call extenders was given to the simulated scheduler')
+        raise OSError(f'Post "{url}/{verb}": the simulated scheduler has no connection to extenders')
 
     return carry
 

@@ -1,12 +1,10 @@
-"""Time, as the simulated API server sees it: what it is now, and a call when some of it has passed.
+"""The clocks of a simulated cluster, and an event loop that runs in virtual time.
 
-An event loop whose time is the simulation's: when nobody has anything to do, it jumps to the next alarm.
+    run_virtual(main())        # an hour of cluster time in seconds, with the same result every time
 
-    run_virtual(main())        # an hour of cluster life in seconds, the same every time
-
-Everything that waits by the loop (sleeps, time-outs, `LoopClock`) follows, so the real client, informers and
-controllers run unchanged. Only for what lives in this process: a socket answers in real time, and the loop
-would have jumped ahead of it long before. What is given to a thread is done at once.
+When no task is ready, a `VirtualLoop` advances its time to the next timer instead of waiting. Sleeps,
+time-outs and `LoopClock` follow that time, so real clients and controllers run on it unchanged. Real sockets
+don't work on it, because they answer in real time. Work for a thread is done immediately, in the loop.
 """
 
 import asyncio
@@ -21,12 +19,12 @@ __all__ = [
     "Clock",
     "LoopClock",
     "ManualClock",
-    "NothingLeftToHappen",
+    "NoPendingTimers",
     "Timer",
     "VirtualLoop",
     "pause",
+    "report_failure",
     "run_virtual",
-    "timestamp",
 ]
 
 
@@ -53,10 +51,10 @@ def _unless_cancelled(timer: _ManualTimer, callback: Callable[[], object]) -> No
 
 
 class LoopClock:
-    """Follows the running event loop's time: real time, or a virtual one if the loop has that.
+    """A clock that follows the running event loop, in real or in virtual time.
 
-    `start` is what the clock shows first; without it, the wall clock at that moment. With a `speed`, so
-    many of its seconds pass in one of the loop's.
+    It starts at `start`, by default at the current time. `speed` is the number of its seconds that pass
+    per second of the loop.
     """
 
     def __init__(self, start: datetime | None = None, *, speed: float = 1.0) -> None:
@@ -68,7 +66,7 @@ class LoopClock:
     def now(self) -> datetime:
         try:
             loop = asyncio.get_running_loop()
-        except RuntimeError:  # objects may be loaded before any loop runs
+        except RuntimeError:  # objects may be loaded before a loop runs
             return self._start or datetime.now(UTC)
         return self._begin(loop) + timedelta(seconds=(loop.time() - (self._origin_s or 0.0)) * self._speed)
 
@@ -83,7 +81,7 @@ class LoopClock:
         return loop.call_later(delay_s / self._speed, callback)
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> datetime:
-        """Starts on first sight of a loop; what was asked for before that waits from then on."""
+        """Start the clock at the first running loop, and the timers that were set before with it."""
         if self._origin_s is None or self._start is None:
             self._start = self._start or datetime.now(UTC)
             self._origin_s = loop.time()
@@ -94,7 +92,7 @@ class LoopClock:
 
 
 class ManualClock:
-    """Stands still until told to advance: for tests, where waiting is a waste."""
+    """A clock that stands still until `advance` is called, for tests."""
 
     def __init__(self, start: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
         self._now = start
@@ -111,7 +109,7 @@ class ManualClock:
         return timer
 
     def advance(self, seconds: float) -> None:
-        """Everything due on the way is called in its order, at its time."""
+        """Advance the clock and call all timers that become due, in their order and at their time."""
         end = self._now + timedelta(seconds=seconds)
         while self._timers and self._timers[0][0] <= end:
             due, _, callback, timer = heapq.heappop(self._timers)
@@ -127,20 +125,22 @@ async def pause(clock: Clock, delay_s: float) -> None:
     await passed.wait()
 
 
-def timestamp(moment: datetime) -> str:
-    """As `metadata.creationTimestamp` has it: whole seconds, UTC."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def report_failure(task: asyncio.Task[None], message: str) -> None:
+    """Hand an unexpected exception of a task that no caller awaits to the event loop's handler."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        context = {"message": message, "exception": error, "task": task}
+        task.get_loop().call_exception_handler(context)
 
 
 T = TypeVar("T")
 
 
-class NothingLeftToHappen(RuntimeError):  # noqa: N818 - says what is the case
-    """Every task waits for something that no alarm, and so nobody, will ever bring about."""
+class NoPendingTimers(RuntimeError):  # noqa: N818 - names the state
+    """All tasks wait, and no timer is set that could wake one of them."""
 
 
-class _Jump(selectors.DefaultSelector):
-    """Instead of waiting for the next alarm, says that the time has come."""
+class _TimeJumpSelector(selectors.DefaultSelector):
+    """Advance the loop's time to the next timer instead of waiting for it."""
 
     loop: "VirtualLoop"
 
@@ -149,7 +149,7 @@ class _Jump(selectors.DefaultSelector):
         if ready or timeout == 0:
             return ready
         if timeout is None:
-            raise NothingLeftToHappen("the simulation stands still: all tasks wait, and no alarm is set")
+            raise NoPendingTimers("the simulation can't continue: all tasks wait, and no timer is set")
         self.loop.jump(timeout)
         return ready
 
@@ -157,7 +157,7 @@ class _Jump(selectors.DefaultSelector):
 class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self, start_s: float = 0.0) -> None:
         self._virtual_s = start_s
-        selector = _Jump()
+        selector = _TimeJumpSelector()
         selector.loop = self
         super().__init__(selector)
 
@@ -170,16 +170,16 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, _executor: Any, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
-        """Work takes no time here, in whichever thread: nobody could say how much."""
+        """Run the function immediately: work takes no virtual time."""
         done = self.create_future()
         try:
             done.set_result(func(*args))
-        except Exception as error:  # noqa: BLE001 - whoever waits for it gets it
+        except Exception as error:  # noqa: BLE001 - raised where the result is awaited
             done.set_exception(error)
         return done
 
 
 def run_virtual(main: Coroutine[Any, Any, T]) -> T:
-    """Like `asyncio.run`, in virtual time."""
+    """Run a coroutine like `asyncio.run`, in virtual time."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(main)

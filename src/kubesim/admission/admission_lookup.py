@@ -10,7 +10,14 @@ from typing import Any, Literal, Protocol
 from kubesim.apiserver.api_messages import Object
 from kubesim.apiserver.kind_registry import ResourceKind
 
-__all__ = ["DefaultingContext", "Lookup", "Operation", "empty_lookup", "fill", "inner", "timestamp"]
+__all__ = [
+    "DefaultingContext",
+    "Lookup",
+    "Operation",
+    "empty_lookup",
+    "fill",
+    "inner",
+]
 
 
 class Lookup(Protocol):
@@ -58,7 +65,3 @@ def inner(target: Object, field: str) -> Object:
     """The object in `field`, made if it is missing."""
     found: Object = target.setdefault(field, {})
     return found
-
-
-def timestamp(now: datetime) -> str:
-    return now.strftime("%Y-%m-%dT%H:%M:%SZ")

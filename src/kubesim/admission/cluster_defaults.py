@@ -15,8 +15,9 @@ Defaults of webhook configurations.
 from base64 import b64encode
 from zlib import crc32
 
-from kubesim.admission.admission_lookup import DefaultingContext, fill, inner, timestamp
+from kubesim.admission.admission_lookup import DefaultingContext, fill, inner
 from kubesim.apiserver.api_messages import Object
+from kubesim.common_fields import format_timestamp
 
 __all__ = [
     "fill_autoscaler",
@@ -216,7 +217,7 @@ def fill_persistent_volume(volume: Object, about: DefaultingContext) -> None:
     status = inner(volume, "status")
     if not status.get("phase"):
         status["phase"] = "Pending"
-        fill(status, lastPhaseTransitionTime=timestamp(about.now))
+        fill(status, lastPhaseTransitionTime=format_timestamp(about.now))
 
 
 def fill_volume_claim(claim: Object, _: DefaultingContext) -> None:

@@ -9,9 +9,10 @@ Defaults of a pod's spec wherever it stands, in a pod or in a template.
 The quality-of-service class of a pod: how much of what its containers ask for is guaranteed.
 """
 
-from kubesim.admission.admission_lookup import DefaultingContext, fill, inner, timestamp
+from kubesim.admission.admission_lookup import DefaultingContext, fill, inner
 from kubesim.admission.admission_plugins import fill_priority
 from kubesim.apiserver.api_messages import Object
+from kubesim.common_fields import format_timestamp
 from kubevalues.quantity import Quantity, parse_quantity
 
 __all__ = [
@@ -248,7 +249,7 @@ def _fill_status(pod: Object, about: DefaultingContext) -> None:
         blocked = {
             "type": "PodScheduled",
             "status": "False",
-            "lastTransitionTime": timestamp(about.now),
+            "lastTransitionTime": format_timestamp(about.now),
             "reason": "SchedulingGated",
             "message": "Scheduling is blocked due to non-empty scheduling gates",
         }

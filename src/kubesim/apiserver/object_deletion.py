@@ -11,8 +11,9 @@ from kubesim.apiserver.kind_registry import ResourceKind
 from kubesim.apiserver.object_store import ObjectStore, StoredObject
 from kubesim.apiserver.status_errors import FieldError, StatusError, bad_request, not_found
 from kubesim.apiserver.write_options import Preconditions
+from kubesim.common_fields import format_timestamp
 from kubesim.custom_resources.served_definitions import CLEANUP_FINALIZER
-from kubesim.virtual_time import Clock, timestamp
+from kubesim.virtual_time import Clock
 
 __all__ = ["DeleteOptions", "DeletionOutcome", "ObjectDeletion"]
 
@@ -220,13 +221,13 @@ def _mark(meta: Object, now: datetime, grace_s: int) -> None:
         meta["generation"] += 1
     due = now + timedelta(seconds=grace_s)
     if "deletionTimestamp" not in meta or _moment(meta["deletionTimestamp"]) > due:
-        meta["deletionTimestamp"] = timestamp(due)
+        meta["deletionTimestamp"] = format_timestamp(due)
     meta["deletionGracePeriodSeconds"] = grace_s
 
 
 def _mark_without_grace(meta: Object, now: datetime) -> None:
     if "deletionTimestamp" not in meta:
-        meta["deletionTimestamp"] = timestamp(now)
+        meta["deletionTimestamp"] = format_timestamp(now)
 
 
 def _shortened(meta: Object, options: DeleteOptions, now: datetime) -> bool:
@@ -241,7 +242,7 @@ def _shortened(meta: Object, options: DeleteOptions, now: datetime) -> bool:
     if due < now:
         due = now
         grace = min(grace, 1)
-    meta["deletionTimestamp"] = timestamp(due)
+    meta["deletionTimestamp"] = format_timestamp(due)
     meta["deletionGracePeriodSeconds"] = grace
     return True
 

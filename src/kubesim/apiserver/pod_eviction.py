@@ -11,8 +11,7 @@ from kubesim.apiserver.request_route import RequestRoute
 from kubesim.apiserver.simulated_cluster import SimulatedCluster
 from kubesim.apiserver.status_errors import StatusError, bad_request
 from kubesim.apiserver.write_options import Preconditions
-from kubesim.common_fields import condition, set_condition, set_pod_condition
-from kubesim.virtual_time import timestamp
+from kubesim.common_fields import condition, format_timestamp, set_condition, set_pod_condition
 from kubevalues import SelectorError, selector_from_object
 
 __all__ = ["evict"]
@@ -131,7 +130,7 @@ def _spend(cluster: SimulatedCluster, budget: Object, pod_name: str) -> None:
     now = cluster.clock.now()
     status = budget["status"]
     status["disruptionsAllowed"] -= 1
-    status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod_name: timestamp(now)}
+    status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod_name: format_timestamp(now)}
     if status["disruptionsAllowed"] == 0:
         set_condition(status, "DisruptionAllowed", "False", now=now, reason="InsufficientPods")
     cluster.store.put(cluster.kind("policy/v1", "PodDisruptionBudget"), budget)

@@ -8,7 +8,7 @@ from datetime import datetime
 from kubesim.apiserver.api_messages import Object
 from kubesim.apiserver.kind_registry import ResourceKind
 from kubesim.apiserver.status_errors import FieldError, bad_request
-from kubesim.virtual_time import timestamp
+from kubesim.common_fields import format_timestamp
 
 __all__ = [
     "ObjectNaming",
@@ -82,7 +82,7 @@ def fill_in(kind: ResourceKind, content: Object, *, uid: str, now: datetime) -> 
     metadata["uid"] = uid
     if kind.has_generation or kind.custom:
         metadata["generation"] = 1
-    metadata["creationTimestamp"] = timestamp(now)
+    metadata["creationTimestamp"] = format_timestamp(now)
 
 
 def carry_over(kind: ResourceKind, new: Object, old: Object) -> list[FieldError]:

@@ -23,7 +23,8 @@ from kubesim.apiserver.object_store import ObjectStore, StoredObject
 from kubesim.apiserver.object_writer import ObjectWriter
 from kubesim.apiserver.server_metadata import ObjectNaming
 from kubesim.apiserver.status_errors import StatusError, not_found
-from kubesim.virtual_time import Clock, timestamp
+from kubesim.common_fields import format_timestamp
+from kubesim.virtual_time import Clock
 from kubevalues.json_errors import json_error_text
 from kubevalues.saved_cluster import UnreadableCluster, parse_cluster
 
@@ -138,7 +139,7 @@ def _complete(kind: ResourceKind, content: Object, clock: Clock, naming: ObjectN
     if not metadata.get("uid"):
         metadata["uid"] = naming.uid()
     if not metadata.get("creationTimestamp"):
-        metadata["creationTimestamp"] = timestamp(clock.now())
+        metadata["creationTimestamp"] = format_timestamp(clock.now())
     if kind.has_generation or kind.custom:
         metadata.setdefault("generation", 1)
     if kind.namespaced:

@@ -12,10 +12,9 @@ from typing import Any
 
 from kubesim.apiserver.api_messages import Object
 from kubesim.apiserver.kind_registry import ResourceKind
-from kubesim.common_fields import set_condition
+from kubesim.common_fields import format_timestamp, set_condition
 from kubesim.controllers.controller_base import ChangeHandler, ControllerBase, ControllerContext, split_key
 from kubesim.controllers.pod_index import IndexedPod
-from kubesim.virtual_time import timestamp
 from kubevalues import SelectorError, selector_from_object
 from kubevalues.quantity import quantity_of
 
@@ -104,7 +103,7 @@ class AutoscalerController(ControllerBase):
         status["desiredReplicas"] = size
         if size != current:
             await self._resize(kind, content, size)
-            status["lastScaleTime"] = timestamp(now)
+            status["lastScaleTime"] = format_timestamp(now)
             say("AbleToScale", "True", reason="SucceededRescale", message=f"{_RESCALED} {size}")
             say("ScaledToZero", "False", reason="NotScaledToZero", message=_NOT_TO_ZERO)
 

@@ -13,11 +13,10 @@ from kubesim.apiserver.api_messages import Object
 from kubesim.apiserver.kind_registry import ResourceKind
 from kubesim.apiserver.object_store import StoreChange
 from kubesim.apiserver.status_errors import StatusError
-from kubesim.common_fields import condition, moment
+from kubesim.common_fields import condition, format_timestamp, parse_timestamp
 from kubesim.controllers.controller_base import ChangeHandler, ControllerBase, ControllerContext, split_key
 from kubesim.controllers.job_status import is_finished
 from kubesim.controllers.owned_objects import controller_reference, is_deleting
-from kubesim.virtual_time import timestamp
 from kubevalues.duration import parse_duration
 
 __all__ = ["CronJobController", "next_time"]
@@ -141,7 +140,7 @@ class CronJobController(ControllerBase):
             if due is not None and not self._is_too_late(cron_job, due, now):
                 started = await self._start(cron_job, jobs, due)
                 if started is not None:
-                    status["lastScheduleTime"] = timestamp(due)
+                    status["lastScheduleTime"] = format_timestamp(due)
                     status["active"] = [*(status.get("active") or ()), started]
             wait_s = (coming - now).total_seconds() if coming is not None else None
         await self.writes.set_status(self._cron_jobs, cron_job, status)
@@ -171,7 +170,7 @@ class CronJobController(ControllerBase):
             "metadata": {
                 "name": f"{metadata['name']}-{int(due.timestamp()) // 60}",
                 "labels": dict(described.get("labels") or {}),
-                "annotations": {**(described.get("annotations") or {}), _SCHEDULED: timestamp(due)},
+                "annotations": {**(described.get("annotations") or {}), _SCHEDULED: format_timestamp(due)},
                 "ownerReferences": [controller_reference(self._cron_jobs, cron_job)],
             },
             "spec": dict(template["spec"]),
@@ -204,7 +203,7 @@ class CronJobController(ControllerBase):
 def _times(cron_job: Object, now: datetime) -> tuple[datetime | None, datetime | None]:
     """The latest time that is due and was not taken, and the next one to come."""
     spec, status = cron_job["spec"], cron_job.get("status", {})
-    since = moment(status.get("lastScheduleTime") or cron_job["metadata"]["creationTimestamp"])
+    since = parse_timestamp(status.get("lastScheduleTime") or cron_job["metadata"]["creationTimestamp"])
     if (deadline_s := spec.get("startingDeadlineSeconds")) is not None:
         since = max(since, now - timedelta(seconds=deadline_s))
     zone, due = spec.get("timeZone") or "UTC", None

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from kubesim.apiserver.api_messages import Object
-from kubesim.common_fields import condition, seconds_since
+from kubesim.common_fields import condition, format_timestamp, seconds_since
 from kubesim.controllers.deployment_sizes import (
     DeploymentReplicaSets,
     actual_of,
@@ -11,7 +11,6 @@ from kubesim.controllers.deployment_sizes import (
     max_unavailable,
     size_of,
 )
-from kubesim.virtual_time import timestamp
 
 __all__ = [
     "counted_status",
@@ -32,13 +31,13 @@ def put_condition(status: Object, type_: str, value: str, reason: str, message: 
     before = condition(status, type_)
     if before is not None and (before["status"], before.get("reason")) == (value, reason):
         return False
-    since = timestamp(now)
+    since = format_timestamp(now)
     if before is not None and before["status"] == value:
         since = before.get("lastTransitionTime", since)
     new = {
         "type": type_,
         "status": value,
-        "lastUpdateTime": timestamp(now),
+        "lastUpdateTime": format_timestamp(now),
         "lastTransitionTime": since,
         "reason": reason,
         "message": message,

@@ -11,11 +11,10 @@ from typing import Any
 from kubesim.apiserver.api_messages import Object
 from kubesim.apiserver.kind_registry import ResourceKind
 from kubesim.apiserver.object_store import StoreChange
-from kubesim.common_fields import condition, scaled, seconds_since
+from kubesim.common_fields import condition, format_timestamp, scaled, seconds_since
 from kubesim.controllers.controller_base import ChangeHandler, ControllerBase, ControllerContext, split_key
 from kubesim.controllers.pod_index import IndexedOwnerReference, IndexedPod
 from kubesim.controllers.selector_index import SelectorIndex, read_selector
-from kubesim.virtual_time import timestamp
 
 __all__ = ["DisruptionController"]
 
@@ -175,7 +174,7 @@ def _conditions(
         "type": "DisruptionAllowed",
         "status": value,
         "observedGeneration": generation,
-        "lastTransitionTime": since or timestamp(now),
+        "lastTransitionTime": since or format_timestamp(now),
         "reason": reason,
         "message": message,
     }

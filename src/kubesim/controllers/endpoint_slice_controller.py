@@ -6,12 +6,12 @@ from typing import Any
 from kubesim.apiserver.api_messages import Object
 from kubesim.apiserver.kind_registry import ResourceKind
 from kubesim.apiserver.object_store import StoreChange, StoredObject, key_of
+from kubesim.common_fields import format_timestamp
 from kubesim.controllers.controller_base import ChangeHandler, ControllerBase, ControllerContext, split_key
 from kubesim.controllers.node_matching import node_of
 from kubesim.controllers.owned_objects import controller_reference
 from kubesim.controllers.pod_index import IndexedPod
 from kubesim.controllers.selector_index import SelectorIndex
-from kubesim.virtual_time import timestamp
 from kubevalues import selector_from_labels
 
 __all__ = ["EndpointSliceController"]
@@ -138,7 +138,7 @@ class EndpointSliceController(ControllerBase):
                 "metadata": {
                     "generateName": f"{name}-",
                     "labels": labels,
-                    "annotations": {_TRIGGERED: timestamp(self.context.now())},
+                    "annotations": {_TRIGGERED: format_timestamp(self.context.now())},
                     "ownerReferences": [controller_reference(self._services, service)],
                 },
                 "addressType": "IPv4",
@@ -158,7 +158,7 @@ class EndpointSliceController(ControllerBase):
         def edit(live: Object) -> None:
             live["endpoints"], live["ports"] = endpoints, ports
             live["metadata"]["labels"] = labels
-            marks = {_TRIGGERED: timestamp(self.context.now())}
+            marks = {_TRIGGERED: format_timestamp(self.context.now())}
             live["metadata"]["annotations"] = {**(live["metadata"].get("annotations") or {}), **marks}
 
         await self.writes.change(self._slices, before, edit)

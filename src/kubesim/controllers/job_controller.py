@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from kubesim.apiserver.api_messages import Object
-from kubesim.common_fields import seconds_since
+from kubesim.common_fields import format_timestamp, seconds_since
 from kubesim.controllers.controller_base import ControllerContext, split_key
 from kubesim.controllers.job_status import (
     INDEX,
@@ -22,7 +22,6 @@ from kubesim.controllers.owned_objects import PodOwnerController, is_deleting, p
 from kubesim.controllers.pod_index import IndexedPod
 from kubesim.controllers.replica_set_controller import slow_start
 from kubesim.controllers.selector_index import read_selector
-from kubesim.virtual_time import timestamp
 from kubevalues import selector_from_labels
 
 __all__ = ["JobController"]
@@ -183,7 +182,7 @@ def _status(job: Object, tally: JobCounts, verdict: tuple[str, str, str] | None,
         status.pop("startTime", None)
         put_condition(status, "Suspended", "True", "JobSuspended", "Job suspended", now)
     else:
-        status.setdefault("startTime", timestamp(now))
+        status.setdefault("startTime", format_timestamp(now))
         if any(item["type"] == "Suspended" for item in status.get("conditions") or ()):
             put_condition(status, "Suspended", "False", "JobResumed", "Job resumed", now)
     if verdict is not None:
@@ -193,7 +192,7 @@ def _status(job: Object, tally: JobCounts, verdict: tuple[str, str, str] | None,
         if not (tally.active or tally.terminating or tally.noted):  # it is over when nothing runs any more
             put_condition(status, result, "True", reason, message, now)
             if result == "Complete":
-                status["completionTime"] = timestamp(now)
+                status["completionTime"] = format_timestamp(now)
     return status
 
 

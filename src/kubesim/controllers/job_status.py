@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kubesim.apiserver.api_messages import Object
-from kubesim.common_fields import condition, seconds_since
+from kubesim.common_fields import condition, format_timestamp, seconds_since
 from kubesim.controllers.pod_index import IndexedPod
-from kubesim.virtual_time import timestamp
 
 __all__ = [
     "INDEX",
@@ -197,8 +196,8 @@ def put_condition(status: Object, type_: str, value: str, reason: str, message: 
     new = {
         "type": type_,
         "status": value,
-        "lastProbeTime": timestamp(now),
-        "lastTransitionTime": timestamp(now),
+        "lastProbeTime": format_timestamp(now),
+        "lastTransitionTime": format_timestamp(now),
         "reason": reason,
         "message": message,
     }

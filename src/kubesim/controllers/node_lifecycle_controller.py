@@ -14,11 +14,10 @@ from datetime import datetime
 from kubesim.apiserver.api_messages import Object
 from kubesim.apiserver.kind_registry import ResourceKind
 from kubesim.apiserver.object_store import StoreChange, StoredObject, key_of
-from kubesim.common_fields import condition, set_condition, set_pod_condition
+from kubesim.common_fields import condition, format_timestamp, set_condition, set_pod_condition
 from kubesim.controllers.controller_base import ChangeHandler, ControllerBase, ControllerContext, split_key
 from kubesim.controllers.node_matching import NOT_READY, UNREACHABLE, IndexedNode, node_of, tolerates
 from kubesim.controllers.pod_index import IndexedPod
-from kubesim.virtual_time import timestamp
 
 __all__ = ["NodeLifecycleController", "TaintEvictionController"]
 
@@ -106,7 +105,7 @@ class NodeLifecycleController(ControllerBase):
         await self.writes.set_status(self.context.pod_kind, record.object, status)
 
     async def _taint(self, record: StoredObject, node: IndexedNode) -> None:
-        now = timestamp(self.context.now())
+        now = format_timestamp(self.context.now())
         before = {(taint["key"], taint["effect"]): taint for taint in node.taints}
         wanted = [
             before.get((key, effect)) or {"key": key, "effect": effect, "timeAdded": now}

@@ -12,7 +12,7 @@ from kubesim.apiserver.kind_registry import ResourceKind
 from kubesim.apiserver.object_store import StoredObject, key_of
 from kubesim.apiserver.status_errors import forbidden
 from kubesim.apiserver.write_options import WriteOptions
-from kubesim.common_fields import moment
+from kubesim.common_fields import parse_timestamp
 from kubesim.controllers.controller_base import ChangeHandler, ControllerBase, ControllerContext, split_key
 from kubesim.controllers.pod_index import IndexedPod
 from kubevalues.quantity import Quantity, quantity_of
@@ -166,7 +166,7 @@ def _usage(pod: Object, now: datetime) -> Amounts:
 def _is_overdue(pod: Object, now: datetime) -> bool:
     """It should long have ended, and takes nothing from others any more."""
     ends, grace_s = (pod["metadata"].get(f"deletion{field}") for field in ("Timestamp", "GracePeriodSeconds"))
-    return bool(ends) and grace_s is not None and (now - moment(ends)).total_seconds() > grace_s
+    return bool(ends) and grace_s is not None and (now - parse_timestamp(ends)).total_seconds() > grace_s
 
 
 def _resources(container: Object, side: str) -> Mapping[str, object]:

@@ -12,12 +12,11 @@ from typing import Any
 
 from kubesim.apiserver.api_messages import Object
 from kubesim.apiserver.status_errors import StatusError
-from kubesim.common_fields import condition, seconds_since
+from kubesim.common_fields import condition, format_timestamp, seconds_since
 from kubesim.controllers.controller_base import split_key
 from kubesim.controllers.owned_objects import PodOwnerController, is_deleting
 from kubesim.controllers.pod_index import IndexedPod
 from kubesim.controllers.selector_index import read_selector
-from kubesim.virtual_time import timestamp
 from kubevalues import selector_from_labels
 
 __all__ = ["ReplicaSetController", "first_to_go", "is_namespace_terminating", "slow_start"]
@@ -218,7 +217,7 @@ class ReplicaSetController(PodOwnerController):
             {
                 "type": "ReplicaFailure",
                 "status": "True",
-                "lastTransitionTime": timestamp(self.context.now()),
+                "lastTransitionTime": format_timestamp(self.context.now()),
                 "reason": reason,
                 "message": failure.message,
             },

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from kubesim.apiserver.api_messages import Object, decode, encode
+from kubesim.common_fields import format_timestamp
 from kubesim.patches.managed_fields import (
     FieldPath,
     fields_of,
@@ -20,7 +21,6 @@ from kubesim.patches.managed_fields import (
     without_field,
 )
 from kubesim.patches.merge_schema import MergeNode
-from kubesim.virtual_time import timestamp
 
 __all__ = ["ApplyConflict", "Conflicting", "apply", "track_update"]
 
@@ -209,7 +209,7 @@ def _write(content: Object, ownership: Ownership, now: datetime) -> None:
             "manager": owner.manager,
             "operation": owner.operation,
             "apiVersion": content.get("apiVersion", "v1"),
-            "time": timestamp(now),
+            "time": format_timestamp(now),
             "fieldsType": "FieldsV1",
             "fieldsV1": to_fields_v1(fields),
         }

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from kubesim.apiserver.api_messages import Object
+from kubesim.common_fields import parse_timestamp
 from kubesim.printers.table_columns import (
     AGE,
     NAME,
@@ -17,7 +18,6 @@ from kubesim.printers.table_columns import (
     each,
     human_duration,
     name,
-    parse_moment,
     spec,
     status,
     wide,
@@ -153,7 +153,7 @@ def _ends(containers: Iterable[Object]) -> Iterator[datetime]:
     for container in containers:
         terminated = (container.get("lastState") or {}).get("terminated") or {}
         if terminated.get("finishedAt"):
-            yield parse_moment(terminated["finishedAt"])
+            yield parse_timestamp(terminated["finishedAt"])
 
 
 def _restarts(found: _Summary, now: datetime) -> str:

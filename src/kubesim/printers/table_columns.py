@@ -6,10 +6,11 @@ Times as people read them: `45s`, `5m30s`, `3d4h`, `2y10d`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from kubesim.apiserver.api_messages import Object
+from kubesim.common_fields import parse_timestamp
 
 __all__ = [
     "AGE",
@@ -30,7 +31,6 @@ __all__ = [
     "human_duration",
     "labels",
     "name",
-    "parse_moment",
     "selector",
     "since",
     "spec",
@@ -187,17 +187,11 @@ def human_duration(duration: timedelta) -> str:
     return f"{seconds // _YEAR}y"
 
 
-def parse_moment(timestamp: str) -> datetime:
-    """RFC 3339, with or without fractions; raises ValueError on anything else."""
-    found = datetime.fromisoformat(timestamp)
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
 def since(timestamp: str | None, now: datetime) -> str:
     if not timestamp:
         return UNKNOWN
     try:
-        return human_duration(now - parse_moment(timestamp))
+        return human_duration(now - parse_timestamp(timestamp))
     except ValueError:
         return INVALID
 

@@ -6,6 +6,7 @@ Work that ends: Jobs and what starts them.
 from datetime import datetime
 
 from kubesim.apiserver.api_messages import Object
+from kubesim.common_fields import parse_timestamp
 from kubesim.printers.table_columns import (
     AGE,
     NAME,
@@ -22,7 +23,6 @@ from kubesim.printers.table_columns import (
     human_duration,
     labels,
     name,
-    parse_moment,
     selector,
     since,
     spec,
@@ -227,8 +227,8 @@ def _completions(job: Object) -> str:
 def _duration(told: Object, now: datetime) -> str:
     if not told.get("startTime"):
         return ""
-    ended = parse_moment(told["completionTime"]) if told.get("completionTime") else now
-    return human_duration(ended - parse_moment(told["startTime"]))
+    ended = parse_timestamp(told["completionTime"]) if told.get("completionTime") else now
+    return human_duration(ended - parse_timestamp(told["startTime"]))
 
 
 JOB = TableLayout(

@@ -1,11 +1,11 @@
-"""Scenarios: a cluster and what happens to it, from a file (see docs/scenarios.md).
+"""Scenarios: a cluster and the events that happen to it, from a file (see docs/scenarios.md).
 
-scenario = read_scenario(Path("scenarios/hot-spot.yaml"))     file → scenario, or all that is wrong
-objects = settled(scenario, now)                              scenario → the cluster when time starts
-server.load(objects); start_cluster(server, scenario)         (kubesim.running_cluster) → time starts
+scenario = read_scenario(Path("scenarios/hot-spot.yaml"))
+server.load(initial_objects(scenario, now))
+start_cluster(server, scenario)
 """
 
-from kubesim.scenario.initial_cluster import CannotSettle, initial_objects
+from kubesim.scenario.initial_cluster import ScenarioNotSettled, initial_objects
 from kubesim.scenario.scenario_file import (
     Scenario,
     ScenarioError,
@@ -16,9 +16,9 @@ from kubesim.scenario.scenario_file import (
 from kubesim.scenario.scenario_timeline import TimelineEntry
 
 __all__ = [
-    "CannotSettle",
     "Scenario",
     "ScenarioError",
+    "ScenarioNotSettled",
     "TimelineEntry",
     "initial_objects",
     "load_scenario",

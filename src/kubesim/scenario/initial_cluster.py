@@ -28,7 +28,7 @@ from kubesim.scheduler.scheduler_writes import SchedulerWrites
 from kubesim.scheduler.scheduling_queue import SchedulerState
 from kubesim.virtual_time import LoopClock, run_virtual
 
-__all__ = ["CannotSettle", "InitialPlacement", "initial_objects"]
+__all__ = ["InitialPlacement", "ScenarioNotSettled", "initial_objects"]
 
 Key = tuple[str, str, str]
 """Kind, namespace and name of a workload."""
@@ -97,14 +97,14 @@ _PATIENCE_S = 5.0
 _log = logging.getLogger(__name__)
 
 
-class CannotSettle(ValueError):  # noqa: N818 - says what is the case
+class ScenarioNotSettled(ValueError):  # noqa: N818 - says what is the case
     """The API server refuses what the scenario consists of; the message names the object and the reason."""
 
 
 def initial_objects(scenario: Scenario, now: datetime) -> list[Object]:
     """All objects of the cluster as it is `now`, when time starts. Not within a running event loop.
 
-    Raises `CannotSettle`.
+    Raises `ScenarioNotSettled`.
     """
     return run_virtual(_settle(scenario, now))
 
@@ -125,7 +125,7 @@ async def _create_all(server: ApiServer, scenario: Scenario, now: datetime) -> N
             await _create(operator, content)
         except OperatorRefused as refused:
             name = "/".join(filter(None, (metadata.get("namespace"), metadata.get("name"))))
-            raise CannotSettle(f"{content['kind']} {name}: {refused}") from refused
+            raise ScenarioNotSettled(f"{content['kind']} {name}: {refused}") from refused
 
 
 async def _create(operator: ScenarioOperator, content: Object) -> None:

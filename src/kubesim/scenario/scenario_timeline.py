@@ -1,4 +1,4 @@
-"""What happens in a scenario, one thing after the other, each at its time."""
+"""Run the events of a scenario in order, each at its time."""
 
 import asyncio
 import heapq
@@ -9,50 +9,47 @@ from typing import Any, NamedTuple
 from kubesim.scenario.event_execution import EventExecutor
 from kubesim.scenario.scenario_events import ScenarioEvent
 from kubesim.scenario.scenario_file import Scenario
-from kubesim.virtual_time import Clock, pause
+from kubesim.virtual_time import Clock, pause, report_failure
 
 __all__ = ["ScenarioTimeline", "TimelineEntry", "in_words"]
 
 
 class TimelineEntry(NamedTuple):
     at: timedelta
-    """Since the scenario's start."""
+    """Time since the start of the scenario."""
     what: str
     refusals: list[str]
-    """What the API server said against it."""
-
-
-Tell = Callable[[TimelineEntry], object]
+    """Errors that the API server returned."""
 
 
 class ScenarioTimeline:
-    """Runs by itself, as soon as the event loop does."""
+    """Runs the events of a scenario as soon as the event loop runs."""
 
     def __init__(
         self,
         scenario: Scenario,
-        actor: EventExecutor,
+        executor: EventExecutor,
         clock: Clock,
         *,
         began: datetime,
-        tell: Tell | None = None,
+        on_event: Callable[[TimelineEntry], object] | None = None,
     ) -> None:
-        troubles = [ScenarioEvent(at=trouble.at, fault=trouble) for trouble in scenario.faults]
-        self._events = [*troubles, *scenario.events]
-        self._actor = actor
+        faults = [ScenarioEvent(at=fault.at, fault=fault) for fault in scenario.faults]
+        self._events = [*faults, *scenario.events]
+        self._executor = executor
         self._clock = clock
         self._began = began
-        self._tell = tell
+        self._on_event = on_event
         self._task: asyncio.Task[None] | None = None
         if self._events:
             clock.call_later(0, self._begin)
 
     def _begin(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
-        self._task.add_done_callback(_report)
+        self._task.add_done_callback(lambda task: report_failure(task, "the scenario's events failed"))
 
     async def _run(self) -> None:
-        """By one hand: what is due at the same moment is done in the file's order."""
+        """Run the events one after the other; those due at the same time run in the order of the file."""
         upcoming: list[tuple[timedelta, int, Iterator[timedelta]]] = []
         for place, event in enumerate(self._events):
             _schedule(upcoming, place, event.times())
@@ -66,9 +63,9 @@ class ScenarioTimeline:
 
     async def _do(self, event: ScenarioEvent) -> None:
         action, given = event.action
-        refusals = await self._actor.do(action, given)
-        if self._tell is not None:
-            self._tell(TimelineEntry(self._clock.now() - self._began, in_words(action, given), refusals))
+        refusals = await self._executor.do(action, given)
+        if self._on_event is not None:
+            self._on_event(TimelineEntry(self._clock.now() - self._began, in_words(action, given), refusals))
 
 
 def _schedule(
@@ -79,7 +76,7 @@ def _schedule(
 
 
 def in_words(action: str, given: Any) -> str:
-    """Short enough for a line."""
+    """Describe an action in one short line."""
     verb = action.replace("_", " ")
     if isinstance(given, tuple):
         return f"{verb} {', '.join(given)}"
@@ -88,10 +85,3 @@ def in_words(action: str, given: Any) -> str:
     if (what := getattr(given, "what", None)) is not None:
         return f"{verb} {what}"
     return f"{verb} {getattr(given, 'kind', '')}".strip()
-
-
-def _report(task: asyncio.Task[None]) -> None:
-    """A mistake of ours must not stay silent because nobody waits for the task."""
-    if not task.cancelled() and (error := task.exception()) is not None:
-        context = {"message": "the scenario's events failed", "exception": error, "task": task}
-        task.get_loop().call_exception_handler(context)

@@ -13,10 +13,9 @@ from kubesim.apiserver.pod_subresources import bound
 from kubesim.apiserver.simulated_cluster import SimulatedCluster
 from kubesim.apiserver.status_errors import StatusError
 from kubesim.apiserver.write_options import Preconditions
-from kubesim.common_fields import condition, set_pod_condition
+from kubesim.common_fields import condition, format_timestamp, set_pod_condition
 from kubesim.scheduler.node_info import NodeInfo, PodInfo, StorageInfo, claim_class
 from kubesim.scheduler.volume_binding_filter import SELECTED_NODE, planned_volumes
-from kubesim.virtual_time import timestamp
 
 __all__ = ["SchedulerWrites", "give_volumes"]
 
@@ -70,7 +69,7 @@ def _made_for(cluster: SimulatedCluster, claim: Object, made_by: Object, node: N
         "metadata": {
             "name": name,
             "uid": cluster.naming.uid(),
-            "creationTimestamp": timestamp(cluster.clock.now()),
+            "creationTimestamp": format_timestamp(cluster.clock.now()),
         },
         "spec": {
             "capacity": {"storage": claim["spec"]["resources"]["requests"]["storage"]},

@@ -26,6 +26,6 @@ def test_one_that_breaks_takes_nobodys_turn_and_is_told():
     queue = DelayedQueue(clock, 1, work)
     for key in ("a", "bad", "b"):
         queue.add(key)
-    with pytest.raises(ExceptionGroup, match="work in the background broke"):
+    with pytest.raises(ExceptionGroup, match="background work failed"):
         clock.advance(1)
     assert done == ["a", "b"]

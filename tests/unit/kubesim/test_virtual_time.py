@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from kubesim.virtual_time import LoopClock, NothingLeftToHappen, VirtualLoop, run_virtual
+from kubesim.virtual_time import LoopClock, NoPendingTimers, VirtualLoop, run_virtual
 
 
 def test_a_day_of_waiting_takes_no_time():
@@ -54,7 +54,7 @@ def test_a_simulation_that_can_never_go_on_says_so():
     async def main():
         await asyncio.Event().wait()
 
-    with pytest.raises(NothingLeftToHappen, match="stands still"):
+    with pytest.raises(NoPendingTimers, match="no timer is set"):
         run_virtual(main())
 
 

@@ -75,7 +75,7 @@ def _play(
         made.server.store.observers.append(made.note)
         made.server.load(contents)
         made.written.clear()
-        made.life = start_cluster(made.server, scenario, tell=made.happenings.append)
+        made.life = start_cluster(made.server, scenario, on_event=made.happenings.append)
         await asyncio.sleep(seconds)
         if look is not None:
             await look(made)

@@ -3,7 +3,7 @@
 import pytest
 
 from kubesim.running_cluster import EPOCH
-from kubesim.scenario import CannotSettle, initial_objects, load_scenario
+from kubesim.scenario import ScenarioNotSettled, initial_objects, load_scenario
 from kubesim.scenario.scenario_file import lopsided_shop
 
 POOL = [{"name": "w", "count": 3, "zones": ["a", "b"]}]
@@ -209,7 +209,7 @@ def test_raw_objects_are_created_before_the_workloads_also_of_kinds_that_they_de
     ],
 )  # fmt: skip
 def test_what_the_api_server_refuses_is_named(scenario, why):
-    with pytest.raises(CannotSettle, match=why):
+    with pytest.raises(ScenarioNotSettled, match=why):
         initial_objects(load_scenario(scenario), EPOCH)
 
 

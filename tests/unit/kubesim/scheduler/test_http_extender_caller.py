@@ -128,4 +128,4 @@ async def test_without_a_way_to_ask_it_is_unreachable():
     (condition,) = server.store.find(server.cluster.kind("v1", "Pod"), "default", "web").object["status"][
         "conditions"
     ]
-    assert "no way to call extenders was given" in condition["message"]
+    assert "has no connection to extenders" in condition["message"]
