@@ -1,10 +1,6 @@
-"""The controllers of the simulated cluster, each written against the real one.
+"""The components of every simulated cluster: kubelets, their usage meter and the controllers.
 
-`Controllers(cluster)` attaches them all. They work on the cluster's clock, in the running event loop.
-
-Who works in a cluster whatever its scenario: kubelets, what they measure, and controllers.
-
-Their order is part of the history: same objects, same seed, same history.
+They start in a fixed order: the same objects and the same seed give the same history.
 """
 
 from collections.abc import Iterable

@@ -1,8 +1,6 @@
-"""The kubelets of all nodes: what the pure `behaviour.advance` says of each pod, done in the store.
+"""The kubelets of all nodes: they apply `behaviour.advance` to the pods in the store, and measure usage.
 
-Optional: without them a pod stays as it was written, which is what tests of single requests want.
-
-What pods and nodes use, read when somebody asks: no alarm rings for usage that nobody looks at.
+They are optional: without them, pods stay as they were written. Usage is computed only when it is read.
 """
 
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,6 @@
-"""The heartbeats of all nodes: a Lease for each that is renewed while its kubelet lives.
+"""Heartbeats of nodes: renew the Lease of each node while its kubelet runs.
 
-A node that was given up while its kubelet was silent is reported healthy again by its first heartbeat. What
-anybody else says of a node is left alone.
+The first heartbeat after an outage reports the node as ready again. Other conditions are left alone.
 """
 
 from collections.abc import Callable

@@ -1,1 +1,1 @@
-"""What happens to an object between the request and the store: defaults, rules, webhooks."""
+"""Admission: what happens to an object between the request and the store."""

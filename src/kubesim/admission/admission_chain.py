@@ -1,8 +1,6 @@
-"""What happens to an object between the request and the store: defaults, webhooks, validation, quotas.
+"""The admission chain of a request: defaults, mutating webhooks, validation, validating webhooks and quotas.
 
-What the cluster's webhook configurations have to say about a request.
-
-What becomes of fields that a kind does not have: dropped anyway, but told or refused if asked for.
+Fields that a kind does not have are dropped; the client decides whether it gets a warning or an error.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,4 @@
-"""How a default is set: only where the request left the field out.
-
-How admission reads other objects: a priority class, a namespace, a definition.
-"""
+"""Set defaults of absent fields, and read other objects (priority class, namespace, definition) for them."""
 
 from dataclasses import dataclass
 from datetime import datetime

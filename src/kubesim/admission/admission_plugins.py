@@ -1,11 +1,4 @@
-"""LimitRanges: what containers of a namespace get if they ask for nothing, and how much they may ask for.
-
-Pods only, and only new ones. Claims are not looked at.
-
-The priority of a new pod comes from its priority class, and only from there.
-
-A class that does not exist is refused: the pod would otherwise get a priority that nobody chose.
-"""
+"""The admission plugins LimitRanger, for new pods only, and Priority."""
 
 from collections.abc import Iterable, Iterator, Mapping
 

@@ -1,10 +1,8 @@
-"""A small part of CEL, the language of validation rules and match conditions.
+"""Evaluate CEL expressions, the language of validation rules and match conditions.
 
-It has comparisons, `&& || ! ?:`, arithmetic, `in`, `has()`, `size()`, the usual tests of texts, and the
-macros `all exists exists_one filter map`. An expression that needs more is refused when it is given
-(`UnsupportedExpression`): a rule that is silently ignored would be worse than none.
-
-The value of an expression for given variables.
+Supported are comparisons, `&& || ! ?:`, arithmetic, `in`, `has()`, `size()`, string functions, and the macros
+`all exists exists_one filter map`. Any other expression is rejected when it is compiled
+(`UnsupportedExpression`), so that no rule is silently ignored.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""What expressions can call, and which operators they have."""
+"""The functions and operators of CEL expressions."""
 
 import operator
 import re

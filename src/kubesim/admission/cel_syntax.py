@@ -1,4 +1,4 @@
-"""From the text of an expression to its tree."""
+"""Parse CEL expressions into syntax trees."""
 
 import ast as python_literals
 import re

@@ -1,15 +1,8 @@
-"""Defaults of what a cluster consists of besides its workloads: nodes, namespaces, policies, events.
+"""Defaults of nodes, namespaces, policies, events, services, storage and webhook configurations.
 
-Defaults of services and endpoint slices.
-
-The address of a service is drawn from its namespace and name, not from a register of free ones: the
-same cluster gets the same addresses in every run.
-
-Defaults of volumes, claims, storage classes and drivers.
-
-The protection finalizers are left out: no controller here would take them away again.
-
-Defaults of webhook configurations.
+The address of a service is derived from its namespace and name, so that the same cluster has the same
+addresses in every run. Protection finalizers of storage objects are not set, because no controller here
+removes them.
 """
 
 from base64 import b64encode

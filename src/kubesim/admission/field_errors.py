@@ -1,6 +1,6 @@
-"""The causes of a refusal, one for each fault of a field, worded as the real server words them.
+"""Field errors of rejected objects, in the words of the real API server.
 
-A path is a plain text: `spec.containers[0].image`, `spec.limits[cpu]`.
+A path is plain text: `spec.containers[0].image`, `spec.limits[cpu]`.
 """
 
 from collections.abc import Iterable

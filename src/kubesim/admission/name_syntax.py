@@ -1,7 +1,6 @@
-"""What names, label keys and other short texts may look like.
+"""The syntax of names, label keys and other short strings.
 
-Each rule takes a text and returns the complaints about it, none if all is well. The same few names come
-again and again, so answers are remembered.
+Each rule returns the messages about a string, none if it is valid. Results are cached because names repeat.
 """
 
 import re

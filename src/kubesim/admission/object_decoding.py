@@ -1,15 +1,9 @@
-"""From JSON to an object of its kind: known fields only, each of its type.
+"""Decode JSON into an object of its kind: known fields only, each of its type.
 
-A value of the wrong type is refused as the real server's decoder refuses it, with code 400. Fields that
-a kind does not have are dropped (see `admission_chain` for who wants to know).
-Custom kinds have their own schema (`kubesim.custom_resources`); here only their metadata is read.
-
-The known fields of every built-in type, as data: `fields.txt`, read once when first needed.
-
-Readers of whole types: a copy of a value with exactly the known fields, of exactly their types.
-
-What comes out needs no further type checks, so defaults and rules can be written without any.
-A field whose value is `null` counts as left out, and so does an empty map.
+A value of the wrong type is rejected with code 400, in the words of the real server's decoder. A field whose
+value is `null` and an empty map count as absent. The result needs no further type checks in defaults and
+validation. The fields of all built-in types are in `fields.txt`; custom kinds have their own schemas
+(`kubesim.custom_resources`), and only their metadata is decoded here.
 """
 
 from collections.abc import Iterator

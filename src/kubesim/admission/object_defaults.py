@@ -1,9 +1,8 @@
-"""Fills in what a request left out, as the real API server does.
+"""Fill in the fields that a request left out, as the real API server does.
 
-The server calls `apply_defaults` before `validate_object`: it reads the object as one of its kind (see
-`decoding`), fills in defaults, and does what the admission plugins do that change objects: priority,
-tolerations of a node in trouble, the taint of a new node. It never changes its argument, and applying
-it twice changes nothing more. `metadata.uid` must be set before, as jobs select their pods by it.
+`apply_defaults` runs before `validate_object`. It decodes the object, sets its defaults and does the work of
+the mutating admission plugins: priority, default tolerations, the taint of a new node. It never changes its
+argument and is idempotent. `metadata.uid` must be set before, because Jobs select their pods by it.
 """
 
 from collections.abc import Callable

@@ -1,13 +1,4 @@
-"""Defaults of pods proper, beyond those of any pod spec.
-
-Defaults inside containers: pull policy, ports, probes, environment.
-
-Defaults inside the volumes of a pod.
-
-Defaults of a pod's spec wherever it stands, in a pod or in a template.
-
-The quality-of-service class of a pod: how much of what its containers ask for is guaranteed.
-"""
+"""Defaults of pods and pod templates: spec, containers, volumes, and the quality-of-service class."""
 
 from kubesim.admission.admission_lookup import DefaultingContext, fill, inner
 from kubesim.admission.admission_plugins import fill_priority

@@ -1,7 +1,4 @@
-"""Readers of single values: each returns the value as the server stores it, or says why it can't.
-
-A value of the wrong JSON type, worded as the real server's JSON decoder words it.
-"""
+"""Decode single values, with the error messages of the real server's JSON decoder."""
 
 import binascii
 import re

@@ -1,12 +1,8 @@
-"""Webhooks: others may look at an object before it is stored, and change it or say no.
+"""Call the admission webhooks that match a request.
 
-Those that may change it are called one after the other, in the order of their configurations' names;
-those that only judge it are called all at once, when it is as it will be stored. One that can't be
-reached, answers too late or answers nonsense is passed over or stops the request, as its
-`failurePolicy` says. No socket here: the call itself is made by what is given as `caller`, such as
-`sockets.outbound_calls`.
-
-Which webhooks want to see a request.
+Mutating webhooks run one after the other, in the order of their configurations' names. Validating webhooks
+run concurrently on the final object. If a webhook fails, its `failurePolicy` decides. This module opens no
+socket: the `caller` makes the calls (see `sockets.outbound_calls`).
 """
 
 import asyncio

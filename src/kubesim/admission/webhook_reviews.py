@@ -1,7 +1,4 @@
-"""What someone is trying to do: the part of a request that webhooks are told about.
-
-What a webhook answers, read with suspicion.
-"""
+"""Write AdmissionReview requests, and read the untrusted responses of webhooks."""
 
 from base64 import b64decode
 from collections.abc import Mapping

@@ -1,7 +1,4 @@
-"""Defaults of what keeps pods running: deployments, replica sets, stateful sets, daemon sets.
-
-Defaults of jobs and cron jobs.
-"""
+"""Defaults of Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs and CronJobs."""
 
 from kubesim.admission.admission_lookup import DefaultingContext, fill, inner
 from kubesim.admission.pod_defaults import fill_template

@@ -1,4 +1,4 @@
-"""What goes into the simulated API server and what comes out: bytes, without a socket in sight."""
+"""Requests to and responses of the simulated API server, as bytes and without sockets."""
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field

@@ -1,9 +1,7 @@
-"""The simulated API server: one request in, one answer out.
+"""The simulated API server.
 
-`ApiServer.handle` is all that a shell needs. It finds what the path names, does what the method says
-and turns every refusal into the `Status` that the real server would send.
-
-May I? The answer to `kubectl auth can-i` and to clients that ask before they act: always yes.
+`ApiServer.handle` takes one request and returns one response. It resolves the path, runs the verb and turns
+every `StatusError` into the `Status` that the real server would send. Access reviews always allow everything.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping

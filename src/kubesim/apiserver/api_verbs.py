@@ -1,4 +1,4 @@
-"""What can be done to objects and collections: one method per verb, from a question to an answer."""
+"""The verbs on objects and collections, one method each, from request to response."""
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy

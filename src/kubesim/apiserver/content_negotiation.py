@@ -1,4 +1,4 @@
-"""In which form a client wants its answer, and in which it sent its body."""
+"""Negotiate the format of request and response bodies."""
 
 from collections.abc import Mapping
 from enum import Enum

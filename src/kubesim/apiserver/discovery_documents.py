@@ -1,8 +1,4 @@
-"""What the server tells about itself: its version, its groups, and the resources in each.
-
-Two forms of the same facts: the old one, with a document per group and version, and the aggregated one,
-where `/api` and `/apis` tell everything at once to clients that ask for it.
-"""
+"""Discovery: the server's version, its API groups and their resources, in the old and the aggregated form."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby

@@ -1,7 +1,4 @@
-"""The two groups that show events, and how one form becomes the other.
-
-Events are stored in the core group's form. Everything else is stored in the only form it has.
-"""
+"""Convert Events between the core group, in whose form they are stored, and `events.k8s.io`."""
 
 from kubesim.apiserver.api_messages import Object, decode, encode
 from kubesim.apiserver.kind_registry import BUILT_IN, ResourceKind

@@ -1,17 +1,15 @@
-"""Faults on demand: what a real API server does on a bad day, when and as often as one wants.
+"""Inject faults into the API server: errors, delays, broken watches.
 
-By the Python API (`server.faults.add(Fault("unavailable", verbs=("list",), times=2))`) or over HTTP (see
-`admin`). A fault strikes the requests that match all it says; what it leaves out matches everything.
+A fault applies to all requests that match its fields; fields that are not set match every request. Add faults
+in Python (`server.faults.add(InjectedFault("unavailable", verbs=("list",), times=2))`) or over HTTP:
 
-The endpoint that no real API server has: `/simulator`.
-
-| request | does |
+| request | effect |
 |---|---|
-| `GET /simulator` | version, number of objects, open watches |
-| `GET /simulator/faults` | the faults that are active, by number, and how often each has struck |
-| `POST /simulator/faults` | adds a fault (the fields of `InjectedFault`, in camel case); answers its number |
-| `DELETE /simulator/faults/NUMBER` | removes one |
-| `DELETE /simulator/faults` | removes all |
+| `GET /simulator` | returns the version, the number of objects and of open watches |
+| `GET /simulator/faults` | returns the active faults by number, and how often each was applied |
+| `POST /simulator/faults` | adds a fault (the fields of `InjectedFault` in camel case); returns its number |
+| `DELETE /simulator/faults/NUMBER` | removes one fault |
+| `DELETE /simulator/faults` | removes all faults |
 """
 
 import random

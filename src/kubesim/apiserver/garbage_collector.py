@@ -1,10 +1,7 @@
-"""Garbage collection: what happens to objects whose owners go.
+"""Delete objects whose owners are gone, and the contents of namespaces that are being deleted.
 
-A level-triggered look at single objects, by uid: whatever the change was, what is to be done follows
-from what is there now. An owner counts only if it is the object it was (its uid), and in the same
-namespace or in none.
-
-Namespaces that are being deleted: first everything in them, then they themselves.
+The collector is level-triggered: it looks at single objects by uid and decides from the current state. An
+owner must have the referenced uid, and be in the same namespace or cluster-scoped.
 """
 
 from kubesim.apiserver.api_messages import Object

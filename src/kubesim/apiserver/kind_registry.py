@@ -1,8 +1,4 @@
-"""Which kinds of objects the simulated API server knows, and how each is addressed.
-
-A kind is plain data. Built-in kinds stand in one table here; a CustomResourceDefinition adds one more
-`Kind` at run time.
-"""
+"""The kinds that the simulated API server serves: built-in ones, and custom ones from definitions."""
 
 from collections.abc import Iterable, Iterator
 

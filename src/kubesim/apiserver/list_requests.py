@@ -1,7 +1,4 @@
-"""Lists: at a version, in pages, as bytes.
-
-Which records a list or a watch is about.
-"""
+"""Serve lists: select records by namespace and selectors, at a version, in pages."""
 
 import base64
 import binascii

@@ -1,9 +1,7 @@
-"""Resource usage as a metrics server would serve it (`metrics.k8s.io/v1beta1`).
+"""Serve resource usage as a metrics server does (`metrics.k8s.io/v1beta1`).
 
-Nothing is measured here: usage is what someone said it is, by `set_node` and `set_pod`, and is forgotten
-when the node or the pod is. Of what nobody said anything, the `meter` is asked, if there is one.
-
-`metrics.k8s.io`: usage shown as objects that nobody stored.
+Usage is what `set_node` and `set_pod` were given, until the node or pod is deleted. For all others, the
+`meter` is asked if there is one.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Deleting: at once, after a grace period, or when the last finalizer is gone."""
+"""Delete objects: immediately, after a grace period, or when the last finalizer is removed."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta

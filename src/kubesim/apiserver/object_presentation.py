@@ -1,4 +1,4 @@
-"""How stored objects look on the wire: whole, as bare metadata, or as rows of a table."""
+"""Present stored objects to clients: in full, as metadata only, or as rows of a table."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime

@@ -1,8 +1,7 @@
-"""Where the objects are: like etcd, JSON bytes by key, one version counter and a history of changes.
+"""The object store: like etcd, JSON bytes by key, one version counter and a history of changes.
 
-Nothing here knows what an object means. A stored object is never changed; a write makes a new
-`StoredObject`. `kind` and `apiVersion` are not stored, they are put in front when an object is shown, so
-that one object can be served in several API versions and a list is its records' bytes joined.
+A `StoredObject` is immutable; a write makes a new one. `kind` and `apiVersion` are not stored but added when
+an object is served, so that one object can be served in several API versions.
 """
 
 from bisect import bisect_left, bisect_right

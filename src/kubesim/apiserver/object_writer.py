@@ -1,4 +1,4 @@
-"""Creating and changing objects: every check the API server makes between a request and the store."""
+"""Create and update objects, with all checks that the API server makes before it stores them."""
 
 from collections.abc import Callable
 from copy import deepcopy

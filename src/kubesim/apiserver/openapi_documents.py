@@ -1,18 +1,13 @@
-"""As much of the OpenAPI documents as kubectl reads.
+"""The parts of the OpenAPI documents that kubectl reads.
 
-What it reads them for, and what it finds here:
+- `create`, `apply`, `replace`, `patch` look for `fieldValidation` of PATCH: every kind has it, so that the
+  server validates.
+- `apply` looks for merge keys: the document offers no strategic merge patch, so kubectl uses its built-in
+  keys. A schema without all merge keys would make kubectl compute wrong patches.
+- `explain` reads fields and descriptions: custom resources have those of their definition, built-in kinds
+  have all fields but no descriptions.
 
-- `create`, `apply`, `replace`, `patch`: does PATCH of this kind know `fieldValidation`? Then the server
-  validates and kubectl does not have to. Every kind's PATCH says yes.
-- `apply`: which lists are merged by which key? For built-in kinds kubectl knows that by itself, and falls
-  back on it where the document offers no strategic merge patches: so it offers none, although the server
-  takes them. A schema without all merge keys would make kubectl compute wrong patches.
-- `explain`: fields and their descriptions. Custom resources have those of their definition, built-in kinds
-  all their fields but no descriptions.
-
-Version 2 is only asked where version 3 has no answer: an empty document is enough.
-
-What `kubectl explain` tells of built-in kinds: the names and types of their fields, at every depth.
+kubectl asks for version 2 only where version 3 has no answer: an empty document is enough.
 """
 
 from collections.abc import Callable, Iterable, Iterator

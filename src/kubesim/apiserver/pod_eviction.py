@@ -1,4 +1,4 @@
-"""`pods/eviction`: a deletion that asks the pod's disruption budget first."""
+"""`pods/eviction`: delete a pod if its disruption budgets allow it."""
 
 from collections.abc import Iterator
 

@@ -1,9 +1,4 @@
-"""`pods/binding`: a scheduler's decision.
-
-`pods/ephemeralcontainers` and `pods/resize`: what may change of a pod's spec while it runs.
-
-`pods/log`: no container runs here, so there is not much to tell.
-"""
+"""The subresources `binding`, `ephemeralcontainers`, `resize` and `log` of pods."""
 
 from collections.abc import Callable
 

@@ -1,13 +1,8 @@
-"""Protobuf → what the same client would have sent as JSON.
+"""Decode protobuf request bodies into the JSON form of the same object.
 
-Clients with compiled-in types (`kubectl create deployment`, `kubectl auth can-i`, most controllers) send
-protobuf and don't try again with JSON, so a server that could not read it would be no server to them.
-
-Which number stands for which field: the table in `protobuf_fields.json`, from `scripts/protobuf_fields.go`.
-
-Requests in protobuf: kubectl and other Go programs send built-in kinds that way.
-
-Only reading is offered; answers are JSON, which every such client takes as its second choice.
+kubectl and other Go clients send built-in kinds as protobuf and don't fall back to JSON. Responses are
+always JSON, which these clients accept. `protobuf_fields.json` maps field numbers to names;
+`scripts/protobuf_fields.go` writes it.
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""Which object or collection a path names."""
+"""Resolve the path of a request to an object or a collection."""
 
 from typing import NamedTuple
 

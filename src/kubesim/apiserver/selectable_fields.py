@@ -1,4 +1,4 @@
-"""What field selectors may ask of each kind, and what an object answers."""
+"""The fields that field selectors can use, by kind."""
 
 from collections.abc import Callable
 

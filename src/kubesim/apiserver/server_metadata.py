@@ -1,4 +1,4 @@
-"""What the API server itself writes into `metadata`, and what it lets nobody change."""
+"""The metadata that the API server sets itself and clients can't change."""
 
 import random
 import uuid

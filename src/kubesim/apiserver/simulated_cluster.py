@@ -1,15 +1,10 @@
-"""Everything behind the API: the objects, the rules for changing them, and time.
+"""The state behind the API server: objects, admission, background controllers and the clock.
 
-What every cluster has before anyone creates anything.
-
-Filling a simulated API server: many objects at once, or a cluster saved as a `v1 List`.
-
-Whether objects that somebody saved can be worked with: each of its kind's shape, pods with containers.
+It also creates the objects that every cluster starts with, and loads saved clusters after checking them.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import msgspec
 
@@ -37,7 +32,6 @@ __all__ = [
     "load_objects",
     "namespace_object",
     "parse_saved_cluster",
-    "read_saved_cluster",
 ]
 
 _NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
@@ -80,12 +74,8 @@ def namespace_object(name: str) -> Object:
     }
 
 
-def read_saved_cluster(path: Path) -> list[Object]:
-    """A `v1 List` in JSON or YAML, gzipped or not. Raises `UnreadableCluster`, and `OSError`."""
-    return parse_saved_cluster(path.read_bytes(), source=str(path))
-
-
 def parse_saved_cluster(raw: bytes, *, source: str) -> list[Object]:
+    """Read a `v1 List` in JSON or YAML, gzipped or not; raise `UnreadableCluster` if it is none."""
     objects, faults = [], []
     for saved in parse_cluster(raw, source=source).objects:
         try:

@@ -1,6 +1,6 @@
-"""Refusals of the API server, worded as the real one words them.
+"""Errors of the API server, in the words of the real one.
 
-Each is raised where the request is refused and becomes one `Status` object in the answer; nothing else does.
+Each becomes one `Status` object in the response.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,6 @@ __all__ = [
     "method_not_allowed",
     "no_such_path",
     "not_found",
-    "too_many_requests",
     "unsupported_media_type",
 ]
 
@@ -134,12 +133,6 @@ def unsupported_media_type(accepted: Iterable[str]) -> StatusError:
         accepted
     )
     return StatusError(415, "UnsupportedMediaType", message)
-
-
-def too_many_requests(message: str, *, retry_after_s: int | None = None) -> StatusError:
-    details = {"retryAfterSeconds": retry_after_s} if retry_after_s else {}
-    headers = {"retry-after": str(retry_after_s)} if retry_after_s else {}
-    return StatusError(429, "TooManyRequests", message, details=details, headers=headers)
 
 
 def internal_error(message: str) -> StatusError:

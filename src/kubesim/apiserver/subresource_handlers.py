@@ -1,10 +1,6 @@
-"""What hangs below an object and has verbs of its own.
+"""Route subresources to their handlers, and handle `scale` and `namespaces/finalize`.
 
-`status` is not here: it is the object itself, seen through a filter, and `verbs` knows it.
-
-`…/scale`: the number of replicas, the same for every kind that has one.
-
-`namespaces/finalize`: the last word on a namespace that is being deleted.
+`status` is handled in `api_verbs`, because it shares the verbs of the object.
 """
 
 from collections.abc import Awaitable, Callable

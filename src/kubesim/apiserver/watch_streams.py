@@ -1,4 +1,4 @@
-"""Watches: the changes of a collection from a version on, as a stream of lines."""
+"""Serve watches: the changes of a collection since a version, as a stream of lines."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator

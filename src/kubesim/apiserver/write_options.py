@@ -1,7 +1,4 @@
-"""What the query and the body say about how a write is to be done.
-
-Why a write is refused: the answers that need more than one line.
-"""
+"""Options and preconditions of writes, and the errors about them."""
 
 from collections.abc import Mapping
 from typing import Any

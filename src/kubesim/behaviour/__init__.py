@@ -1,4 +1,4 @@
-"""How nodes and pods behave: a vocabulary, and what follows from it. Pure: the time is an argument.
+"""How simulated pods and nodes behave: rules, and what follows from them. Pure: the time is an argument.
 
 behaviour = load_behaviour(yaml.safe_load(text))
 action, wake_at = advance(pod, behaviour, now)

@@ -1,7 +1,4 @@
-"""Behaviour from a plain dict, as YAML gives it: the whole of it, or everything that is wrong with it.
-
-What a person is told of a file that was refused: every mistake, where it is, and what is allowed there.
-"""
+"""Read behaviour rules from plain data, and report all mistakes with their place and the allowed values."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, get_args

@@ -1,4 +1,4 @@
-"""How nodes and pods behave, in words: one vocabulary for simulated kubelets and for those of the testbed.
+"""The rules that describe how pods and nodes behave, for simulated kubelets and those of the testbed.
 
     seed: 7
     pods:
@@ -7,18 +7,17 @@
       readiness: 20s                                # … and this much later it is ready
       usage: {cpu: {mean: 60%, swing: 30%, every: 24h}, memory: 80%}
     - match: {image: "*/importer:*"}
-      run: {lasts: 3s, exitCode: 1, times: 4}       # a crash loop that heals after four crashes
+      run: {lasts: 3s, exitCode: 1, times: 4}       # a crash loop that ends after four crashes
     - match: {node: worker-3}
       blocked: ErrImagePull
     nodes:
     - match: {name: worker-5}
       dead: {after: 10m, until: 15m}
 
-A rule speaks of some aspects of the containers that it matches. **For each aspect the first rule counts that
-matches and mentions it**; what no rule mentions is as in `ORDINARY`. So put the particular before the
-general. Names match exactly or by the wildcards `*`, `?` and `[…]`; labels not named may be anything.
-
-The API tells times in whole seconds, so what happens is right to about a second.
+A rule sets some aspects of the containers that it matches. **For each aspect, the first rule that matches and
+sets it counts**; aspects that no rule sets are as in `ORDINARY`. So put specific rules before general ones.
+Names match exactly or with the wildcards `*`, `?` and `[…]`; labels that are not named may have any value.
+Times in the API are whole seconds, so events are accurate to about a second.
 """
 
 from collections.abc import Mapping

@@ -1,12 +1,8 @@
-"""The life of one container, told by its status: waiting → running → terminated → (back-off) → running …
+"""The lifecycle of a container: waiting → running → terminated → (back-off) → running …
 
-Everything follows from the status that the API holds and from the time; whoever asks twice at the same
-moment gets the same answer.
-
-How long a kubelet waits before it tries again: 10 s, then twice as long each time, up to 5 minutes.
-
-A kubelet remembers its waits; here they follow from what the API holds (restart counts and times), so that
-they outlive whoever plays the kubelet.
+Everything is derived from the status in the API and the time, so the same question at the same time has the
+same answer, also after a restart. Back-off is that of a kubelet: 10 seconds, doubled each time, up to 5
+minutes.
 """
 
 import hashlib

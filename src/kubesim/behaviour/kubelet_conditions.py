@@ -1,4 +1,4 @@
-"""A pod's conditions, as a kubelet derives them from its container statuses; those of others are kept."""
+"""The conditions of a pod, derived from its container statuses; conditions of other writers are kept."""
 
 from datetime import datetime
 from typing import NamedTuple

@@ -1,12 +1,8 @@
-"""The life of a pod on its node: what a kubelet would write now, and when to ask again.
+"""The lifecycle of a pod on its node: what its kubelet writes now, and when to ask again.
 
-Level-triggered: everything is read from the pod as the API holds it, nothing is remembered. So simulated
-kubelets and the testbed's share this, both go on after a restart where they were, and asking twice at the
-same moment changes nothing.
-
-A dead node is simply not asked about: its pods neither start nor finish terminating.
-
-How a pod's life on its node ends: deleted, given up by the kubelet, or all containers done.
+It is level-triggered and keeps no state of its own: everything is read from the pod in the API. Simulated
+kubelets and those of the testbed share it. Pods on a dead node neither start nor finish terminating, because
+their kubelet does not call it.
 """
 
 import hashlib

@@ -1,7 +1,4 @@
-"""Which rules speak of this container or this node, and what they say taken together.
-
-The containers of a pod, each with its part in it, its behaviour and its status so far.
-"""
+"""Match behaviour rules to the containers and nodes they apply to, and merge them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

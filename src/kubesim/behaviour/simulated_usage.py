@@ -1,4 +1,4 @@
-"""What pods and nodes use at a moment: millicores and bytes, by their patterns."""
+"""The CPU and memory usage of pods and nodes at a given time, from their usage patterns."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta

@@ -1,11 +1,9 @@
-"""Usage over time: a level, a wave, a ramp, each with some noise. Pure: the same moment, the same amount.
+"""Usage over time: a level, a wave or a ramp, each with noise. Pure: the same time gives the same amount.
 
-cpu: 80%                                            a level, here a share of the request
-cpu: {level: 250m, noise: 0.1}                      ten percent up or down, by chance
-cpu: {mean: 60%, swing: 30%, every: 24h, peak: 14h} a wave that is highest at 14:00 UTC
-memory: {start: 20%, end: 110%, over: 6h}           a ramp from the container's start on: a leak
-
-The small values that behaviour is written in: durations, amounts of a resource, names with wildcards.
+cpu: 80%                                            a level, as a share of the request
+cpu: {level: 250m, noise: 0.1}                      up to ten percent more or less, at random
+cpu: {mean: 60%, swing: 30%, every: 24h, peak: 14h} a wave with its peak at 14:00 UTC
+memory: {start: 20%, end: 110%, over: 6h}           a ramp that begins when the container starts: a leak
 """
 
 import hashlib

@@ -1,7 +1,7 @@
-"""The horizontal autoscaler in its simplest form: as many replicas as keep usage at its target.
+"""HorizontalPodAutoscalers: scale workloads so that usage stays at its target.
 
-It knows cpu and memory as a share of what pods request, looks every 15 seconds, and scales down only to the
-most that it wanted lately: within the last five minutes, or as long as its `behavior` says.
+It supports CPU and memory as a share of the requests, runs every 15 seconds, and scales down only to the
+highest recommendation of the last five minutes, or of the window in its `behavior`.
 """
 
 import math

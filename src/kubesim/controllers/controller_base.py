@@ -1,14 +1,8 @@
-"""What all controllers share: the world they look at, and how they are woken.
+"""The base of all controllers: what they read, when they run, and how they write.
 
-A controller says which changes concern which of its keys (`watches`), and what to do about one key
-(`reconcile`). It reads the store itself, not a copy that lags behind, so it needs no expectations about
-writes of its own that it has not seen yet: what it wrote is there when it looks next. One look at one key
-ends before the next begins.
-
-How controllers change objects: through the same checks as anyone who uses the API.
-
-A write takes a moment, as it does over a network. What a controller decided, it decided on what was there
-before that moment: an eviction that comes in between is one it has not seen.
+A controller maps changes to keys (`watches`) and reconciles one key at a time (`reconcile`). It reads the
+store directly and thus always sees its own writes. Writes pass all checks of the API server and take a short
+time, so other writes can happen between a decision and its write, as over a network.
 """
 
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""ControllerRevisions: the templates that a StatefulSet or DaemonSet has had, each under a number."""
+"""ControllerRevisions: the numbered history of templates of a StatefulSet or DaemonSet."""
 
 from collections.abc import Iterable
 from typing import NamedTuple

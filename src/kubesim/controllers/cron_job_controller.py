@@ -1,7 +1,4 @@
-"""CronJobs: a Job each time that the schedule says so.
-
-Cron schedules: when the next time is. Pure; what is wrong with one was told at admission.
-"""
+"""CronJobs: create Jobs on a schedule. Schedules are validated at admission."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta

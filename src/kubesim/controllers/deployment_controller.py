@@ -1,4 +1,4 @@
-"""Deployments: rollouts from one ReplicaSet to the next."""
+"""Deployments: roll out from one ReplicaSet to the next."""
 
 from collections.abc import Mapping
 

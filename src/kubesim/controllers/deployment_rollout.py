@@ -1,4 +1,4 @@
-"""What a Deployment's controller writes: ReplicaSets and their sizes, revisions, conditions."""
+"""The writes of the Deployment controller: ReplicaSets, their sizes, revisions and conditions."""
 
 from kubesim.apiserver.api_messages import Object
 from kubesim.apiserver.status_errors import StatusError

@@ -1,7 +1,4 @@
-"""How large each ReplicaSet of a Deployment should be next. Pure: sizes by name come out.
-
-A Deployment and its ReplicaSets: the one that has its template now, and those from before. Pure.
-"""
+"""The next size of each ReplicaSet of a Deployment. Pure."""
 
 import math
 from collections.abc import Iterable

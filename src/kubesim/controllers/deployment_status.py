@@ -1,4 +1,4 @@
-"""What a Deployment's status says: counts, and conditions that `kubectl rollout status` reads. Pure."""
+"""The status of a Deployment: counts, and the conditions that `kubectl rollout status` reads. Pure."""
 
 from datetime import datetime
 

@@ -1,7 +1,7 @@
-"""Disruption budgets: how many of their pods may be evicted now.
+"""PodDisruptionBudgets: compute how many of their pods may be evicted now.
 
-How many pods there should be is asked of their controllers, through the scale subresource of whatever kind
-they are. A pod whose controller can't say makes the whole budget allow nothing.
+The expected number of pods comes from the scale subresource of their controllers. If it is unknown for one
+pod, the budget allows no disruption.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Endpoint slices: which pods stand behind a Service, and whether each takes traffic."""
+"""EndpointSlices: the pods behind a Service, and whether each receives traffic."""
 
 from collections.abc import Mapping
 from typing import Any

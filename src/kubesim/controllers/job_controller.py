@@ -1,4 +1,4 @@
-"""Jobs: pods that end, until enough of them have ended well."""
+"""Jobs: run pods until enough of them have succeeded."""
 
 import asyncio
 from collections.abc import Iterable, Sequence

@@ -1,11 +1,7 @@
-"""Whether a Job is over, and why. Pure.
+"""The status of a Job: its end, completion indexes (`0-2,4,5`) and pod counts. Pure.
 
-Completion indexes of an Indexed Job, as its status writes them: `0-2,4,5`. Pure.
-
-What has become of a Job's pods: counted once each, also those that are gone by now. Pure.
-
-A pod that ended keeps a finalizer until its end is noted in the status (`uncountedTerminatedPods`). Then the
-finalizer goes, and only when it is gone does the pod move from the notes to the count.
+A finished pod keeps a finalizer until it is listed in `uncountedTerminatedPods`, and is counted only after
+the finalizer is removed, so that every pod is counted once.
 """
 
 from collections.abc import Iterable

@@ -1,11 +1,7 @@
-"""The life of nodes: a node that says nothing for too long is lost, and its taints say what is wrong.
+"""Mark nodes without heartbeats as lost, taint nodes by their conditions, and evict pods from tainted nodes.
 
-A node counts as lost by its Lease in `kube-node-lease`: one that has none has nobody who would renew it, and
-is believed what its status says.
-
-Pods on nodes that don't want to keep them: they go when their toleration has run out.
-
-And pods whose node is gone altogether: nobody can end them any more, so they are removed.
+A node is lost when its Lease in `kube-node-lease` expires; for a node without a Lease, its status counts.
+Pods are evicted when their toleration ends, and removed when their node no longer exists.
 """
 
 from collections.abc import Iterator, Mapping

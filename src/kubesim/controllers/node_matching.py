@@ -1,7 +1,4 @@
-"""Nodes as controllers see them, and the taints that say what is wrong with them.
-
-Whether a pod template may run on a node at all, as DaemonSets ask it: selector, affinity and taints.
-"""
+"""Nodes and their taints as controllers see them, and whether a DaemonSet's pod may run on a node."""
 
 from typing import Any
 

@@ -1,11 +1,7 @@
-"""Who controls what: owner references, and the claims of a controller on objects that match its selector.
+"""Owner references, adoption and release, and pods made from templates.
 
-Owned and matching: kept. Owned and no longer matching: released. Owned by nobody and matching: adopted.
-Controlled by somebody else: left alone, whatever its labels say.
-
-From a pod template to pods, and to the short hash that tells templates apart.
-
-What controllers have in common whose objects own pods: who is woken by a pod, and whose pods are whose.
+A controller keeps what it owns and selects, releases what it owns but no longer selects, adopts what it
+selects and no controller owns, and ignores what another controller owns.
 """
 
 from collections.abc import Callable, Iterable, Mapping

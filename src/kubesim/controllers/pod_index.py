@@ -1,7 +1,4 @@
-"""Pods as controllers see them: the few fields that decide, and an index to find them by.
-
-A change of one pod costs one small decoding; no controller reads all pods because of it.
-"""
+"""An index of pods with the few fields that controllers need, updated by single changes."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime

@@ -1,7 +1,7 @@
-"""Resource quotas for pods: how many, and how much they may ask for together.
+"""ResourceQuotas for pods: their number and their total requests and limits.
 
-A pod is refused at admission, after everything else has accepted it, and what it adds is noted in the
-quota's status at once, so that no two pods get the same room. Scopes and other kinds are not counted.
+A pod is checked as the last step of admission, and the quota's status is updated in the same step, so that no
+two pods get the same quota. Scopes and other kinds are not supported.
 """
 
 from collections.abc import Iterable, Mapping

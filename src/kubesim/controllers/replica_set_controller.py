@@ -1,7 +1,4 @@
-"""ReplicaSets: as many pods as asked for, no more and no fewer.
-
-Which of its pods a ReplicaSet gives up first: those that would be missed least.
-"""
+"""ReplicaSets: keep the desired number of pods, and choose which pods to delete first."""
 
 import asyncio
 import math

@@ -1,4 +1,4 @@
-"""Which objects of a kind select a pod: their selectors, read once per change of the object."""
+"""Find the objects of a kind whose selectors match a pod; selectors are parsed once per change."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any

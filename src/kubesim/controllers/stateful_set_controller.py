@@ -1,4 +1,4 @@
-"""StatefulSets: pods with a number each, in order, and with claims that outlive them."""
+"""StatefulSets: run numbered pods in order, with claims that outlive them."""
 
 import re
 from dataclasses import dataclass

@@ -1,7 +1,6 @@
-"""Volume claims: bound to a volume that is there, or to one that is made for them.
+"""PersistentVolumeClaims: bind them to existing volumes, or provision new ones.
 
-Where the storage class waits for the first consumer, the scheduler's choice of a node is waited for: its note
-on the claim, or a pod with that claim that has a node.
+With the binding mode `WaitForFirstConsumer`, a claim waits for the scheduler's choice of a node.
 """
 
 from collections.abc import Iterator, Mapping

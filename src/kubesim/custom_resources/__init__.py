@@ -1,1 +1,1 @@
-"""Kinds that a CustomResourceDefinition adds: their names, their schema, their rules."""
+"""Custom resources: their definitions, schemas and validation rules."""

@@ -1,9 +1,7 @@
-"""The schema of one version of a custom kind: the shape of its objects and their rules.
+"""The schema of one version of a custom kind: structure and validation rules (`x-kubernetes-validations`).
 
-Rules that a schema states as expressions (`x-kubernetes-validations`).
-
-`self` is the value at the place where the rule stands, `oldSelf` what it was; a rule about `oldSelf`
-is asked only when there was something.
+In a rule, `self` is the value at the place of the rule and `oldSelf` its previous value. Rules with `oldSelf`
+run only if there was a previous value.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,4 @@
-"""Definitions of custom resources: a kind is served from the moment its definition is accepted.
-
-Definitions that are being deleted: first the objects of their kind, then they themselves.
-"""
+"""Serve a custom kind once its definition is accepted, and delete its objects with the definition."""
 
 from kubesim.apiserver.kind_registry import ResourceKind
 from kubesim.apiserver.object_deletion import DeleteOptions

@@ -1,7 +1,4 @@
-"""Rules for CustomResourceDefinitions: names, versions, and schemas that say the type of every field.
-
-Finds fields that a rule mentions and its schema does not have: a typing error, most often.
-"""
+"""Validation of CustomResourceDefinitions: names, versions, structural schemas, and fields in rules."""
 
 import re
 from collections.abc import Iterator

@@ -1,11 +1,7 @@
-"""Which values a schema refuses: types, bounds, patterns, formats, alternatives.
+"""Apply a schema to a custom object: drop unknown fields, set defaults and validate values.
 
-Messages are those of the real server, down to its odd ones: a fault of an alternative has the field
-`<nil>`.
-
-Gives a custom object the shape of its schema: unknown fields go, defaults come.
-
-A `null` where the schema does not allow one counts as left out.
+Messages are those of the real server, including its field `<nil>` for errors in alternatives. A `null` that
+the schema does not allow counts as absent.
 """
 
 import re

@@ -1,7 +1,4 @@
-"""What a CustomResourceDefinition means to the server: kinds to serve, schemas, columns, scales.
-
-Everything is read from the definition when it is needed; nothing has to be kept in step with it.
-"""
+"""The kinds, schemas, columns and scales of a CustomResourceDefinition, read from it when needed."""
 
 from collections.abc import Iterable
 from copy import deepcopy

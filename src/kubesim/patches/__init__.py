@@ -1,1 +1,1 @@
-"""Ways to say how an object should change: the object and the patch in, the new object out."""
+"""Patches: apply a patch to an object and return the new object."""

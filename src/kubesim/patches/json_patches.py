@@ -1,7 +1,4 @@
-"""JSON patch (RFC 6902): a list of operations, all of them or none.
-
-Merge patch (RFC 7386): maps are merged, null removes, everything else is replaced.
-"""
+"""JSON patch (RFC 6902) and merge patch (RFC 7386)."""
 
 from copy import deepcopy
 from typing import Any

@@ -1,7 +1,7 @@
-"""Which fields of an object someone has an opinion on, as `metadata.managedFields` writes it.
+"""The fields that a manager owns, in the form of `metadata.managedFields`.
 
-A field is a path of elements: `f:NAME` for a field of a map, `k:{…}` for the item of a list that has
-these keys, `v:VALUE` for a plain value in a set. An element `.` stands for an item itself.
+A field is a path of elements: `f:NAME` for a field of a map, `k:{…}` for a list item with these keys,
+`v:VALUE` for a value in a set, and `.` for an item itself.
 """
 
 from collections.abc import Iterator

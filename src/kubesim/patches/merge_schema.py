@@ -1,9 +1,6 @@
-"""How the fields of built-in kinds are merged: which lists are maps in disguise, and by which key.
+"""The merge keys of lists in built-in and custom kinds.
 
-The strategic merge patch and the server-side apply of the real API server differ in places: the first
-knows one key per list, the second may need two.
-
-How server-side apply merges custom objects: which of their lists are maps or sets in disguise.
+Strategic merge patch uses one key per list; server-side apply may need two.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Which patch a request brings, and what it makes of an object."""
+"""Read the patch of a request and apply it to an object."""
 
 from collections.abc import Callable
 from datetime import datetime

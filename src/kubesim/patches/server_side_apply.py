@@ -1,7 +1,6 @@
-"""Server-side apply: everyone states the fields they care about, and the server remembers who did.
+"""Server-side apply: merge the fields of an applied configuration and record their owners.
 
-Field ownership is kept simple: nothing is recorded about an object until someone applies to it. From
-then on `managedFields` says who owns which fields; what was there before belongs to `before-first-apply`.
+Ownership is recorded from the first apply on. Fields that existed before belong to `before-first-apply`.
 """
 
 from collections.abc import Iterable

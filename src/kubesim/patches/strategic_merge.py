@@ -1,7 +1,7 @@
-"""Strategic merge patch: a merge patch that knows which lists are merged, and takes directives.
+"""Strategic merge patch, with merge keys and directives.
 
-`$patch: replace|delete`, `$retainKeys`, `$deleteFromPrimitiveList/FIELD` and `$setElementOrder/FIELD`
-mean what they mean to the real API server, down to the order in which merged lists come out.
+`$patch: replace|delete`, `$retainKeys`, `$deleteFromPrimitiveList/FIELD` and `$setElementOrder/FIELD` work
+as in the real API server, including the order of merged lists.
 """
 
 from copy import deepcopy

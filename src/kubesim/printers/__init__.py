@@ -1,7 +1,6 @@
-"""What `kubectl get` shows: the API server, not kubectl, decides on columns and cells.
+"""Tables for `kubectl get`: the API server decides on columns and cells.
 
-Pure: objects and the time in, a `meta.k8s.io/v1 Table` out. One small file per family of kinds; `table.py`
-puts them together.
+Pure: objects and the time are arguments.
 """
 
 from kubesim.printers.table_printer import table

@@ -1,9 +1,4 @@
-"""Nodes, and what storage drivers tell of them.
-
-What bounds workloads: budgets, quotas, priorities and autoscalers.
-
-Events, as the core group and `events.k8s.io` both show them.
-"""
+"""Table columns of nodes, disruption budgets, quotas, priority classes, autoscalers and events."""
 
 from datetime import datetime
 
@@ -29,7 +24,6 @@ from kubesim.printers.table_columns import (
 )
 
 __all__ = [
-    "CSI_NODE",
     "EVENT",
     "HORIZONTAL_POD_AUTOSCALER",
     "NODE",
@@ -92,16 +86,6 @@ NODE = TableLayout(
         wide("Container-Runtime", "Container runtime and its version."),
     ),
     each(_node_cells),
-)
-
-
-def _csi_node_cells(node: Object, now: datetime) -> list[Cell]:
-    return [name(node), len(spec(node).get("drivers") or ()), age(node, now)]
-
-
-CSI_NODE = TableLayout(
-    (NAME, TableColumn("Drivers", "integer", "How many storage drivers the node has."), AGE),
-    each(_csi_node_cells),
 )
 
 

@@ -1,7 +1,4 @@
-"""Small kinds with little to show: namespaces, data, accounts and roles, leases, webhooks, measured use.
-
-How pods are reached: Services and the endpoints behind them.
-"""
+"""Table columns of namespaces, config data, accounts, leases, webhooks, services and endpoints."""
 
 from datetime import datetime
 
@@ -30,7 +27,6 @@ __all__ = [
     "ENDPOINT_SLICE",
     "LEASE",
     "NAMESPACE",
-    "ROLE_BINDING",
     "SECRET",
     "SERVICE",
     "SERVICE_ACCOUNT",
@@ -77,33 +73,6 @@ def _service_account_cells(account: Object, now: datetime) -> list[Cell]:
 
 
 SERVICE_ACCOUNT = TableLayout((NAME, AGE), each(_service_account_cells))
-
-
-def _role_binding_cells(binding: Object, now: datetime) -> list[Cell]:
-    role = binding.get("roleRef") or {}
-    subjects = binding.get("subjects") or ()
-    accounts = [f"{s.get('namespace', '')}/{s['name']}" for s in subjects if s["kind"] == "ServiceAccount"]
-    return [
-        name(binding),
-        f"{role.get('kind', '')}/{role.get('name', '')}",
-        age(binding, now),
-        ", ".join(s["name"] for s in subjects if s["kind"] == "User"),
-        ", ".join(s["name"] for s in subjects if s["kind"] == "Group"),
-        ", ".join(accounts),
-    ]
-
-
-ROLE_BINDING = TableLayout(
-    (
-        NAME,
-        TableColumn("Role", description="What is granted."),
-        AGE,
-        wide("Users", "To which users."),
-        wide("Groups", "To which groups."),
-        wide("ServiceAccounts", "To which service accounts."),
-    ),
-    each(_role_binding_cells),
-)
 
 
 def _lease_cells(lease: Object, now: datetime) -> list[Cell]:

@@ -1,9 +1,9 @@
-"""Custom resources, by the printer columns of their definition; the definitions; kinds without columns.
+"""Table columns of custom resources, of their definitions, and of kinds without columns of their own.
 
-The part of kubectl's JSONPath that printer columns use.
+Printer columns use this part of kubectl's JSONPath:
 
-.spec.replicas   .metadata.labels['app']   .metadata.annotations.example\\.com/note
-.status.conditions[0].reason   .items[-1]   .items[*].name   .status.conditions[?(@.type=="Ready")].status
+    .spec.replicas   .metadata.labels['app']   .metadata.annotations.example\\.com/note
+    .status.conditions[0].reason   .items[-1]   .items[*].name   .status.conditions[?(@.type=="Ready")].status
 """
 
 import operator

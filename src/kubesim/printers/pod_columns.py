@@ -1,4 +1,4 @@
-"""Pods: the one word under STATUS sums up phase, conditions, init containers and containers."""
+"""Table columns of pods; STATUS is derived from phase, conditions, init containers and containers."""
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime

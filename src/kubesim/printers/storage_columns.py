@@ -1,4 +1,4 @@
-"""Volumes, the claims on them, and where they come from."""
+"""Table columns of persistent volumes, claims and storage classes."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
@@ -7,7 +7,6 @@ from kubesim.apiserver.api_messages import Object
 from kubesim.printers.table_columns import (
     AGE,
     NAME,
-    NONE,
     UNSET,
     Cell,
     TableColumn,
@@ -21,11 +20,9 @@ from kubesim.printers.table_columns import (
 )
 
 __all__ = [
-    "CSI_DRIVER",
     "PERSISTENT_VOLUME",
     "PERSISTENT_VOLUME_CLAIM",
     "STORAGE_CLASS",
-    "VOLUME_ATTACHMENT",
 ]
 
 _ACCESS_MODES = {
@@ -168,59 +165,4 @@ STORAGE_CLASS = TableLayout(
         AGE,
     ),
     _storage_class_rows,
-)
-
-
-def _driver_cells(driver: Object, now: datetime) -> list[Cell]:
-    wanted = spec(driver)
-    tokens = wanted.get("tokenRequests")
-    return [
-        name(driver),
-        wanted.get("attachRequired", True),
-        wanted.get("podInfoOnMount", False),
-        wanted.get("storageCapacity", False),
-        UNSET if tokens is None else ",".join(token.get("audience", "") for token in tokens),
-        wanted.get("requiresRepublish", False),
-        ",".join(wanted.get("volumeLifecycleModes") or ()) or NONE,
-        age(driver, now),
-    ]
-
-
-CSI_DRIVER = TableLayout(
-    (
-        NAME,
-        TableColumn("AttachRequired", "boolean", "Whether volumes are attached before they are mounted."),
-        TableColumn("PodInfoOnMount", "boolean", "Whether it is told about the pod."),
-        TableColumn("StorageCapacity", "boolean", "Whether the scheduler asks for free capacity."),
-        TableColumn("TokenRequests", description="Audiences of the tokens it needs."),
-        TableColumn("RequiresRepublish", "boolean", "Whether it is called again and again."),
-        TableColumn("Modes", description="Kinds of volumes it serves."),
-        AGE,
-    ),
-    each(_driver_cells),
-)
-
-
-def _attachment_cells(attachment: Object, now: datetime) -> list[Cell]:
-    wanted = spec(attachment)
-    return [
-        name(attachment),
-        wanted.get("attacher", ""),
-        (wanted.get("source") or {}).get("persistentVolumeName", ""),
-        wanted.get("nodeName", ""),
-        bool(status(attachment).get("attached")),
-        age(attachment, now),
-    ]
-
-
-VOLUME_ATTACHMENT = TableLayout(
-    (
-        NAME,
-        TableColumn("Attacher", format="name", description="Driver that attaches it."),
-        TableColumn("PV", description="Volume that is attached."),
-        TableColumn("Node", description="Node it is attached to."),
-        TableColumn("Attached", "boolean", "Whether that is done."),
-        AGE,
-    ),
-    each(_attachment_cells),
 )

@@ -1,9 +1,4 @@
-"""How the objects of one kind are laid out: which columns there are, and one function that fills a row.
-
-Parts of objects that are put into words in the same way for many kinds.
-
-Times as people read them: `45s`, `5m30s`, `3d4h`, `2y10d`.
-"""
+"""The layout of a table, and cells that many kinds share: labels, conditions, ages (`45s`, `3d4h`)."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta

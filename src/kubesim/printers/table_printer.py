@@ -1,4 +1,4 @@
-"""Objects of one kind → the Table that a client gets who asks for one."""
+"""Print objects of one kind as a `meta.k8s.io/v1` Table."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -7,7 +7,6 @@ from functools import lru_cache
 from kubesim.apiserver.api_messages import Object, decode, encode
 from kubesim.apiserver.kind_registry import ResourceKind
 from kubesim.printers.cluster_columns import (
-    CSI_NODE,
     EVENT,
     HORIZONTAL_POD_AUTOSCALER,
     NODE,
@@ -20,7 +19,6 @@ from kubesim.printers.config_columns import (
     ENDPOINT_SLICE,
     LEASE,
     NAMESPACE,
-    ROLE_BINDING,
     SECRET,
     SERVICE,
     SERVICE_ACCOUNT,
@@ -29,21 +27,17 @@ from kubesim.printers.config_columns import (
 from kubesim.printers.custom_columns import DEFINITION, PLAIN, custom_layout
 from kubesim.printers.pod_columns import POD, pod_conditions
 from kubesim.printers.storage_columns import (
-    CSI_DRIVER,
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
     STORAGE_CLASS,
-    VOLUME_ATTACHMENT,
 )
 from kubesim.printers.table_columns import Cell, TableLayout
 from kubesim.printers.workload_columns import (
-    CONTROLLER_REVISION,
     CRON_JOB,
     DAEMON_SET,
     DEPLOYMENT,
     JOB,
     REPLICA_SET,
-    REPLICATION_CONTROLLER,
     STATEFUL_SET,
 )
 
@@ -60,12 +54,10 @@ _LAYOUTS = {
     ("", "ServiceAccount"): SERVICE_ACCOUNT,
     ("", "PersistentVolume"): PERSISTENT_VOLUME,
     ("", "PersistentVolumeClaim"): PERSISTENT_VOLUME_CLAIM,
-    ("", "ReplicationController"): REPLICATION_CONTROLLER,
     ("", "ResourceQuota"): RESOURCE_QUOTA,
     ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): WEBHOOK_CONFIGURATION,
     ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): WEBHOOK_CONFIGURATION,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): DEFINITION,
-    ("apps", "ControllerRevision"): CONTROLLER_REVISION,
     ("apps", "DaemonSet"): DAEMON_SET,
     ("apps", "Deployment"): DEPLOYMENT,
     ("apps", "ReplicaSet"): REPLICA_SET,
@@ -77,13 +69,8 @@ _LAYOUTS = {
     ("discovery.k8s.io", "EndpointSlice"): ENDPOINT_SLICE,
     ("events.k8s.io", "Event"): EVENT,
     ("policy", "PodDisruptionBudget"): POD_DISRUPTION_BUDGET,
-    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): ROLE_BINDING,
-    ("rbac.authorization.k8s.io", "RoleBinding"): ROLE_BINDING,
     ("scheduling.k8s.io", "PriorityClass"): PRIORITY_CLASS,
-    ("storage.k8s.io", "CSIDriver"): CSI_DRIVER,
-    ("storage.k8s.io", "CSINode"): CSI_NODE,
     ("storage.k8s.io", "StorageClass"): STORAGE_CLASS,
-    ("storage.k8s.io", "VolumeAttachment"): VOLUME_ATTACHMENT,
 }
 
 

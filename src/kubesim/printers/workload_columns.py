@@ -1,7 +1,4 @@
-"""What keeps pods running: Deployments, ReplicaSets, StatefulSets, DaemonSets.
-
-Work that ends: Jobs and what starts them.
-"""
+"""Table columns of Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs and CronJobs."""
 
 from datetime import datetime
 
@@ -31,12 +28,10 @@ from kubesim.printers.table_columns import (
 )
 
 __all__ = [
-    "CONTROLLER_REVISION",
     "CRON_JOB",
     "DAEMON_SET",
     "DEPLOYMENT",
     "JOB",
-    "REPLICATION_CONTROLLER",
     "REPLICA_SET",
     "STATEFUL_SET",
     "TEMPLATE_COLUMNS",
@@ -88,23 +83,13 @@ DEPLOYMENT = TableLayout(
 
 
 def _replica_set_cells(replica_set: Object, now: datetime) -> list[Cell]:
-    return [*_replica_counts(replica_set, now), *template_cells(spec(replica_set))]
-
-
-def _replication_controller_cells(controller: Object, now: datetime) -> list[Cell]:
-    pod_spec = _pod_spec(spec(controller))
-    chosen = labels(spec(controller).get("selector"))
-    return [*_replica_counts(controller, now), container_names(pod_spec), container_images(pod_spec), chosen]
-
-
-def _replica_counts(owner: Object, now: datetime) -> list[Cell]:
-    told = status(owner)
     return [
-        name(owner),
-        _count(spec(owner), "replicas"),
-        _count(told, "replicas"),
-        _count(told, "readyReplicas"),
-        age(owner, now),
+        name(replica_set),
+        _count(spec(replica_set), "replicas"),
+        _count(status(replica_set), "replicas"),
+        _count(status(replica_set), "readyReplicas"),
+        age(replica_set, now),
+        *template_cells(spec(replica_set)),
     ]
 
 
@@ -117,7 +102,6 @@ _REPLICA_COLUMNS = (
     *TEMPLATE_COLUMNS,
 )
 REPLICA_SET = TableLayout(_REPLICA_COLUMNS, each(_replica_set_cells))
-REPLICATION_CONTROLLER = TableLayout(_REPLICA_COLUMNS, each(_replication_controller_cells))
 
 
 def _stateful_set_cells(stateful_set: Object, now: datetime) -> list[Cell]:
@@ -166,30 +150,6 @@ DAEMON_SET = TableLayout(
         *TEMPLATE_COLUMNS,
     ),
     each(_daemon_set_cells),
-)
-
-
-def _controller_revision_cells(revision: Object, now: datetime) -> list[Cell]:
-    return [name(revision), _controller(revision), revision.get("revision", 0), age(revision, now)]
-
-
-def _controller(obj: Object) -> str:
-    for owner in obj["metadata"].get("ownerReferences") or ():
-        if owner.get("controller"):
-            group = owner["apiVersion"].rpartition("/")[0]
-            kind = f"{owner['kind']}.{group}" if group else owner["kind"]
-            return f"{kind.lower()}/{owner['name']}"
-    return NONE
-
-
-CONTROLLER_REVISION = TableLayout(
-    (
-        NAME,
-        TableColumn("Controller", description="Whose template it keeps."),
-        TableColumn("Revision", description="Its number in the history."),
-        AGE,
-    ),
-    each(_controller_revision_cells),
 )
 
 

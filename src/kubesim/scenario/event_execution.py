@@ -1,7 +1,4 @@
-"""How each action of a scenario is done.
-
-The operator of a scenario: uses the API as somebody with kubectl would, and may be refused.
-"""
+"""Execute the events of a scenario through the API, as an operator with kubectl would."""
 
 import random
 from collections.abc import Awaitable, Callable

@@ -1,10 +1,8 @@
-"""The past of a scenario: from nothing to the cluster that is there when time starts.
+"""Build the cluster that exists when a scenario starts.
 
-The cluster is made as any is made: an operator creates objects through the API, and the controllers, the
-scheduler and the kubelets that will run it do the rest, in virtual time. So everything about it is as they
-would have it: names, hashes, revisions, statuses, ages.
-
-The places that a scenario gives to pods: a scheduler whose mind is made up.
+The objects are created through the API, and the simulated controllers, scheduler and kubelets run in virtual
+time until the cluster has settled. So names, hashes, revisions, statuses and ages are as in a real history.
+Pods with a given place are bound by a scheduler with fixed assignments.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What happens in a scenario and when: everything that an operator, or bad luck, does to a cluster."""
+"""The events of a scenario: what an operator or a failure does to the cluster, and when."""
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta

@@ -1,15 +1,7 @@
-"""A scenario's file → the scenario, or everything that is wrong with it.
+"""Read and validate scenario files, and report everything that is wrong with them.
 
-A scenario as a whole.
-
-YAML (or JSON, which is YAML too) → plain data, without YAML 1.1's surprises.
-
-`on:` is a word here and not a yes, `12:30` no number of minutes, a date a text; and a key that stands twice
-in a map, of which one would silently be lost, is refused.
-
-What no part of a scenario can know alone: whether the parts fit together.
-
-The scenario that comes with the program; more are in the project's folder `scenarios`.
+YAML is read without the surprises of YAML 1.1: `on` is text, `12:30` and dates are text, and duplicate keys
+are rejected.
 """
 
 import re

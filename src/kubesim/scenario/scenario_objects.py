@@ -1,7 +1,4 @@
-"""What runs in a scenario, in the words of its file.
-
-The nodes of a scenario: single ones, and pools of nodes that are alike.
-"""
+"""The workloads and nodes of a scenario, as its file describes them."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime

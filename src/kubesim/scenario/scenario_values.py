@@ -1,9 +1,4 @@
-"""What all parts of a scenario are written with: names, quantities, labels, references to objects.
-
-Bad days of the API server, in the words of a scenario's file.
-
-Scheduler extenders, in the words of a scenario's file.
-"""
+"""Values in all parts of a scenario: names, quantities, labels, references, API faults and extenders."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""A workload's objects, as an operator would write them: the workload, its claims, Service and budget."""
+"""The manifests of a scenario's workloads: the workload, its claims, Service and disruption budget."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,6 +1,6 @@
-"""A small kube-scheduler: filters, scores, nominated nodes, gates, preemption, extenders.
+"""A small kube-scheduler: filters, scores, nominated nodes, scheduling gates, preemption and extenders.
 
-`Scheduler(cluster)` attaches one to a cluster; several with different names can live side by side.
+`Scheduler(cluster)` attaches one to a cluster; several schedulers with different names can run together.
 """
 
 from kubesim.scheduler.pod_scheduler import DEFAULT_NAME, Scheduler

@@ -1,10 +1,7 @@
-"""Why a pod can't be put on a node, in the real scheduler's own words.
+"""Why a pod does not fit on a node, in the words of the real scheduler.
 
-A filter is asked in two steps, as the real one is: `prepare` looks at the pod and the whole cluster
-once, and what comes back looks at single nodes. A filter that has nothing to say about a pod returns
-None; one that refuses the pod wherever it might go returns the refusal at once.
-
-How a scheduler says that there is no place: counted reasons, sorted as text, preemption's after them.
+A filter works in two steps: `prepare` looks at the pod and the cluster once, and the result checks single
+nodes. `prepare` returns None if the filter does not apply, and the error if the pod fits nowhere.
 """
 
 from collections import Counter

@@ -1,7 +1,4 @@
-"""Affinity and anti-affinity between pods, in both directions: running pods have a say as well.
-
-Topology spread constraints that must hold (`DoNotSchedule`): no domain much fuller than the emptiest.
-"""
+"""The filters InterPodAffinity, in both directions, and PodTopologySpread (`DoNotSchedule`)."""
 
 from collections import Counter
 from collections.abc import Iterable

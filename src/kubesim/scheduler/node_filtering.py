@@ -1,9 +1,6 @@
-"""All that can keep a pod off a node: one file per rule, in the order of the real scheduler.
+"""Run all filters in the order of the real scheduler, and collect the reasons why nodes don't fit.
 
-Where a pod could go now, and why not elsewhere.
-
-Pods that were promised a node by preemption are not there yet, but their room is: whoever is not more
-important than they are must fit beside them as well as without them.
+A pod must fit with and without the nominated pods of at least its priority.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

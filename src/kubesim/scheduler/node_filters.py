@@ -1,14 +1,7 @@
-"""Node selector and required node affinity: every label of the first, any term of the second.
+"""The filters that look at one node and the pods on it.
 
-Taints keep pods away that don't tolerate them; a cordoned node counts as if it had one.
-
-Requests must fit into what the node has left, and the node must take one pod more.
-
-Some fields of a pod need a kubelet that declares to know them.
-
-A port of the host is given away once per protocol and address; the wildcard address takes them all.
-
-A pod that names its node goes there or nowhere.
+They are NodeAffinity, TaintToleration, NodeUnschedulable, NodeResourcesFit, NodeDeclaredFeatures, NodePorts
+and NodeName.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

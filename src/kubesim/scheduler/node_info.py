@@ -1,11 +1,4 @@
-"""A node as the scheduler looks at it: the plain object and the pods on it, summed up.
-
-One term of an inter-pod affinity: which pods it means, and what "near" is.
-
-A pod as the scheduler looks at it: the plain object, and what is asked of it again and again.
-
-Claims, volumes and what belongs to them, as far as they decide where a pod can go.
-"""
+"""Nodes, pods, affinity terms and storage as the scheduler needs them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Whom to take away for a more important pod: as few, as unimportant, as little protected as can be."""
+"""Choose the pods to preempt: as few, with as low a priority and as few violated budgets as possible."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple

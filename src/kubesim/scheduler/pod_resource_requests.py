@@ -1,7 +1,6 @@
-"""What a pod asks of a node: containers together, init containers one after the other, sidecars beside them.
+"""The resources that a pod requests: containers, init containers and sidecars.
 
-A pod that runs may be in the middle of a resize. Then it holds the most of what it asks for, what was
-allocated to it and what it uses, so that nothing is promised twice.
+During a resize, a pod counts with the maximum of its requested, allocated and used resources.
 """
 
 from collections.abc import Callable, Mapping

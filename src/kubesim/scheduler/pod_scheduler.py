@@ -1,9 +1,6 @@
-"""The scheduler at work: one pod at a time, the most important first.
+"""Schedule pods one at a time, by priority: filter, score and bind.
 
-A pod that finds no place waits until something changes that could help it, and then a little longer each
-time. A pod that was promised a node is tried there first.
-
-Which of the nodes that fit is best: much left, few siblings, and what the pod prefers.
+A pod that does not fit waits with back-off until a change could help it. A nominated node is tried first.
 """
 
 import asyncio

@@ -1,14 +1,7 @@
-"""The cluster as the scheduler sees it: nodes with their pods, namespaces, storage.
+"""The scheduler's view of the cluster: nodes with their pods, namespaces and storage.
 
-Things found by the pods they select, without trying every selector on every pod.
-
-Nearly all selectors ask for one certain value of some label; only pods with that label can match, so that
-is where they are looked up. The others are always candidates.
-
-Counts of pods per node that stay right while pods come and go.
-
-Affinity and spreading ask for every pod they place: how many pods like these are on each node? The
-question is the same for all pods of a workload, so the answer is counted once and then kept.
+Selectors are indexed by a label value that they require, and counts of matching pods per node are kept up to
+date, because all pods of a workload ask for the same counts.
 """
 
 from collections import Counter

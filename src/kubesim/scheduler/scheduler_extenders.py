@@ -1,7 +1,4 @@
-"""Scheduler extenders: others who are asked which of the fitting nodes they allow, and which they like.
-
-Who carries the question there is injected: the simulator's core has no sockets.
-"""
+"""Scheduler extenders: filter and prioritize nodes through injected transports, without sockets."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,9 +1,7 @@
-"""All that a scheduler writes: bindings, conditions, promises, preemptions, and events about them.
+"""The writes of the scheduler: bindings, conditions, nominations, preemptions, Events and volumes.
 
-What provisioners and the volume controller do for a pod whose claims waited for it, done in one go.
-
-Simpler than the real thing: a claim gets its volume at once, and a volume that is made for it can be
-reached from the chosen node's zone, or from that node alone if it has no zone.
+Volumes are simplified: a claim gets its volume immediately, and a new volume is reachable from the zone of
+the chosen node, or from that node alone if it has no zone.
 """
 
 from kubesim.apiserver.api_messages import Object

@@ -1,7 +1,4 @@
-"""What the scheduler knows: its view of the cluster, kept up from the store, and who waits for it.
-
-Pods without a node: those whose turn is next, and those that wait for something to change.
-"""
+"""The scheduling queue: pods that are tried next, and pods that wait for a change in the cluster."""
 
 import heapq
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,4 @@
-"""Claims: bound ones must be reachable from the node, unbound ones must find or be given a volume there.
-
-Which of the volumes that are there a claim would get: the one meant for it, else the smallest.
-"""
+"""The filter VolumeBinding: bound claims must be reachable from the node, others need a volume there."""
 
 from collections.abc import Iterable, Iterator, Set
 

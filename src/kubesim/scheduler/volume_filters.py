@@ -1,10 +1,6 @@
-"""How many volumes of a CSI driver a node can have attached, as its CSINode says.
+"""The filters NodeVolumeLimits, VolumeRestrictions and VolumeZone.
 
-Volumes of drivers that were part of Kubernetes once are not translated to their CSI form: they don't count.
-
-Disks for one pod at a time: ReadWriteOncePod claims, and some that are named in the pod itself.
-
-Volumes that carry zone or region labels go with nodes that carry the same.
+In-tree volumes are not translated to CSI and don't count towards the limits.
 """
 
 from collections.abc import Iterator

@@ -1,1 +1,1 @@
-"""The simulated API server over real sockets, on loopback only."""
+"""The simulated API server and its outbound calls over real sockets."""

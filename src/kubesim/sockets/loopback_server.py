@@ -1,7 +1,4 @@
-"""The simulated API server on a loopback port, over HTTP or HTTPS.
-
-The kubeconfig that points a client at a simulated API server.
-"""
+"""Serve the simulated API server on a loopback port, over HTTP or HTTPS, and write a kubeconfig for it."""
 
 import asyncio
 import base64

@@ -1,12 +1,8 @@
-"""Calls webhooks over HTTPS.
+"""Call admission webhooks over HTTPS and scheduler extenders over HTTP, in real time.
 
-The certificate of a webhook is always checked, against the `caBundle` of its configuration or, without
-one, against the authorities this machine trusts. A webhook that is a service of the cluster is looked
-up in `services`, as no name server knows it here.
-
-Asks scheduler extenders over HTTP.
-
-A question takes real time, so this is for clusters that live in it.
+The certificate of a webhook is always verified, against the `caBundle` of its configuration or the
+authorities that this machine trusts. Webhooks that are services of the cluster are resolved through
+`services`.
 """
 
 import asyncio

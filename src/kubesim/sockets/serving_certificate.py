@@ -1,4 +1,4 @@
-"""A certificate authority for one run, and the serving certificate it signs."""
+"""Issue a serving certificate from a certificate authority that is made for one run."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple

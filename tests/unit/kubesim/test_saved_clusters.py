@@ -6,7 +6,7 @@ import json
 import pytest
 import yaml
 
-from kubesim.apiserver.simulated_cluster import UnreadableCluster, read_saved_cluster
+from kubesim.apiserver.simulated_cluster import UnreadableCluster, parse_saved_cluster
 
 POD = {
     "kind": "Pod",
@@ -39,7 +39,7 @@ CLUSTER = {"kind": "List", "apiVersion": "v1", "items": [NODE, POD]}
 def test_a_saved_cluster_is_read_from(tmp_path, name, content):
     path = tmp_path / name
     path.write_bytes(content)
-    assert read_saved_cluster(path) == CLUSTER["items"]
+    assert parse_saved_cluster(path.read_bytes(), source=str(path)) == CLUSTER["items"]
 
 
 def test_lists_within_the_list_are_taken_apart(tmp_path):
@@ -47,7 +47,7 @@ def test_lists_within_the_list_are_taken_apart(tmp_path):
     nested = {"kind": "List", "items": [{"kind": "PodList", "apiVersion": "v1", "items": [bare]}]}
     path = tmp_path / "c.json"
     path.write_text(json.dumps(nested))
-    assert read_saved_cluster(path) == [POD]
+    assert parse_saved_cluster(path.read_bytes(), source=str(path)) == [POD]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_what_is_none_is_refused_with_the_reason(tmp_path, content, why):
     path = tmp_path / "c"
     path.write_bytes(content)
     with pytest.raises(UnreadableCluster, match=why):
-        read_saved_cluster(path)
+        parse_saved_cluster(path.read_bytes(), source=str(path))
 
 
 async def test_objects_keep_their_identity_and_status(api):

@@ -1,9 +1,4 @@
-"""Rules for nodes, namespaces, budgets, priority classes, leases, autoscalers and role bindings.
-
-Rules for config maps and secrets.
-
-Rules for services and endpoint slices.
-"""
+"""Validation of nodes, namespaces, policies, leases, autoscalers, role bindings, config data and services."""
 
 from collections.abc import Iterator
 

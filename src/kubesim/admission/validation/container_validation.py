@@ -1,9 +1,4 @@
-"""Rules for containers: names, images, ports, environment, mounts.
-
-Rules for probes and lifecycle hooks.
-
-Rules for what containers ask for: names of resources, amounts, requests within limits.
-"""
+"""Validation of containers: names, images, ports, environment, mounts, probes, hooks and resources."""
 
 from collections.abc import Collection, Iterator
 

@@ -1,7 +1,4 @@
-"""Rules for jobs and cron jobs.
-
-The five fields of a cron schedule, checked and complained about as the controller's parser does it.
-"""
+"""Validation of Jobs and CronJobs, with the error messages of the real parser of cron schedules."""
 
 from collections.abc import Iterator
 

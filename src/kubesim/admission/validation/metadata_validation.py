@@ -1,9 +1,4 @@
-"""Rules for the metadata of any object: its name, labels, annotations, owners, finalizers.
-
-Rules for labels and for selectors over them.
-
-Rules for numbers and for numbers or percentages.
-"""
+"""Validation of metadata, labels, selectors, and of numbers or percentages."""
 
 from collections.abc import Iterable, Iterator, Mapping
 

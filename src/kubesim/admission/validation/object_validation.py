@@ -1,9 +1,7 @@
-"""Which objects the API server refuses, and for which faults in which fields.
+"""Validate objects of all built-in kinds, with the rules and messages of the real API server.
 
-The server calls `validate_object` after `apply_defaults`: the object it is given has been read as one of
-its kind, so every known field has its type. Rules and messages are those of the real server; rules
-about fields that matter nowhere here are left out, so what is accepted here may be refused there, but
-not the other way round.
+`validate_object` runs after `apply_defaults`, so every known field has its type. Rules for fields without an
+effect in the simulated cluster are left out: it may accept what a real server rejects, but never the reverse.
 """
 
 from collections.abc import Callable, Iterator

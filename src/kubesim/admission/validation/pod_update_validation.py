@@ -1,9 +1,7 @@
-"""What may still change in a pod: very little, as its containers may already run.
+"""Validation of pod updates.
 
-Images, a shorter deadline, more tolerations, fewer scheduling gates; and as long as a gate holds the
-pod back, a narrower choice of nodes.
-
-Rules for ephemeral containers: they can be added to a pod that runs, and then stay as they are.
+Only images, deadlines, tolerations, scheduling gates and ephemeral containers may change, and, while a
+scheduling gate is set, the node affinity may become narrower.
 """
 
 from collections.abc import Iterator

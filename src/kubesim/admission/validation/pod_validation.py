@@ -1,9 +1,4 @@
-"""Rules for pods when they are created and when their status is written. See also `pod_update_validation`.
-
-Rules for the volumes of a pod.
-
-Rules for a pod's spec wherever it stands, in a pod or in a template.
-"""
+"""Validation of new pods, pod templates, their volumes, and pod statuses."""
 
 from collections.abc import Iterator
 from functools import lru_cache

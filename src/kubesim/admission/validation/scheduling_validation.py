@@ -1,9 +1,4 @@
-"""Rules for node and pod affinity.
-
-Rules for topology spread constraints, and for the label keys they share with pod affinity.
-
-Rules for the taints of nodes and for what tolerates them.
-"""
+"""Validation of node and pod affinity, topology spread constraints, taints and tolerations."""
 
 from collections.abc import Callable, Iterator
 

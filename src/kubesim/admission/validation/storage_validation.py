@@ -1,4 +1,4 @@
-"""Rules for volumes, claims, storage classes and what is left of them."""
+"""Validation of persistent volumes, claims, storage classes, and CSI objects."""
 
 from collections.abc import Iterator
 

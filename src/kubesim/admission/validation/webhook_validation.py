@@ -1,4 +1,4 @@
-"""Rules for webhook configurations."""
+"""Validation of webhook configurations."""
 
 from collections.abc import Iterator
 from urllib.parse import urlsplit

@@ -1,7 +1,4 @@
-"""Rules for what keeps pods running: deployments, replica sets, stateful sets, daemon sets.
-
-Rules for statuses, which controllers write: numbers that can't be.
-"""
+"""Validation of Deployments, ReplicaSets, StatefulSets and DaemonSets, and of the statuses of workloads."""
 
 from collections.abc import Callable, Iterator
 
