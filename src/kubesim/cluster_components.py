@@ -63,10 +63,10 @@ class ControllerManager:
         """
         self._context = ControllerContext(cluster, react_s=react_s, write_s=write_s, usage=usage)
         self._controllers = [make(self._context) for make in only]
-        self._noticed: dict[tuple[str, str], list[ChangeHandler]] = {}
+        self._handlers: dict[tuple[str, str], list[ChangeHandler]] = {}
         for controller in self._controllers:
-            for kind, notice in controller.watches().items():
-                self._noticed.setdefault(kind.stored_as, []).append(notice)
+            for kind, handler in controller.watches().items():
+                self._handlers.setdefault(kind.stored_as, []).append(handler)
         cluster.store.observers.append(self._changed)
         self.resync()
 
@@ -82,17 +82,17 @@ class ControllerManager:
 
     def resync(self) -> None:
         for controller in self._controllers:
-            for kind, notice in controller.watches().items():
+            for kind, handler in controller.watches().items():
                 for record in self._context.store.collection(kind).ordered():
-                    notice(StoreChange(record.version, None, record))
+                    handler(StoreChange(record.version, None, record))
 
     def _changed(self, kind: ResourceKind, change: StoreChange) -> None:
         if kind.stored_as == ("", "pods"):
             before, after = self._context.pods.update(change)
             for controller in self._controllers:
                 controller.pod_changed(before, after)
-        for notice in self._noticed.get(kind.stored_as, ()):
-            notice(change)
+        for handler in self._handlers.get(kind.stored_as, ()):
+            handler(change)
 
 
 class ClusterComponents(NamedTuple):

@@ -46,10 +46,10 @@ class Kubelets:
         self._placed: dict[str, dict[str, None]] = {}
         """Uids of the pods of each node."""
         self._wakes: dict[str, Timer] = {}
-        self._queue = DelayedQueue(cluster.clock, _REACTION_S, self._tend)
+        self._queue = DelayedQueue(cluster.clock, _REACTION_S, self._sync_pod)
         cluster.store.observers.append(self._changed)
         for pod in cluster.store.collection(self._pods).ordered():
-            self._notice(pod)
+            self._enqueue(pod)
 
     @property
     def behaviour(self) -> Behaviour:
@@ -59,9 +59,9 @@ class Kubelets:
         """From now on like this. Outages are counted from the beginning, as before."""
         self._behaviour = behaviour
         for node in self._placed:
-            self._notice_pods_of(node)
+            self._enqueue_pods_of(node)
 
-    def obey_first(self, rules: Behaviour) -> None:
+    def add_rules_first(self, rules: Behaviour) -> None:
         """From now on these rules come before all that were given so far."""
         before = self._behaviour
         self.behave(
@@ -74,7 +74,7 @@ class Kubelets:
 
     def revive(self, node: str) -> None:
         self._killed.discard(node)
-        self._notice_pods_of(node)
+        self._enqueue_pods_of(node)
 
     def is_dead(self, node: str) -> bool:
         """Killed, in an outage of the scenario's, or no node at all."""
@@ -93,26 +93,26 @@ class Kubelets:
     def _changed(self, kind: ResourceKind, change: StoreChange) -> None:
         after = change.after
         if kind is self._nodes and change.before is None and after is not None:
-            self._notice_pods_of(after.name)
+            self._enqueue_pods_of(after.name)
         elif kind is self._pods:
             if after is not None:
-                self._notice(after)
+                self._enqueue(after)
             elif (gone := change.before) is not None:
                 self._wake(gone.uid, None)
                 self._placed.get(gone.fields["spec.nodeName"], {}).pop(gone.uid, None)
 
-    def _notice(self, pod: StoredObject) -> None:
+    def _enqueue(self, pod: StoredObject) -> None:
         if node := pod.fields["spec.nodeName"]:
             self._placed.setdefault(node, {})[pod.uid] = None
             self._queue.add(pod.uid)
 
-    def _notice_pods_of(self, node: str) -> None:
+    def _enqueue_pods_of(self, node: str) -> None:
         for uid in self._placed.get(node, ()):
             self._queue.add(uid)
 
     # -- the work
 
-    def _tend(self, uid: str) -> None:
+    def _sync_pod(self, uid: str) -> None:
         found = self._cluster.store.by_uid(uid)
         if found is None:
             return
@@ -173,7 +173,7 @@ class KubeletMeter:
         self._pods, self._nodes = cluster.kind("v1", "Pod"), cluster.kind("v1", "Node")
         self._draws: dict[str, tuple[int, list[ContainerDraw]]] = {}
         """By the pod's uid: its version, and what follows from it."""
-        self._obeyed = kubelets.behaviour
+        self._draws_behaviour = kubelets.behaviour
 
     def node(self, name: str) -> tuple[MeasuredUsage, datetime] | None:
         record = self._cluster.store.find(self._nodes, "", name)
@@ -196,9 +196,9 @@ class KubeletMeter:
 
     def _used(self, pod: StoredObject, at: datetime) -> dict[str, SimulatedUsage]:
         behaviour = self._kubelets.behaviour
-        if behaviour is not self._obeyed or len(self._draws) > self._most_remembered():
+        if behaviour is not self._draws_behaviour or len(self._draws) > self._most_remembered():
             self._draws.clear()
-            self._obeyed = behaviour
+            self._draws_behaviour = behaviour
         version, draws = self._draws.get(pod.uid, (0, []))
         if version != pod.version:
             draws = pod_draws(pod.object, behaviour)

@@ -103,4 +103,4 @@ def _unreachable(url: str, _timeout_s: float) -> ExtenderTransport:
 
 def _lost_nodes(cluster: SimulatedCluster) -> list[str]:
     nodes = cluster.store.collection(cluster.kind("v1", "Node")).ordered()
-    return [node.name for node in nodes if node_of(node).says("Ready") not in ("", "True")]
+    return [node.name for node in nodes if node_of(node).condition_status("Ready") not in ("", "True")]

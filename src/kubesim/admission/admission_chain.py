@@ -131,10 +131,10 @@ def warn_or_refuse(kind: ResourceKind, obj: Object, field_validation: str, *, lo
     schema = served_definitions.schema_of(kind, lookup) if kind.custom else None
     if schema:
         unknown += schema.unknown_fields(obj)
-    told = [f'unknown field "{path}"' for path in unknown]
-    if told and field_validation == "Strict":
-        raise object_decoding.unreadable(kind, f"strict decoding error: {', '.join(told)}")
-    return told
+    warnings = [f'unknown field "{path}"' for path in unknown]
+    if warnings and field_validation == "Strict":
+        raise object_decoding.unreadable(kind, f"strict decoding error: {', '.join(warnings)}")
+    return warnings
 
 
 QuotaCheck = Callable[[ResourceKind, Object, Object | None, str, WriteOptions], object]

@@ -19,15 +19,15 @@ def fill_limits(pod: Object, limit_ranges: Iterable[Object]) -> bool:
     """Gives containers what they leave unsaid; whether any of them got something."""
     changed = False
     for limit_range in limit_ranges:
-        told = [
+        changes = [
             words
             for field, called in _LISTS
             for container in pod["spec"].get(field) or ()
             for words in _fill(container, called, limit_range)
         ]
-        if told:
+        if changes:
             annotations = pod["metadata"].setdefault("annotations", {})
-            annotations[_ANNOTATION] = f"LimitRanger plugin set: {'; '.join(told)}"
+            annotations[_ANNOTATION] = f"LimitRanger plugin set: {'; '.join(changes)}"
             changed = True
     return changed
 

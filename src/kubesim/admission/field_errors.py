@@ -36,8 +36,8 @@ def _shown(value: Any) -> str:
     return msgspec.json.encode(value, order="sorted").decode()
 
 
-def _detailed(told: str, detail: str) -> str:
-    return f"{told}: {detail}" if detail else told
+def _detailed(message: str, detail: str) -> str:
+    return f"{message}: {detail}" if detail else message
 
 
 def required(path: str, detail: str = "") -> FieldError:

@@ -36,8 +36,8 @@ _PERCENT = "[0-9]+%"
 
 
 def _form(rule: str, expression: str, *examples: str) -> str:
-    told = " or ".join(f"'{example}', " for example in examples)
-    return f"{rule} (e.g. {told}regex used for validation is '{expression}')"
+    quoted = " or ".join(f"'{example}', " for example in examples)
+    return f"{rule} (e.g. {quoted}regex used for validation is '{expression}')"
 
 
 def _too_long(most: int, unit: str = "characters") -> str:

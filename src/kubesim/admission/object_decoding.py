@@ -221,9 +221,9 @@ def decode_object(kind: ResourceKind, obj: Object) -> Object:
     type_name = type_of(kind)
     try:
         if type_name:
-            said: Object = {"kind": kind.name, "apiVersion": kind.api_version}
+            type_meta: Object = {"kind": kind.name, "apiVersion": kind.api_version}
             known: Object = reader_of(type_name).read(obj)
-            return said | {"metadata": {}} | known | said
+            return type_meta | {"metadata": {}} | known | type_meta
         return _read_custom(obj)
     except MalformedValue as malformed:
         raise unreadable(kind, str(malformed)) from malformed

@@ -134,8 +134,8 @@ def read_verdict(body: bytes, uid: str, *, may_change: bool = True) -> WebhookVe
         raise _invalid(
             f"expected webhook response of {expected}, got {review.api_version}, Kind={review.kind}"
         )
-    for name, said in (("patch", response.patch), ("patchType", response.patch_type)):
-        if said and not may_change:
+    for name, content in (("patch", response.patch), ("patchType", response.patch_type)):
+        if content and not may_change:
             raise _invalid(f"validating webhook may not return response.{name}")
     return WebhookVerdict(
         allowed=response.allowed,
@@ -166,10 +166,10 @@ def _operations(response: _Response) -> list[Object]:
 
 def denial(webhook_name: str, status: Object | None) -> StatusError:
     """The webhook's own words, with its name in front."""
-    told = status or {}
-    why = told.get("message") or told.get("reason")
+    result = status or {}
+    why = result.get("message") or result.get("reason")
     message = f'admission webhook "{webhook_name}" denied the request'
     message += f": {why}" if why else " without explanation"
-    code = told.get("code")
+    code = result.get("code")
     code = code if isinstance(code, int) and 400 <= code <= 599 else 400
-    return StatusError(code, str(told.get("reason", "")), message, details=told.get("details"))
+    return StatusError(code, str(result.get("reason", "")), message, details=result.get("details"))

@@ -191,9 +191,9 @@ class ApiVerbs:
             await self._cluster.admission.webhooks.review_deletion(kind, record, options)
 
 
-def _warning(told: Sequence[str]) -> dict[str, str]:
-    quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in told)
-    return {"warning": ", ".join(f'299 - "{text}"' for text in quoted)} if told else {}
+def _warning(warnings: Sequence[str]) -> dict[str, str]:
+    quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in warnings)
+    return {"warning": ", ".join(f'299 - "{text}"' for text in quoted)} if warnings else {}
 
 
 def body_object(request: ServerRequest) -> Object:

@@ -110,8 +110,8 @@ def _groups(kinds: KindRegistry) -> Iterator[tuple[str, list[str]]]:
 
 
 def _group(name: str, versions: list[str]) -> Object:
-    told = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
-    return {"name": name, "versions": told, "preferredVersion": told[0]}
+    document = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
+    return {"name": name, "versions": document, "preferredVersion": document[0]}
 
 
 def _resource_list(group: str, version: str, kinds: KindRegistry) -> tuple[str, Object] | None:
@@ -156,12 +156,12 @@ def _aggregated(kinds: KindRegistry, *, core: bool) -> Object:
     groups: dict[str, list[Object]] = {}
     for (group, version), members in group_versions(kinds).items():
         if core == (not group):
-            told = {
+            document = {
                 "version": version,
                 "resources": [_aggregated_resource(kind) for kind in members],
                 "freshness": "Current",
             }
-            groups.setdefault(group, []).append(told)
+            groups.setdefault(group, []).append(document)
     return {
         "kind": "APIGroupDiscoveryList",
         "apiVersion": "apidiscovery.k8s.io/v2",
@@ -174,7 +174,7 @@ def _aggregated(kinds: KindRegistry, *, core: bool) -> Object:
 
 
 def _aggregated_resource(kind: ResourceKind) -> Object:
-    told = {
+    document = {
         "resource": kind.plural,
         "responseKind": {"group": kind.group, "version": kind.version, "kind": kind.name},
         "scope": "Namespaced" if kind.namespaced else "Cluster",
@@ -183,8 +183,8 @@ def _aggregated_resource(kind: ResourceKind) -> Object:
         **_names(kind),
     }
     if kind.subresources:
-        told["subresources"] = [_aggregated_subresource(kind, name) for name in sorted(kind.subresources)]
-    return told
+        document["subresources"] = [_aggregated_subresource(kind, name) for name in sorted(kind.subresources)]
+    return document
 
 
 def _aggregated_subresource(kind: ResourceKind, name: str) -> Object:

@@ -100,7 +100,7 @@ class InjectedFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ren
 
 class FaultInjector:
     def __init__(self, seed: int | None = None) -> None:
-        self._random = random.Random(seed)  # noqa: S311 - dice, not secrets
+        self._random = random.Random(seed)  # noqa: S311 - not used for secrets
         self._numbers = count(1)
         self._active: dict[int, tuple[InjectedFault, int]] = {}
 

@@ -19,7 +19,7 @@ class GarbageCollector:
     def __init__(self, cluster: SimulatedCluster, *, delay_s: float = 0.05) -> None:
         self._cluster = cluster
         self._store = cluster.store
-        self._queue = DelayedQueue(cluster.clock, delay_s, self._look_at)
+        self._queue = DelayedQueue(cluster.clock, delay_s, self._process)
         self._store.observers.append(self._changed)
 
     def _changed(self, _: ResourceKind, change: StoreChange) -> None:
@@ -33,7 +33,7 @@ class GarbageCollector:
             for owner in before.owners:  # one that waits for its dependents may be done
                 self._queue.add(owner)
 
-    def _look_at(self, uid: str) -> None:
+    def _process(self, uid: str) -> None:
         found = self._store.by_uid(uid)
         if found is None:
             return
@@ -47,9 +47,9 @@ class GarbageCollector:
             elif FOREGROUND in finalizers:
                 self._delete_dependents(kind, record)
         elif record.owners:
-            self._judge(kind, record, content)
+            self._check_owners(kind, record, content)
 
-    def _judge(self, kind: ResourceKind, record: StoredObject, content: Object) -> None:
+    def _check_owners(self, kind: ResourceKind, record: StoredObject, content: Object) -> None:
         """By its owners: kept, kept with fewer of them, or deleted."""
         references = content["metadata"]["ownerReferences"]
         states = [self._state(kind, record, reference) for reference in references]
@@ -98,7 +98,7 @@ class GarbageCollector:
         """All of them, also those that do not hold it up: they must be judged while it still waits."""
         for _, dependent in self._store.dependents(owner.uid):
             if not dependent.deleting:
-                self._look_at(dependent.uid)
+                self._process(dependent.uid)
         blocked = any(
             reference["uid"] == owner.uid and reference.get("blockOwnerDeletion")
             for _, dependent in self._store.dependents(owner.uid)
@@ -125,7 +125,7 @@ class NamespaceController:
     def __init__(self, cluster: SimulatedCluster, *, delay_s: float = 0.05) -> None:
         self._cluster = cluster
         self._namespaces = cluster.kind("v1", "Namespace")
-        self._queue = DelayedQueue(cluster.clock, delay_s, self._look_at)
+        self._queue = DelayedQueue(cluster.clock, delay_s, self._process)
         self._terminating: set[str] = set()
         cluster.store.observers.append(self._changed)
 
@@ -140,7 +140,7 @@ class NamespaceController:
         elif after is None and change.before is not None and change.before.namespace in self._terminating:
             self._queue.add(change.before.namespace)
 
-    def _look_at(self, name: str) -> None:
+    def _process(self, name: str) -> None:
         record = self._cluster.store.find(self._namespaces, "", name)
         if record is None or not record.deleting:
             return

@@ -34,10 +34,10 @@ class DeleteOptions(msgspec.Struct, frozen=True):
     @classmethod
     def parse(cls, query: Mapping[str, str], body: Mapping[str, Any] | None) -> "DeleteOptions":
         """The body's options; where there is none, the query's."""
-        said = _Body.read(body or {})
-        grace = _seconds(query.get("gracePeriodSeconds")) if said.grace_s is None else said.grace_s
-        policy = said.policy or query.get("propagationPolicy") or ""
-        orphan = said.orphan
+        options = _Body.read(body or {})
+        grace = _seconds(query.get("gracePeriodSeconds")) if options.grace_s is None else options.grace_s
+        policy = options.policy or query.get("propagationPolicy") or ""
+        orphan = options.orphan
         if orphan is None and "orphanDependents" in query:
             orphan = query["orphanDependents"] == "true"
         if policy and orphan is not None:
@@ -51,8 +51,8 @@ class DeleteOptions(msgspec.Struct, frozen=True):
         return cls(
             grace_s=None if grace is None else min(grace, _LONGEST_GRACE_S),
             policy=policy or {True: "Orphan", False: "Background", None: ""}[orphan],
-            preconditions=Preconditions.parse(said.preconditions),
-            dry_run="All" in (said.dry_run or ()) or query.get("dryRun") == "All",
+            preconditions=Preconditions.parse(options.preconditions),
+            dry_run="All" in (options.dry_run or ()) or query.get("dryRun") == "All",
         )
 
 

@@ -193,17 +193,17 @@ class ObjectWriter:
 
 
 def _expect_kind(kind: ResourceKind, content: Object) -> None:
-    said = content.get("kind") or kind.name
+    given_kind = content.get("kind") or kind.name
     version = content.get("apiVersion") or kind.api_version
-    if said != kind.name:
+    if given_kind != kind.name:
         raise bad_request(
-            f'{said} in version "{version.rpartition("/")[2]}" cannot be handled as a {kind.name}: '
-            f"converting ({version}.{said}) to ({kind.name}): unknown conversion"
+            f'{given_kind} in version "{version.rpartition("/")[2]}" cannot be handled as a {kind.name}: '
+            f"converting ({version}.{given_kind}) to ({kind.name}): unknown conversion"
         )
     if version != kind.api_version:
         raise bad_request(
-            f'{said} in version "{version.rpartition("/")[2]}" cannot be handled as a {kind.name}: '
-            f'no kind "{said}" is registered for version "{version}" in scheme'
+            f'{given_kind} in version "{version.rpartition("/")[2]}" cannot be handled as a {kind.name}: '
+            f'no kind "{given_kind}" is registered for version "{version}" in scheme'
         )
     if not isinstance(content.setdefault("metadata", {}), dict):
         raise bad_request(f"{kind.name}.metadata: expected an object")

@@ -114,15 +114,15 @@ def _check(budget: Object) -> None:
 
 
 def _why_none(name: str, status: Object) -> str:
-    said = condition(status, "DisruptionAllowed") or {}
-    message = said.get("message") if said.get("status") == "False" else ""
+    allowed = condition(status, "DisruptionAllowed") or {}
+    message = allowed.get("message") if allowed.get("status") == "False" else ""
     desired, current = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
     does_not_allow = f"The disruption budget {name} does not allow evicting pods currently"
-    if message and said.get("reason") == "SyncFailed":
+    if message and allowed.get("reason") == "SyncFailed":
         return f"{does_not_allow} because it failed sync: {message}"
     if current <= desired:
         return f"The disruption budget {name} needs {desired} healthy pods and has {current} currently"
-    return f"{does_not_allow} ({said.get('reason', '')}): {message}" if message else does_not_allow
+    return f"{does_not_allow} ({allowed.get('reason', '')}): {message}" if message else does_not_allow
 
 
 def _spend(cluster: SimulatedCluster, budget: Object, pod_name: str) -> None:

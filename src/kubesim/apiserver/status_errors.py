@@ -101,13 +101,13 @@ def conflict(kind: ResourceKind, name: str, why: str = OUTDATED) -> StatusError:
 def invalid(kind: ResourceKind, name: str, causes: Iterable[FieldError]) -> StatusError:
     found = list(causes)
     faults = [f"{cause.field}: {cause.message}" for cause in found]
-    told = faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]"
+    summary = faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]"
     details = _about(kind, name) | {"kind": kind.name}
     details["causes"] = [
         {"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in found
     ]
     shown = f"{kind.name}.{kind.group}" if kind.group else kind.name
-    return StatusError(422, "Invalid", f'{shown} "{name}" is invalid: {told}', details=details)
+    return StatusError(422, "Invalid", f'{shown} "{name}" is invalid: {summary}', details=details)
 
 
 def forbidden(kind: ResourceKind, name: str, why: str) -> StatusError:

@@ -14,7 +14,7 @@ Step = str | int
 
 def problems(invalid: ValidationError, content: object, model: type[BaseModel], *, whole: str) -> list[str]:
     """A line per mistake: `pods[2].run.exitCode: 300: must be …`; `whole` names the file's top."""
-    return [_told(error, content, model, whole) for error in invalid.errors()]
+    return [_error_text(error, content, model, whole) for error in invalid.errors()]
 
 
 def path_text(steps: Iterable[Step], whole: str) -> str:
@@ -22,7 +22,7 @@ def path_text(steps: Iterable[Step], whole: str) -> str:
     return text.removeprefix(".") or whole
 
 
-def _told(error: Any, content: object, model: type[BaseModel], whole: str) -> str:
+def _error_text(error: Any, content: object, model: type[BaseModel], whole: str) -> str:
     path = path_text(_steps(error["loc"], content), whole)
     message = error["msg"].removeprefix("Value error, ")
     match error["type"]:
@@ -37,9 +37,9 @@ def _told(error: Any, content: object, model: type[BaseModel], whole: str) -> st
             message = "must be a list"
         case _:
             message = message.replace("Input should be", "must be")
-    told = f"{error['input']!r}"
-    told = told if len(told) <= 120 else f"{told[:119]}…"
-    return f"{path}: {message}" if message.startswith(told) else f"{path}: {told}: {message}"
+    shown = f"{error['input']!r}"
+    shown = shown if len(shown) <= 120 else f"{shown[:119]}…"
+    return f"{path}: {message}" if message.startswith(shown) else f"{path}: {shown}: {message}"
 
 
 def _steps(location: tuple[Step, ...], content: object) -> list[Step]:

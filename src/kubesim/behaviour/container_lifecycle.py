@@ -216,8 +216,8 @@ def _restarts(status: Object, where: ContainerContext) -> bool:
 
 
 def _waiting(status: Object, reason: str, message: str = "") -> Object:
-    told = {"reason": reason, "message": message} if message else {"reason": reason}
-    return status | {"state": {"waiting": told}}
+    waiting = {"reason": reason, "message": message} if message else {"reason": reason}
+    return status | {"state": {"waiting": waiting}}
 
 
 def _running(status: Object, now: datetime) -> Object:
@@ -250,8 +250,8 @@ def _obstacle(
             reason, message = "ErrImagePull", cause
         else:
             reason, message = "ImagePullBackOff", f'Back-off pulling image "{image}": ErrImagePull: {cause}'
-    told = {"reason": reason, "message": message} if message else {"reason": reason}
-    return {"waiting": told}, changes_at
+    waiting = {"reason": reason, "message": message} if message else {"reason": reason}
+    return {"waiting": waiting}, changes_at
 
 
 def _readiness(

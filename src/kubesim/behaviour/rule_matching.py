@@ -109,8 +109,8 @@ def _labels_fit(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
     return all(name in labels and fits(labels[name], pattern) for name, pattern in wanted.items())
 
 
-def _first(said: Iterable[_T | None], otherwise: _T) -> _T:
-    return next((value for value in said if value is not None), otherwise)
+def _first(candidates: Iterable[_T | None], otherwise: _T) -> _T:
+    return next((value for value in candidates if value is not None), otherwise)
 
 
 class ContainerRole(Enum):

@@ -132,8 +132,8 @@ class AutoscalerController(ControllerBase):
             for metric, share in zip(metrics, shares, strict=True)
         ]
         wanted, name = max(proposals, key=lambda each: each[0])
-        told = f"{_CALCULATED} {name} resource utilization (percentage of request)"
-        say("ScalingActive", "True", reason="ValidMetricFound", message=told)
+        message = f"{_CALCULATED} {name} resource utilization (percentage of request)"
+        say("ScalingActive", "True", reason="ValidMetricFound", message=message)
         return wanted
 
     def _pods(self, content: Object) -> list[IndexedPod]:

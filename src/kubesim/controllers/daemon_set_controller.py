@@ -119,7 +119,7 @@ class DaemonSetController(PodOwnerController):
         selector = read_selector(content["spec"].get("selector"))
         pods = await self.claim(content, selector, self.candidates(content))
         history = await self._revisions.of(content, pods)
-        daemons = self._look(content, pods, history.latest["metadata"]["labels"][REVISION_HASH])
+        daemons = self._inspect(content, pods, history.latest["metadata"]["labels"][REVISION_HASH])
         wait_s = None
         if not is_deleting(content):
             wait_s = await self._manage(daemons)
@@ -131,7 +131,7 @@ class DaemonSetController(PodOwnerController):
         await self._revisions.truncate(history, in_use, content["spec"].get("revisionHistoryLimit", 10))
         return wait_s if wait_s is not None else _next_look(daemons)
 
-    def _look(self, content: Object, pods: list[IndexedPod], hash_: str) -> _Daemons:
+    def _inspect(self, content: Object, pods: list[IndexedPod], hash_: str) -> _Daemons:
         by_node: dict[str, list[IndexedPod]] = {}
         for pod in sorted(pods, key=lambda pod: (pod.metadata.creation_timestamp, pod.name)):
             by_node.setdefault(_place_of(pod), []).append(pod)

@@ -42,8 +42,8 @@ class DeploymentRollout:
             return family
         annotations = annotations_for(family, family.new)
         min_ready_s = family.deployment["spec"].get("minReadySeconds", 0)
-        is_told = annotations == (family.new["metadata"].get("annotations") or {})
-        if not is_told or min_ready_s != family.new["spec"].get("minReadySeconds", 0):
+        is_recorded = annotations == (family.new["metadata"].get("annotations") or {})
+        if not is_recorded or min_ready_s != family.new["spec"].get("minReadySeconds", 0):
 
             def edit(live: Object) -> None:
                 live["metadata"]["annotations"] = annotations
@@ -54,8 +54,8 @@ class DeploymentRollout:
         assert family.new is not None
         deployment = await self._note_revision(family.deployment, str(revision_of(family.new)))
         if has_deadline(deployment) and condition(deployment.get("status", {}), "Progressing") is None:
-            told = f'Found new replica set "{family.new["metadata"]["name"]}"'
-            deployment = await self._note_progress(deployment, "True", "FoundNewReplicaSet", told)
+            message = f'Found new replica set "{family.new["metadata"]["name"]}"'
+            deployment = await self._note_progress(deployment, "True", "FoundNewReplicaSet", message)
         return family.with_deployment(deployment)
 
     async def created(self, family: DeploymentReplicaSets) -> DeploymentReplicaSets:
@@ -71,13 +71,13 @@ class DeploymentRollout:
             if failure.reason == "AlreadyExists":
                 await self._count_collision(deployment)
             elif has_deadline(deployment) and not is_namespace_terminating(failure):
-                told = f'Failed to create new replica set "{name}": {failure.message}'
-                await self._note_progress(deployment, "False", "ReplicaSetCreateError", told)
+                message = f'Failed to create new replica set "{name}": {failure.message}'
+                await self._note_progress(deployment, "False", "ReplicaSetCreateError", message)
             raise
         deployment = await self._note_revision(deployment, str(family.next_revision))
         if has_deadline(deployment):
-            told = f'Created new replica set "{name}"'
-            deployment = await self._note_progress(deployment, "True", "NewReplicaSetCreated", told)
+            message = f'Created new replica set "{name}"'
+            deployment = await self._note_progress(deployment, "True", "NewReplicaSetCreated", message)
         return family.with_deployment(deployment).with_new(new)
 
     def _new_replica_set(self, family: DeploymentReplicaSets) -> Object:
@@ -120,9 +120,9 @@ class DeploymentRollout:
         for each in family.all:
             name = each["metadata"]["name"]
             size = wanted.get(name)
-            told = each["metadata"].get("annotations") or {}
-            is_told = all(told.get(field) == text for field, text in annotations.items())
-            if size is None or (size == size_of(each) and (sizes_only or is_told)):
+            recorded = each["metadata"].get("annotations") or {}
+            is_recorded = all(recorded.get(field) == text for field, text in annotations.items())
+            if size is None or (size == size_of(each) and (sizes_only or is_recorded)):
                 continue
 
             def edit(live: Object, size: int = size) -> None:

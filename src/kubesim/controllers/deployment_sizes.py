@@ -127,8 +127,8 @@ def annotations_for(family: DeploymentReplicaSets, new: Object) -> dict[str, str
     return annotations
 
 
-def _history(told: str, revision: str) -> str:
-    revisions = [*filter(None, told.split(",")), revision]
+def _history(recorded: str, revision: str) -> str:
+    revisions = [*filter(None, recorded.split(",")), revision]
     while len(",".join(revisions)) > _LONGEST_HISTORY:
         del revisions[0]
     return ",".join(revisions)

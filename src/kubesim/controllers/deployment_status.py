@@ -112,22 +112,24 @@ def is_complete(deployment: Object, status: Object) -> bool:
 def rollout_status(family: DeploymentReplicaSets, now: datetime) -> Object:
     """The counts, how the rollout is doing, and what its ReplicaSets fail at."""
     deployment, status = family.deployment, counted_status(family, now)
-    said = condition(deployment.get("status", {}), "Progressing")
+    progressing = condition(deployment.get("status", {}), "Progressing")
     if not has_deadline(deployment):
         status["conditions"] = _others(status, "Progressing")
-    elif not _was_done(status, said):
-        _judge(family, status, said, now)
+    elif not _was_done(status, progressing):
+        _set_progress(family, status, progressing, now)
     failure = _replica_failure(family)
     status["conditions"] = [*_others(status, "ReplicaFailure"), *([failure] if failure else [])]
     return status
 
 
-def _was_done(status: Object, said: Object | None) -> bool:
+def _was_done(status: Object, progressing: Object | None) -> bool:
     same = status.get("replicas", 0) == status.get("updatedReplicas", 0)
-    return same and said is not None and said.get("reason") == _DONE
+    return same and progressing is not None and progressing.get("reason") == _DONE
 
 
-def _judge(family: DeploymentReplicaSets, status: Object, said: Object | None, now: datetime) -> None:
+def _set_progress(
+    family: DeploymentReplicaSets, status: Object, progressing: Object | None, now: datetime
+) -> None:
     deployment = family.deployment
     who = (
         f'ReplicaSet "{family.new["metadata"]["name"]}"'
@@ -140,8 +142,8 @@ def _judge(family: DeploymentReplicaSets, status: Object, said: Object | None, n
         # Progress is news every time, even for the same reason: the deadline counts from here.
         status["conditions"] = _others(status, "Progressing")
         put_condition(status, "Progressing", "True", "ReplicaSetUpdated", f"{who} is progressing.", now)
-        if said is not None and said["status"] == "True":
-            status["conditions"][-1]["lastTransitionTime"] = said["lastTransitionTime"]
+        if progressing is not None and progressing["status"] == "True":
+            status["conditions"][-1]["lastTransitionTime"] = progressing["lastTransitionTime"]
     elif _has_timed_out(deployment, status, now):
         put_condition(status, "Progressing", "False", _TIMED_OUT, f"{who} has timed out progressing.", now)
 
@@ -158,13 +160,13 @@ def _has_progressed(before: Object, after: Object) -> bool:
 
 
 def _has_timed_out(deployment: Object, status: Object, now: datetime) -> bool:
-    said = condition(status, "Progressing")
-    if said is None or said.get("reason") == _DONE:
+    progressing = condition(status, "Progressing")
+    if progressing is None or progressing.get("reason") == _DONE:
         return False
-    if said.get("reason") == _TIMED_OUT:
+    if progressing.get("reason") == _TIMED_OUT:
         return True
     deadline_s: int = deployment["spec"]["progressDeadlineSeconds"]
-    return seconds_since(said["lastUpdateTime"], now) > deadline_s
+    return seconds_since(progressing["lastUpdateTime"], now) > deadline_s
 
 
 def _replica_failure(family: DeploymentReplicaSets) -> Object | None:
@@ -178,10 +180,10 @@ def _replica_failure(family: DeploymentReplicaSets) -> Object | None:
 def seconds_to_deadline(deployment: Object, now: datetime) -> float | None:
     """None if there is nothing to wait for."""
     status = deployment.get("status", {})
-    said = condition(status, "Progressing")
-    if not has_deadline(deployment) or said is None or is_complete(deployment, status):
+    progressing = condition(status, "Progressing")
+    if not has_deadline(deployment) or progressing is None or is_complete(deployment, status):
         return None
-    if said.get("reason") in {_TIMED_OUT, _DONE}:
+    if progressing.get("reason") in {_TIMED_OUT, _DONE}:
         return None
-    left = deployment["spec"]["progressDeadlineSeconds"] - seconds_since(said["lastUpdateTime"], now)
+    left = deployment["spec"]["progressDeadlineSeconds"] - seconds_since(progressing["lastUpdateTime"], now)
     return float(max(left, 0.0)) + 1.0

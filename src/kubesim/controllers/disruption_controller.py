@@ -128,11 +128,13 @@ def _controller_of(content: Object) -> Object | None:
 
 def _unconfirmed(budget: Object, pods: Iterable[IndexedPod], now: datetime) -> dict[str, str]:
     """Pods whose eviction was granted and that are still there: they no longer count, for a while."""
-    told: dict[str, str] = budget.get("status", {}).get("disruptedPods") or {}
+    disrupted: dict[str, str] = budget.get("status", {}).get("disruptedPods") or {}
     return {
-        pod.name: told[pod.name]
+        pod.name: disrupted[pod.name]
         for pod in pods
-        if not pod.deleting and pod.name in told and seconds_since(told[pod.name], now) <= _DELETION_TIMEOUT_S
+        if not pod.deleting
+        and pod.name in disrupted
+        and seconds_since(disrupted[pod.name], now) <= _DELETION_TIMEOUT_S
     }
 
 

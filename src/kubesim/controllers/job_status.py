@@ -110,9 +110,9 @@ def count_pods(job: Object, pods: Iterable[IndexedPod]) -> JobCounts:
     tracked = {pod.uid: pod for pod in pods if TRACKING in (pod.metadata.finalizers or ())}
     counts, noted = {}, {}
     for outcome in ("succeeded", "failed"):
-        told: list[str] = notes.get(outcome) or []
-        noted[outcome] = [uid for uid in told if uid in tracked]
-        counts[outcome] = status.get(outcome, 0) + len(told) - len(noted[outcome])
+        noted_before: list[str] = notes.get(outcome) or []
+        noted[outcome] = [uid for uid in noted_before if uid in tracked]
+        counts[outcome] = status.get(outcome, 0) + len(noted_before) - len(noted[outcome])
     known = {*noted["succeeded"], *noted["failed"]}
     completed = parse_indexes(status.get("completedIndexes", ""))
     for uid, pod in tracked.items():
@@ -146,9 +146,9 @@ def job_conclusion(job: Object, tally: JobCounts, now: datetime) -> tuple[str, s
     """What it comes to (`Complete` or `Failed`), the reason and the message; none while it goes on."""
     spec = job["spec"]
     for target, result in (("FailureTarget", "Failed"), ("SuccessCriteriaMet", "Complete")):
-        told = condition(job.get("status", {}), target)
-        if told is not None and told["status"] == "True":
-            return result, told["reason"], told["message"]
+        existing = condition(job.get("status", {}), target)
+        if existing is not None and existing["status"] == "True":
+            return result, existing["reason"], existing["message"]
     if tally.all_failed > spec.get("backoffLimit", 6) or _restarted_too_often(job, tally):
         return "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit"
     if (left_s := seconds_to_deadline(job, now)) is not None and left_s <= 0:
@@ -186,8 +186,8 @@ def seconds_to_deadline(job: Object, now: datetime) -> float | None:
 
 def put_condition(status: Object, type_: str, value: str, reason: str, message: str, now: datetime) -> None:
     """Writes into `status`; what is said already is not said again."""
-    told = condition(status, type_)
-    if told is not None and told["status"] == value:
+    existing = condition(status, type_)
+    if existing is not None and existing["status"] == value:
         return
     new = {
         "type": type_,

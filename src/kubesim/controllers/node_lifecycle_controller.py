@@ -61,16 +61,16 @@ class NodeLifecycleController(ControllerBase):
         if record is None:
             self._heard.pop(key, None)
             return None
-        record, wait_s = await self._judge(record)
+        record, wait_s = await self._check_heartbeat(record)
         node = node_of(record)
-        if node.says("Ready") != "True":
+        if node.condition_status("Ready") != "True":
             await self._mark_pods(node)
         await self._taint(record, node)
         return wait_s
 
-    async def _judge(self, record: StoredObject) -> tuple[StoredObject, float | None]:
+    async def _check_heartbeat(self, record: StoredObject) -> tuple[StoredObject, float | None]:
         heard = self._heard.get(record.name)
-        if heard is None or node_of(record).says("Ready") == "Unknown":
+        if heard is None or node_of(record).condition_status("Ready") == "Unknown":
             return record, None  # it is lost already: a sign of life will be a change
         now = self.context.now()
         silent_s = (now - heard).total_seconds()
@@ -80,8 +80,8 @@ class NodeLifecycleController(ControllerBase):
         for type_ in _JUDGED:
             known = condition(status, type_) is not None
             reason = "NodeStatusUnknown" if known else "NodeStatusNeverUpdated"
-            told = "stopped posting" if known else "never posted"
-            message = f"Kubelet {told} node status."
+            verb = "stopped posting" if known else "never posted"
+            message = f"Kubelet {verb} node status."
             set_condition(status, type_, "Unknown", now=now, reason=reason, message=message)
         await self.writes.set_status(self._nodes, record.object, status)
         return self.context.store.find(self._nodes, "", record.name) or record, None
@@ -125,11 +125,11 @@ class NodeLifecycleController(ControllerBase):
 def _wanted_taints(node: IndexedNode) -> Iterator[tuple[str, str]]:
     """No pods are placed where something is wrong, and none stay where the node itself is in doubt."""
     for (type_, value), key in _TAINTS_BY_CONDITION.items():
-        if node.says(type_) == value:
+        if node.condition_status(type_) == value:
             yield key, "NoSchedule"
             if type_ == "Ready":
                 yield key, "NoExecute"
-    if not node.says("Ready"):
+    if not node.condition_status("Ready"):
         yield NOT_READY, "NoSchedule"  # it has just registered
     if node.spec.unschedulable:
         yield _UNSCHEDULABLE, "NoSchedule"

@@ -48,7 +48,7 @@ class IndexedNode(msgspec.Struct, frozen=True):
     def taints(self) -> tuple[dict[str, Any], ...]:
         return self.spec.taints or ()
 
-    def says(self, condition: str) -> str:
+    def condition_status(self, condition: str) -> str:
         """`True`, `False`, `Unknown`, or nothing at all."""
         found = (item.status for item in self.status.conditions or () if item.type == condition)
         return next(found, "")

@@ -126,10 +126,12 @@ def _why_not(quota: Object, pod: Object, asked: Amounts) -> str:
     if not exceeded:
         return ""
 
-    def told(amounts: Mapping[str, object]) -> str:
+    def listed(amounts: Mapping[str, object]) -> str:
         return ",".join(f"{item}={amounts[item]}" for item in exceeded)
 
-    return f"exceeded quota: {name}, requested: {told(asked)}, used: {told(used)}, limited: {told(hard)}"
+    return (
+        f"exceeded quota: {name}, requested: {listed(asked)}, used: {listed(used)}, limited: {listed(hard)}"
+    )
 
 
 def _unsaid(pod: Object, hard: Mapping[str, object]) -> str:

@@ -198,7 +198,7 @@ class ReplicaSetController(PodOwnerController):
         return status
 
     def _conditions(self, replica_set: Object, active: int, failure: StatusError | None) -> list[Object]:
-        told = condition(replica_set.get("status", {}), "ReplicaFailure")
+        existing = condition(replica_set.get("status", {}), "ReplicaFailure")
         others = [
             item
             for item in replica_set.get("status", {}).get("conditions") or ()
@@ -206,8 +206,8 @@ class ReplicaSetController(PodOwnerController):
         ]
         if failure is None:
             return others
-        if told is not None:
-            return [*others, told]  # it is not told again what it was told before
+        if existing is not None:
+            return [*others, existing]  # an existing condition is not updated
         reason = "FailedCreate" if active < replica_set["spec"]["replicas"] else "FailedDelete"
         return [
             *others,

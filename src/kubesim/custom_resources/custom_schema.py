@@ -18,7 +18,7 @@ from kubesim.custom_resources.schema_values import check_value
 __all__ = ["CustomSchema", "ScalePaths", "check_rules", "has_rules"]
 
 _NOTHING: Any = object()
-_TOLD_AS = {
+_REASON_TITLES = {
     "FieldValueInvalid": "Invalid value",
     "FieldValueForbidden": "Forbidden",
     "FieldValueRequired": "Required value",
@@ -73,15 +73,17 @@ def _check_rule(rule: Object, value: Any, old: Any, path: str) -> Iterator[Field
     try:
         if expression.holds(variables):
             return
-        told = rule.get("message") or f"failed rule: {rule['rule']}"
+        problem = rule.get("message") or f"failed rule: {rule['rule']}"
     except UndefinedValue as undefined:
-        told = f"{undefined} evaluating rule: {rule.get('message') or rule['rule']}"
+        problem = f"{undefined} evaluating rule: {rule.get('message') or rule['rule']}"
     reason = rule.get("reason", "FieldValueInvalid")
     where = f"{path}{rule.get('fieldPath', '')}".removeprefix(".")
     if not isinstance(value, dict | list):
         shown = encode(value).decode()
-        told = {"FieldValueInvalid": f"{shown}: {told}", "FieldValueDuplicate": shown}.get(reason, told)
-    yield FieldError(where or "<nil>", reason, f"{_TOLD_AS.get(reason, 'Invalid value')}: {told}")
+        problem = {"FieldValueInvalid": f"{shown}: {problem}", "FieldValueDuplicate": shown}.get(
+            reason, problem
+        )
+    yield FieldError(where or "<nil>", reason, f"{_REASON_TITLES.get(reason, 'Invalid value')}: {problem}")
 
 
 _BLOCKING = (
@@ -134,9 +136,9 @@ class CustomSchema:
         for path in (self.scale.replicas, self.scale.status_replicas) if self.scale else ():
             number, culprit = _number_at(obj, path)
             if culprit is not None:
-                told = f"{path} accessor error: {culprit} is of the type {_go_type(culprit)}, expected "
+                problem = f"{path} accessor error: {culprit} is of the type {_go_type(culprit)}, expected "
                 wanted = "int64" if culprit is number else "map[string]interface{}"
-                yield field_errors.invalid(path, 0, f"{told}{wanted}")
+                yield field_errors.invalid(path, 0, f"{problem}{wanted}")
             elif number is not None and number < 0:
                 yield field_errors.invalid(path, number, "should be a non-negative integer")
             elif number is not None and number > _INT32:

@@ -30,19 +30,21 @@ class EstablishingController:
         content = record.object
         collection = self._cluster.store.collection(self._definitions)
         others = [other.object for other in collection.ordered() if other.uid != record.uid]
-        judged = served_definitions.established(content, others, self._cluster.clock.now())
-        if judged != content:
-            self._cluster.store.put(self._definitions, judged)  # comes back here, and then has nothing to add
+        updated = served_definitions.established(content, others, self._cluster.clock.now())
+        if updated != content:
+            self._cluster.store.put(
+                self._definitions, updated
+            )  # comes back here, and then has nothing to add
             return
         accepted = any(
             condition["type"] == "Established" and condition["status"] == "True"
-            for condition in judged["status"]["conditions"]
+            for condition in updated["status"]["conditions"]
         )
-        spec = judged["spec"]
+        spec = updated["spec"]
         for known in list(self._cluster.kinds):
             if (known.group, known.plural) == (spec["group"], spec["names"]["plural"]) and known.custom:
                 self._cluster.kinds.remove(known)
-        for defined in served_definitions.kinds_of(judged) if accepted else ():
+        for defined in served_definitions.kinds_of(updated) if accepted else ():
             if defined.served:
                 self._cluster.kinds.add(defined)
 
@@ -56,7 +58,7 @@ class DefinitionFinalizer:
     def __init__(self, cluster: SimulatedCluster, *, delay_s: float = 0.05) -> None:
         self._cluster = cluster
         self._definitions = cluster.kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
-        self._queue = DelayedQueue(cluster.clock, delay_s, self._look_at)
+        self._queue = DelayedQueue(cluster.clock, delay_s, self._process)
         cluster.store.observers.append(self._changed)
 
     def _changed(self, kind: ResourceKind, change: StoreChange) -> None:
@@ -65,7 +67,7 @@ class DefinitionFinalizer:
         elif kind.custom and change.after is None:
             self._queue.add(f"{kind.plural}.{kind.group}")
 
-    def _look_at(self, name: str) -> None:
+    def _process(self, name: str) -> None:
         record = self._cluster.store.find(self._definitions, "", name)
         if record is None or not record.deleting:
             return

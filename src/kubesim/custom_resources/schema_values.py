@@ -114,8 +114,8 @@ def check_value(value: Any, schema: Object, path: str) -> Iterator[FieldError]:
             path, given, f'{path} in body must be of type {",".join(wanted)}: "{given}"'
         )
         if wanted == ("integer",) and given == "number":
-            told = f"Checked value must be of type integer (default format) in {path}"
-            yield field_errors.invalid(_NOWHERE, "", told)
+            message = f"Checked value must be of type integer (default format) in {path}"
+            yield field_errors.invalid(_NOWHERE, "", message)
         if "enum" not in schema:
             return
     if "enum" in schema and value not in schema["enum"]:
@@ -274,7 +274,7 @@ def _check_one_of(value: Any, options: list[Object], path: str) -> Iterator[Fiel
     fitting = sum(not found for found in tried)
     if fitting != 1:
         found = f"{fitting} valid alternatives" if fitting else "none valid"
-        told = f'"{path}" must validate one and only one schema (oneOf). Found {found}'
-        yield field_errors.invalid(_NOWHERE, "", told)
+        message = f'"{path}" must validate one and only one schema (oneOf). Found {found}'
+        yield field_errors.invalid(_NOWHERE, "", message)
         if not fitting:
             yield from tried[0]

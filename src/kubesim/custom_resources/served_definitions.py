@@ -91,17 +91,17 @@ def established(definition: Object, others: Iterable[Object], now: datetime) -> 
     names = definition["spec"]["names"]
     conflict = _conflict(definition, others)
     moment = now.strftime("%Y-%m-%dT%H:%M:%SZ")
-    told = [("NamesAccepted", "True", "NoConflicts", "no conflicts found")]
+    entries = [("NamesAccepted", "True", "NoConflicts", "no conflicts found")]
     if conflict:
         field, taken = conflict
-        told = [("NamesAccepted", "False", f"{field}Conflict", f'"{taken}" is already in use'),
+        entries = [("NamesAccepted", "False", f"{field}Conflict", f'"{taken}" is already in use'),
                 ("Established", "False", "NotAccepted", "not all names are accepted")]  # fmt: skip
     else:
         message = "the initial names have been accepted"
-        told.append(("Established", "True", "InitialNamesAccepted", message))
+        entries.append(("Established", "True", "InitialNamesAccepted", message))
     if "deletionTimestamp" in definition["metadata"]:
         message = "CustomResource deletion is in progress"
-        told.append(("Terminating", "True", "InstanceDeletionInProgress", message))
+        entries.append(("Terminating", "True", "InstanceDeletionInProgress", message))
     result = deepcopy(definition)
     status = result.setdefault("status", {})
     before = {condition["type"]: condition for condition in status.get("conditions") or ()}
@@ -113,7 +113,7 @@ def established(definition: Object, others: Iterable[Object], now: datetime) -> 
             "reason": reason,
             "message": message,
         }
-        for kind, value, reason, message in told
+        for kind, value, reason, message in entries
     ]
     status["acceptedNames"] = {} if conflict else deepcopy(names)
     status["storedVersions"] = _stored_versions(definition)

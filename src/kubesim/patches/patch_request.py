@@ -44,15 +44,15 @@ class PatchRequest:
         Without a `schema` it is that of the built-in kind.
         """
         offered = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        ways: dict[str, Callable[[Object], Object]] = {
+        appliers: dict[str, Callable[[Object], Object]] = {
             JSON_PATCH: self._json_patch,
             MERGE: self._merge_patch,
             STRATEGIC: self._strategic_merge,
         }
         if kind.custom:
-            del ways[STRATEGIC]
-        if offered not in {*ways, APPLY}:
-            raise _unsupported(kind, [*ways, APPLY])
+            del appliers[STRATEGIC]
+        if offered not in {*appliers, APPLY}:
+            raise _unsupported(kind, [*appliers, APPLY])
         self.is_apply = offered == APPLY
         self.warnings: list[str] = []
         self._kind = kind
@@ -61,7 +61,7 @@ class PatchRequest:
         self._known_fields = known_fields
         self._now = now
         self._schema = schema or schema_of(kind)
-        self._way = ways.get(offered)
+        self._apply_patch = appliers.get(offered)
         self._content = _parse(request.body, is_yaml=self.is_apply)
         if self.is_apply and not request.query.get("fieldManager"):
             raise _bad_options(
@@ -73,29 +73,29 @@ class PatchRequest:
             )
 
     def __call__(self, live: Object | None) -> Object:
-        if self._way is None:
+        if self._apply_patch is None:
             return self._apply(live)
         if live is None:
             raise not_found(self._kind, self._name)
         shown = decode(event_conversion.shown(self._kind, encode(live)))
-        wanted = self._way(shown)
+        wanted = self._apply_patch(shown)
         self._expect_readable(wanted)
         return event_conversion.stored(self._kind, wanted)[1]
 
     def _expect_readable(self, wanted: Object) -> None:
         """What a patch makes must be an object of its kind; if not, that is a fault of the patch."""
         kind = self._kind
-        said = (wanted.get("apiVersion"), wanted.get("kind"))
-        if said != (kind.api_version, kind.name):
+        given_type = (wanted.get("apiVersion"), wanted.get("kind"))
+        if given_type != (kind.api_version, kind.name):
             raise _no_such_object(
-                wanted, f"converting ({said[0]}.{said[1]}) to ({kind.name}): unknown conversion"
+                wanted, f"converting ({given_type[0]}.{given_type[1]}) to ({kind.name}): unknown conversion"
             )
         try:
             self.warnings = self._known_fields(wanted)
             object_decoding.decode_object(kind, wanted)
         except StatusError as refused:
-            told = refused.message.partition(f"cannot be handled as a {kind.name}: ")[2]
-            raise _no_such_object(wanted, told or refused.message) from refused
+            message = refused.message.partition(f"cannot be handled as a {kind.name}: ")[2]
+            raise _no_such_object(wanted, message or refused.message) from refused
 
     def _json_patch(self, live: Object) -> Object:
         try:
@@ -121,10 +121,10 @@ class PatchRequest:
     def _apply(self, live: Object | None) -> Object:
         configuration = _map(self._content)
         expect_type_and_metadata(configuration)
-        said = (configuration.get("apiVersion") or "", configuration.get("kind") or "")
-        if said != (self._kind.api_version, self._kind.name):
-            group_version = said[0] if "/" in said[0] else f"/{said[0]}"
-            raise bad_request(f"invalid object type: {group_version}, Kind={said[1]}")
+        given_type = (configuration.get("apiVersion") or "", configuration.get("kind") or "")
+        if given_type != (self._kind.api_version, self._kind.name):
+            group_version = given_type[0] if "/" in given_type[0] else f"/{given_type[0]}"
+            raise bad_request(f"invalid object type: {group_version}, Kind={given_type[1]}")
         if (configuration.get("metadata") or {}).get("managedFields"):
             raise bad_request("metadata.managedFields must be nil")
         try:
@@ -188,11 +188,11 @@ def _apply_conflict(refused: ApplyConflict, kind: ResourceKind) -> StatusError:
         by_manager.setdefault(owner, []).append(conflict.field)
     if len(refused.conflicts) == 1:
         (owner, fields), *_ = by_manager.items()
-        told = f"Apply failed with 1 conflict: conflict with {owner}: {fields[0]}"
+        message = f"Apply failed with 1 conflict: conflict with {owner}: {fields[0]}"
     else:
         listed = "".join(
             f"conflicts with {owner}:\n" + "".join(f"- {field}\n" for field in fields)
             for owner, fields in by_manager.items()
         )
-        told = f"Apply failed with {len(refused.conflicts)} conflicts: {listed.rstrip()}"
-    return StatusError(409, "Conflict", told, details={"causes": causes})
+        message = f"Apply failed with {len(refused.conflicts)} conflicts: {listed.rstrip()}"
+    return StatusError(409, "Conflict", message, details={"causes": causes})

@@ -97,7 +97,7 @@ def _merge_lists(original: list[Any], patch: list[Any], schema: MergeNode, name:
     if schema.is_set:
         wanted = _unique(patch)
         return _interleave(wanted, [item for item in original if item not in wanted], original, "")
-    original, patch, replaced = _obey_directives(original, patch, schema.key, name)
+    original, patch, replaced = _apply_directives(original, patch, schema.key, name)
     if replaced:
         return original
     merged = list(original)
@@ -110,7 +110,7 @@ def _merge_lists(original: list[Any], patch: list[Any], schema: MergeNode, name:
     return _in_order(merged, patch, original, schema.key)
 
 
-def _obey_directives(
+def _apply_directives(
     original: list[Any], patch: list[Any], key: str, name: str
 ) -> tuple[list[Any], list[Any], bool]:
     """What is left of both lists, and whether the patch's list stands alone."""

@@ -154,24 +154,24 @@ PRIORITY_CLASS = TableLayout(
 
 
 def _autoscaler_cells(autoscaler: Object, now: datetime) -> list[Cell]:
-    wanted, told = spec(autoscaler), status(autoscaler)
+    wanted, reported = spec(autoscaler), status(autoscaler)
     target = wanted.get("scaleTargetRef") or {}
     return [
         name(autoscaler),
         f"{target.get('kind', '')}/{target.get('name', '')}",
-        _metrics(wanted.get("metrics") or [], told.get("currentMetrics") or []),
+        _metrics(wanted.get("metrics") or [], reported.get("currentMetrics") or []),
         str(wanted.get("minReplicas", UNSET)),
         wanted.get("maxReplicas", 0),
-        told.get("currentReplicas", 0),
+        reported.get("currentReplicas", 0),
         age(autoscaler, now),
     ]
 
 
-def _metrics(wanted: list[Object], told: list[Object]) -> str:
+def _metrics(wanted: list[Object], reported: list[Object]) -> str:
     if not wanted:
         return NONE
     shown = [
-        _metric(metric, told[position] if position < len(told) else {})
+        _metric(metric, reported[position] if position < len(reported) else {})
         for position, metric in enumerate(wanted)
     ]
     return first_few(shown, 2, separator=", ")
@@ -186,12 +186,12 @@ _METRIC_FIELDS = {
 }
 
 
-def _metric(metric: Object, told: Object) -> str:
+def _metric(metric: Object, reported: Object) -> str:
     field = _METRIC_FIELDS.get(metric.get("type", ""))
     if field is None:
         return "<unknown type>"
     target = metric[field].get("target") or {}
-    current = (told.get(field) or {}).get("current") or {}
+    current = (reported.get(field) or {}).get("current") or {}
     if field in {"resource", "containerResource"}:
         return f"{metric[field].get('name', '')}: {_resource_use(target, current)}"
     if "averageValue" in target:

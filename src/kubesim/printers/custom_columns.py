@@ -160,12 +160,14 @@ def custom_layout(printer_columns: Iterable[Object]) -> TableLayout:
 
 
 def _column(printer_column: Object) -> TableColumn:
-    told = f"Custom resource definition column (in JSONPath format): {printer_column['jsonPath']}"
+    default_description = (
+        f"Custom resource definition column (in JSONPath format): {printer_column['jsonPath']}"
+    )
     return TableColumn(
         name=printer_column["name"],
         type=printer_column["type"],
         format=printer_column.get("format", ""),
-        description=printer_column.get("description") or told,
+        description=printer_column.get("description") or default_description,
         priority=printer_column.get("priority", 0),
     )
 

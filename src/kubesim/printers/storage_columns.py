@@ -88,14 +88,14 @@ PERSISTENT_VOLUME = TableLayout(
 
 
 def _claim_cells(claim: Object, now: datetime) -> list[Cell]:
-    wanted, told = spec(claim), status(claim)
+    wanted, current = spec(claim), status(claim)
     volume = wanted.get("volumeName", "")
     return [
         name(claim),
         _phase(claim),
         volume,
-        (told.get("capacity") or {}).get("storage", "0") if volume else "",
-        _access_modes(told.get("accessModes")) if volume else "",
+        (current.get("capacity") or {}).get("storage", "0") if volume else "",
+        _access_modes(current.get("accessModes")) if volume else "",
         _class(claim),
         wanted.get("volumeAttributesClassName") or UNSET,
         age(claim, now),

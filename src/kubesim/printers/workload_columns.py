@@ -58,12 +58,12 @@ def _count(part: Object, field: str) -> int:
 
 
 def _deployment_cells(deployment: Object, now: datetime) -> list[Cell]:
-    told = status(deployment)
+    current = status(deployment)
     return [
         name(deployment),
-        f"{_count(told, 'readyReplicas')}/{_count(spec(deployment), 'replicas')}",
-        _count(told, "updatedReplicas"),
-        _count(told, "availableReplicas"),
+        f"{_count(current, 'readyReplicas')}/{_count(spec(deployment), 'replicas')}",
+        _count(current, "updatedReplicas"),
+        _count(current, "availableReplicas"),
         age(deployment, now),
         *template_cells(spec(deployment)),
     ]
@@ -123,14 +123,14 @@ STATEFUL_SET = TableLayout(
 
 
 def _daemon_set_cells(daemon_set: Object, now: datetime) -> list[Cell]:
-    told = status(daemon_set)
+    current = status(daemon_set)
     return [
         name(daemon_set),
-        _count(told, "desiredNumberScheduled"),
-        _count(told, "currentNumberScheduled"),
-        _count(told, "numberReady"),
-        _count(told, "updatedNumberScheduled"),
-        _count(told, "numberAvailable"),
+        _count(current, "desiredNumberScheduled"),
+        _count(current, "currentNumberScheduled"),
+        _count(current, "numberReady"),
+        _count(current, "updatedNumberScheduled"),
+        _count(current, "numberAvailable"),
         labels(_pod_spec(spec(daemon_set)).get("nodeSelector")),
         age(daemon_set, now),
         *template_cells(spec(daemon_set)),
@@ -184,11 +184,11 @@ def _completions(job: Object) -> str:
     return f"{succeeded}/1 of {parallelism}" if parallelism > 1 else f"{succeeded}/1"
 
 
-def _duration(told: Object, now: datetime) -> str:
-    if not told.get("startTime"):
+def _duration(current: Object, now: datetime) -> str:
+    if not current.get("startTime"):
         return ""
-    ended = parse_timestamp(told["completionTime"]) if told.get("completionTime") else now
-    return human_duration(ended - parse_timestamp(told["startTime"]))
+    ended = parse_timestamp(current["completionTime"]) if current.get("completionTime") else now
+    return human_duration(ended - parse_timestamp(current["startTime"]))
 
 
 JOB = TableLayout(
@@ -207,14 +207,14 @@ _SUSPENDED = {True: "True", False: "False", None: UNSET}
 
 
 def _cron_job_cells(cron_job: Object, now: datetime) -> list[Cell]:
-    wanted, told = spec(cron_job), status(cron_job)
-    last = told.get("lastScheduleTime")
+    wanted, current = spec(cron_job), status(cron_job)
+    last = current.get("lastScheduleTime")
     return [
         name(cron_job),
         wanted.get("schedule", ""),
         wanted.get("timeZone") or NONE,
         _SUSPENDED[wanted.get("suspend")],
-        len(told.get("active") or ()),
+        len(current.get("active") or ()),
         since(last, now) if last else NONE,
         age(cron_job, now),
         *template_cells(spec(wanted.get("jobTemplate") or {})),

@@ -134,7 +134,7 @@ class EventExecutor:
         self._server = server
         self._kubelets = kubelets
         self._operator = ScenarioOperator(server)
-        self._random = random.Random(seed)  # noqa: S311 - dice, not secrets
+        self._random = random.Random(seed)  # noqa: S311 - not used for secrets
         self._refusals: list[str] = []
         self._deeds: dict[str, Callable[[Any], Awaitable[None]]] = {
             "cordon": self._cordon,
@@ -245,7 +245,7 @@ class EventExecutor:
             )
 
     async def _behaviour(self, rules: Behaviour) -> None:
-        self._kubelets.obey_first(rules)
+        self._kubelets.add_rules_first(rules)
 
     def _nodes(self, names: tuple[str, ...]) -> list[str]:
         kind = self._server.cluster.kind("v1", _NODE)

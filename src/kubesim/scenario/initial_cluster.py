@@ -45,7 +45,7 @@ class InitialPlacement:
         }
         self._seen = SchedulerState(cluster, DEFAULT_NAME)
         self._writes = SchedulerWrites(cluster, DEFAULT_NAME)
-        cluster.store.observers.append(self._seen.notice)
+        cluster.store.observers.append(self._seen.observe)
 
     def place(self) -> bool:
         """Places all pods that are there; whether all places are taken."""
@@ -64,7 +64,7 @@ class InitialPlacement:
         return [f"{key}: {places.total()} on {', '.join(places)}" for key, places in left.items() if places]
 
     def close(self) -> None:
-        self._cluster.store.observers.remove(self._seen.notice)
+        self._cluster.store.observers.remove(self._seen.observe)
 
     def _newest_last(self) -> list[StoredObject]:
         """Pods without a node: ordinals in their order, and so on."""

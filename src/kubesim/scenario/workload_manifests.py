@@ -109,8 +109,8 @@ def _service(workload: ScenarioWorkload) -> Object:
 
 def _budget(workload: ScenarioWorkload) -> Object:
     assert workload.budget is not None
-    said = workload.budget.model_dump(by_alias=True, exclude_none=True)
-    spec = {**said, "selector": {"matchLabels": {"app": workload.name}}}
+    budget = workload.budget.model_dump(by_alias=True, exclude_none=True)
+    spec = {**budget, "selector": {"matchLabels": {"app": workload.name}}}
     return _object(workload, "policy/v1", "PodDisruptionBudget", spec=spec)
 
 

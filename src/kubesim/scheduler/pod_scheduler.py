@@ -69,7 +69,7 @@ def _preferences(pod: PodInfo, nodes: Sequence[NodeInfo]) -> dict[str, float]:
         return {}
     sums = {
         node.name: sum(
-            wish["weight"] for wish in preferred if matches_term(wish.get("preference") or {}, node)
+            term["weight"] for term in preferred if matches_term(term.get("preference") or {}, node)
         )
         for node in nodes
     }
@@ -103,7 +103,7 @@ class Scheduler:
         self._wake()
 
     def _changed(self, kind: ResourceKind, change: StoreChange) -> None:
-        happened = self._seen.notice(kind, change)
+        happened = self._seen.observe(kind, change)
         if happened is not None:
             self._happened_meanwhile = True
             for pod in self._seen.waiting.woken_by(happened):

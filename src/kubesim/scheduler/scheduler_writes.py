@@ -99,7 +99,9 @@ class SchedulerWrites:
         except StatusError:
             return False
         self._cluster.store.put(self._pods, content)
-        self._tell(pod, "Normal", "Scheduled", "Binding", f"Successfully assigned {pod.key} to {node.name}")
+        self._record_event(
+            pod, "Normal", "Scheduled", "Binding", f"Successfully assigned {pod.key} to {node.name}"
+        )
         return True
 
     def say_why_not(self, pod: PodInfo, message: str, *, reason: str, nominate: str | None = None) -> None:
@@ -109,8 +111,12 @@ class SchedulerWrites:
             return
         content = record.object
         status = content.setdefault("status", {})
-        said = condition(status, "PodScheduled") or {}
-        known = (said.get("status"), said.get("reason"), said.get("message")) == ("False", reason, message)
+        scheduled = condition(status, "PodScheduled") or {}
+        known = (scheduled.get("status"), scheduled.get("reason"), scheduled.get("message")) == (
+            "False",
+            reason,
+            message,
+        )
         if known and nominate in (None, pod.nominated_node):
             return
         set_pod_condition(
@@ -123,7 +129,7 @@ class SchedulerWrites:
         elif nominate is not None:
             status.pop("nominatedNodeName", None)
         self._cluster.store.put(self._pods, content)
-        self._tell(pod, "Warning", "FailedScheduling", "Scheduling", message)
+        self._record_event(pod, "Warning", "FailedScheduling", "Scheduling", message)
 
     def preempt(self, victim: PodInfo, preemptor: PodInfo, node: str) -> None:
         """Graceful, and whatever its budget says: the choice was made with an eye on that."""
@@ -142,7 +148,7 @@ class SchedulerWrites:
         self._cluster.store.put(self._pods, content)
         options = DeleteOptions(preconditions=Preconditions(uid=victim.uid))
         self._cluster.deletion.delete(self._pods, victim.namespace, victim.name, options)
-        self._tell(
+        self._record_event(
             victim, "Normal", "Preempted", "Preempting", f"Preempted by pod {preemptor.uid} on node {node}"
         )
 
@@ -157,7 +163,7 @@ class SchedulerWrites:
         record = self._cluster.store.find(self._pods, pod.namespace, pod.name)
         return record if record is not None and record.uid == pod.uid else None
 
-    def _tell(self, pod: PodInfo, type_: str, reason: str, action: str, message: str) -> None:
+    def _record_event(self, pod: PodInfo, type_: str, reason: str, action: str, message: str) -> None:
         cluster = self._cluster
         now = cluster.clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         taken = cluster.store.collection(self._events).records
@@ -187,6 +193,6 @@ class SchedulerWrites:
 
 
 def _generation(status: Object, generation: int) -> None:
-    said = condition(status, "PodScheduled")
-    assert said is not None
-    said["observedGeneration"] = generation
+    scheduled = condition(status, "PodScheduled")
+    assert scheduled is not None
+    scheduled["observedGeneration"] = generation

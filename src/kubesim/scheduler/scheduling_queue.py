@@ -129,13 +129,13 @@ class SchedulerState:
         for kind in cluster.kinds:
             if kind.stored_as in _FOLLOWED or kind.stored_as == _PODS:
                 for record in cluster.store.collection(kind).ordered():
-                    self.notice(kind, StoreChange(record.version, None, record))
+                    self.observe(kind, StoreChange(record.version, None, record))
 
     @property
     def budgets(self) -> list[Object]:
         return [record.object for record in self._store.collection(self._budgets).ordered()]
 
-    def notice(self, kind: ResourceKind, change: StoreChange) -> str | None:
+    def observe(self, kind: ResourceKind, change: StoreChange) -> str | None:
         """What happened, in the words of `WOKEN_BY`; None if it helps no pod that waits."""
         if kind.stored_as == _PODS:
             return self._pod_changed(change)

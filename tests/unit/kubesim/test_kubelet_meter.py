@@ -74,6 +74,6 @@ async def test_what_somebody_said_goes_before_what_is_measured(api, clock, kubel
 
 async def test_new_rules_count_at_once(api, clock, kubelets):
     await usage(api, "nodes/n")
-    kubelets.obey_first(load_behaviour({"pods": [{"match": {"container": "a"}, "usage": {"cpu": "1"}}]}))
+    kubelets.add_rules_first(load_behaviour({"pods": [{"match": {"container": "a"}, "usage": {"cpu": "1"}}]}))
     pod = await usage(api, "namespaces/default/pods/a")
     assert pod["containers"][0]["usage"]["cpu"] == "1000000000n"

@@ -94,9 +94,9 @@ def _check_client(client: Object, path: str) -> Iterator[FieldError]:
         yield from _check_url(client["url"], f"{path}.url")
     else:
         # The real server mixes the two up: it misses the namespace if there is no name.
-        for field, told in (("namespace", "name"), ("name", "namespace")):
+        for field, required in (("namespace", "name"), ("name", "namespace")):
             if not client["service"].get(field):
-                yield field_errors.required(f"{path}.service.{told}")
+                yield field_errors.required(f"{path}.service.{required}")
         port = client["service"].get("port", 443)
         for complaint in name_syntax.port_number(port):
             yield field_errors.invalid(f"{path}.service.port", port, f"port is not valid: {complaint}")
