@@ -57,9 +57,10 @@ class ControllerManager:
         usage: UsageStore | None = None,
         only: Iterable[type[ControllerBase]] = ALL_CONTROLLERS,
     ) -> None:
-        """`react_s` is how long after a change a controller looks at it, `write_s` how long a write takes.
+        """Start the controllers.
 
-        The autoscaler reads `usage` (an `ApiServer` has it); without it, nothing is scaled.
+        A controller reacts `react_s` after a change, and a write takes `write_s`. The autoscaler reads
+        `usage` (an `ApiServer` has it); without it, nothing is scaled.
         """
         self._context = ControllerContext(cluster, react_s=react_s, write_s=write_s, usage=usage)
         self._controllers = [make(self._context) for make in only]
@@ -71,7 +72,7 @@ class ControllerManager:
         self.resync()
 
     def stop(self) -> None:
-        """As when their process ends: nobody does anything, until `start`."""
+        """Stop all controllers until `start`, as when their process ends."""
         for controller in self._controllers:
             controller.queue.stop()
 
@@ -101,7 +102,7 @@ class ClusterComponents(NamedTuple):
 
 
 def attach_components(server: ApiServer, behaviour: Behaviour, *, began: datetime) -> ClusterComponents:
-    """All but the scheduler, and without heartbeats: nodes are believed what their statuses say."""
+    """Start everything but the scheduler and the heartbeats; without these, the status of a node counts."""
     kubelets = Kubelets(server.cluster, behaviour, began=began)
     server.usage.meter = KubeletMeter(server.cluster, kubelets)
     return ClusterComponents(kubelets, ControllerManager(server.cluster, usage=server.usage))

@@ -36,7 +36,7 @@ class Kubelets:
     def __init__(
         self, cluster: SimulatedCluster, behaviour: Behaviour | None = None, *, began: datetime | None = None
     ) -> None:
-        """The times of outages count from `began`; not given: from now."""
+        """Run the kubelets; outages are counted from `began`, by default from now."""
         self._cluster = cluster
         self._behaviour = behaviour or Behaviour()
         self._began = began or cluster.clock.now()
@@ -44,7 +44,7 @@ class Kubelets:
         self._nodes = cluster.kind("v1", "Node")
         self._killed: set[str] = set()
         self._placed: dict[str, dict[str, None]] = {}
-        """Uids of the pods of each node."""
+        """The uids of the pods on each node."""
         self._wakes: dict[str, Timer] = {}
         self._queue = DelayedQueue(cluster.clock, _REACTION_S, self._sync_pod)
         cluster.store.observers.append(self._changed)
@@ -56,20 +56,20 @@ class Kubelets:
         return self._behaviour
 
     def behave(self, behaviour: Behaviour) -> None:
-        """From now on like this. Outages are counted from the beginning, as before."""
+        """Replace the behaviour; outages are still counted from the beginning."""
         self._behaviour = behaviour
         for node in self._placed:
             self._enqueue_pods_of(node)
 
     def add_rules_first(self, rules: Behaviour) -> None:
-        """From now on these rules come before all that were given so far."""
+        """Add rules with precedence over all existing ones."""
         before = self._behaviour
         self.behave(
             Behaviour(pods=rules.pods + before.pods, nodes=rules.nodes + before.nodes, seed=before.seed)
         )
 
     def kill(self, node: str) -> None:
-        """No work for its pods, until `revive`."""
+        """Stop the kubelet of a node until `revive`."""
         self._killed.add(node)
 
     def revive(self, node: str) -> None:
@@ -77,7 +77,7 @@ class Kubelets:
         self._enqueue_pods_of(node)
 
     def is_dead(self, node: str) -> bool:
-        """Killed, in an outage of the scenario's, or no node at all."""
+        """Return whether the node was killed, is in an outage of the scenario, or does not exist."""
         found = self._cluster.store.find(self._nodes, "", node)
         if found is None or node in self._killed:
             return True
@@ -136,7 +136,7 @@ class Kubelets:
         return HostFacts(_internal_ip(node.object), of_node(self._behaviour, name, node.labels).slow)
 
     def _end_of_outage(self, name: str) -> datetime | None:
-        """When the scenario lets a dead node do something again; a killed one waits for `revive`."""
+        """Return the end of a node's outage; a killed node has none."""
         node = self._cluster.store.find(self._nodes, "", name)
         if node is None or name in self._killed:
             return None
@@ -145,7 +145,7 @@ class Kubelets:
         return None if change is None else self._began + change
 
     def _wake(self, uid: str, at: datetime | None) -> None:
-        """One alarm per pod: the latest word counts."""
+        """Set the timer of a pod, which replaces an earlier one."""
         if (timer := self._wakes.pop(uid, None)) is not None:
             timer.cancel()
         if at is not None:
@@ -161,18 +161,18 @@ def _internal_ip(node: Object) -> str:
 
 
 _EVERY_S = 15
-"""A metrics server reads its kubelets so often; in between it tells what it read last."""
+"""The interval in seconds at which a metrics server reads its kubelets."""
 
 
 class KubeletMeter:
-    """A `UsageMeter` that asks the kubelets. Of dead nodes and their pods nothing is known."""
+    """A `UsageMeter` that reads the kubelets; the usage on dead nodes is unknown."""
 
     def __init__(self, cluster: SimulatedCluster, kubelets: Kubelets) -> None:
         self._cluster = cluster
         self._kubelets = kubelets
         self._pods, self._nodes = cluster.kind("v1", "Pod"), cluster.kind("v1", "Node")
         self._draws: dict[str, tuple[int, list[ContainerDraw]]] = {}
-        """By the pod's uid: its version, and what follows from it."""
+        """The usage patterns of each pod by uid, with the version of the pod."""
         self._draws_behaviour = kubelets.behaviour
 
     def node(self, name: str) -> tuple[MeasuredUsage, datetime] | None:
@@ -206,7 +206,9 @@ class KubeletMeter:
         return {draw.container: draw.at(at, behaviour.seed) for draw in draws}
 
     def _most_remembered(self) -> int:
-        """Pods that are gone are not forgotten one by one, but together when they are the most."""
+        """Return the cache size above which the cache is cleared, because deleted pods are not removed
+        singly.
+        """
         return 2 * len(self._cluster.store.collection(self._pods).records) + 100
 
     def _read_at(self) -> datetime:

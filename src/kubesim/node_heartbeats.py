@@ -34,7 +34,7 @@ class Heartbeats:
         cluster.clock.call_later(0, self._beat)
 
     def _beat(self) -> None:
-        """All at once: one alarm for a thousand nodes, and an order that repeats."""
+        """Renew all Leases in one step: one timer for all nodes, and a fixed order."""
         for node in list(self._cluster.store.collection(self._nodes).ordered()):
             if not self._is_dead(node.name):
                 self._renew(node)
@@ -53,7 +53,7 @@ class Heartbeats:
         self._cluster.store.put(self._leases, lease)
 
     def _lease_of(self, node: StoredObject, now: datetime) -> Object:
-        """Owned by its node, so that it goes with it."""
+        """Return a new Lease that is owned by its node and deleted with it."""
         owner = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
         return {
             "metadata": {
@@ -78,7 +78,7 @@ class Heartbeats:
 
 
 def healthy_conditions(before: list[Object] | tuple[Object, ...], now: datetime) -> list[Object]:
-    """What a kubelet reports when all is well; conditions that others added are kept."""
+    """Return the conditions that a healthy kubelet reports; conditions of other writers are kept."""
     known = {each["type"]: each for each in before}
     for name, (status, reason, message) in _HEALTHY.items():
         old = known.get(name)

@@ -36,7 +36,7 @@ Operation = Literal["CREATE", "UPDATE", "DELETE"]
 
 
 class _Unreachable:
-    """Without a shell that can call them, webhooks are like webhooks that are down."""
+    """A caller that fails every call, for clusters without a connection to webhooks."""
 
     async def call(self, endpoint: WebhookEndpoint, body: bytes, timeout_s: float) -> bytes:  # noqa: ARG002
         raise WebhookCallFailed(
@@ -54,7 +54,7 @@ class WebhookDispatcher:
     async def mutate(
         self, kind: ResourceKind, new: Object, old: Object | None, subresource: str, options: WriteOptions
     ) -> MutationOutcome:
-        """The object as the webhooks leave it. Raises `StatusError` if one of them says no."""
+        """Return the object after all mutating webhooks; raise `StatusError` if one denies it."""
         configurations = self._configurations("MutatingWebhookConfiguration")
         if not configurations:
             return MutationOutcome(new)
@@ -66,14 +66,14 @@ class WebhookDispatcher:
     async def validate(
         self, kind: ResourceKind, new: Object, old: Object | None, subresource: str, options: WriteOptions
     ) -> None:
-        """Raises `StatusError` if a webhook says no."""
+        """Call the validating webhooks; raise `StatusError` if one denies the object."""
         if configurations := self._configurations("ValidatingWebhookConfiguration"):
             attempt = self._attempt(kind, new, old, subresource, options)
             warnings = await validate(configurations, attempt, self.caller, self._naming.uid)
             options.warnings.extend(warnings)
 
     async def review_deletion(self, kind: ResourceKind, record: StoredObject, options: WriteOptions) -> None:
-        """Both sorts are asked; there is nothing that could be changed."""
+        """Call mutating and validating webhooks for a deletion, which neither can change."""
         for name, ask in (
             ("MutatingWebhookConfiguration", mutate),
             ("ValidatingWebhookConfiguration", validate),
@@ -121,9 +121,9 @@ class WebhookDispatcher:
 
 
 def warn_or_refuse(kind: ResourceKind, obj: Object, field_validation: str, *, lookup: Lookup) -> list[str]:
-    """`field_validation` as in the query: `Ignore`, `Warn` (also if empty) or `Strict`.
+    """Return warnings about unknown fields, or raise a `StatusError` of code 400 if validation is strict.
 
-    Returns warnings for the answer's headers; raises a `StatusError` of code 400 if it is strict.
+    `field_validation` is the query parameter: `Ignore`, `Warn` (also if empty) or `Strict`.
     """
     if field_validation == "Ignore":
         return []
@@ -138,14 +138,14 @@ def warn_or_refuse(kind: ResourceKind, obj: Object, field_validation: str, *, lo
 
 
 QuotaCheck = Callable[[ResourceKind, Object, Object | None, str, WriteOptions], object]
-"""Kind, new and old object, subresource, options. Raises `StatusError` if it refuses."""
+"""A check with kind, new and old object, subresource and options; raises `StatusError` if it rejects them."""
 
 
 class AdmissionChain:
     def __init__(self, store: ObjectStore, kinds: KindRegistry, clock: Clock, naming: ObjectNaming) -> None:
         self.webhooks = WebhookDispatcher(store, kinds, naming)
         self.last_checks: list[QuotaCheck] = []
-        """Asked when everything else has said yes: quotas, which count what is about to be stored."""
+        """The quota checks, which run last because they count what is about to be stored."""
         self._store = store
         self._kinds = kinds
         self._clock = clock
@@ -180,7 +180,7 @@ class AdmissionChain:
         return new
 
     def _with_priority_class(self, pod: Object) -> Object:
-        """A pod that names no class is of the one for all others, if there is one."""
+        """Return the pod with its priority class, by default the global default class if there is one."""
         spec = pod.get("spec")
         if not isinstance(spec, dict) or spec.get("priorityClassName"):
             return pod
@@ -211,19 +211,21 @@ class AdmissionChain:
         return self._with_defaults(kind, mutated.object, old, subresource)
 
     def warnings(self, kind: ResourceKind, content: Object, options: WriteOptions) -> list[str]:
-        """About fields that the kind does not have; refuses them if the request says so."""
+        """Return warnings about unknown fields; raise `StatusError` if the request asks for strict
+        validation.
+        """
         return warn_or_refuse(kind, content, options.field_validation, lookup=self.lookup)
 
     def printer_columns(self, kind: ResourceKind) -> list[Object] | None:
         return served_definitions.printer_columns(kind, self.lookup) if kind.custom else None
 
     def schema(self, kind: ResourceKind) -> Object | None:
-        """What a custom resource's definition says, for those who ask which fields there are."""
+        """Return the schema of a custom resource."""
         found = served_definitions.schema_of(kind, self.lookup) if kind.custom else None
         return found.root if found is not None else None
 
     def merge_schema(self, kind: ResourceKind) -> MergeNode:
-        """How patches take objects of this kind apart."""
+        """Return the merge keys that patches of this kind use."""
         root = self.schema(kind)
         return custom_merge_schema(root) if root is not None else schema_of(kind)
 

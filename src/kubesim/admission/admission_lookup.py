@@ -22,7 +22,7 @@ class Lookup(Protocol):
 
 
 def empty_lookup(api_version: str, kind_name: str, namespace: str, name: str) -> Object | None:  # noqa: ARG001
-    """An empty store."""
+    """Find nothing, as in an empty store."""
     return None
 
 
@@ -31,7 +31,7 @@ Operation = Literal["CREATE", "UPDATE"]
 
 @dataclass(frozen=True, slots=True)
 class DefaultingContext:
-    """What some defaults depend on besides the object itself."""
+    """The values besides the object on which some defaults depend."""
 
     kind: ResourceKind
     operation: Operation
@@ -44,7 +44,7 @@ class DefaultingContext:
         return self.operation == "CREATE"
 
     def stored(self, obj: Object) -> Object | None:
-        """The object as it is before this update."""
+        """The object before this update."""
         metadata = obj["metadata"]
         return self.lookup(
             self.kind.api_version, self.kind.name, metadata.get("namespace", ""), metadata.get("name", "")
@@ -52,13 +52,13 @@ class DefaultingContext:
 
 
 def fill(target: Object, values: Object | None = None, **more: Any) -> None:
-    """Set each field that is missing; an empty text counts as missing, zero and false do not."""
+    """Set each missing field; an empty string counts as missing, zero and false do not."""
     for field, value in (values | more if values else more).items():
         if target.get(field) in (None, ""):
             target[field] = value
 
 
 def inner(target: Object, field: str) -> Object:
-    """The object in `field`, made if it is missing."""
+    """Return the object in `field`, and create it if it is missing."""
     found: Object = target.setdefault(field, {})
     return found

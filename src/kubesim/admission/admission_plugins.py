@@ -16,7 +16,7 @@ Amounts = Mapping[str, object]
 
 
 def fill_limits(pod: Object, limit_ranges: Iterable[Object]) -> bool:
-    """Gives containers what they leave unsaid; whether any of them got something."""
+    """Set absent requests and limits of containers, and return whether any was set."""
     changed = False
     for limit_range in limit_ranges:
         changes = [
@@ -33,7 +33,7 @@ def fill_limits(pod: Object, limit_ranges: Iterable[Object]) -> bool:
 
 
 def _fill(container: Object, called: str, limit_range: Object) -> Iterator[str]:
-    """In the words of the annotation."""
+    """Set absent values of one container, and return the changes in the words of the annotation."""
     resources = container.setdefault("resources", {})
     for side, source in (("requests", "defaultRequest"), ("limits", "default")):
         wanted: Object = {}
@@ -46,7 +46,7 @@ def _fill(container: Object, called: str, limit_range: Object) -> Iterator[str]:
 
 
 def objections(pod: Object, limit_ranges: Iterable[Object]) -> str:
-    """Why the pod may not be created: of the first LimitRange that has something against it."""
+    """Return why the first violated LimitRange rejects the pod."""
     for limit_range in limit_ranges:
         found = [*_against_containers(pod, limit_range), *_against_pod(pod, limit_range)]
         if len(found) > 1:
@@ -108,7 +108,7 @@ def _limits(limit_range: Object, type_: str) -> list[Object]:
 
 
 def _total(pod: Object, side: str) -> dict[str, str]:
-    """Of all containers together, or of the largest init container if that is more."""
+    """Return the sum of all containers, or the largest init container if that is more."""
     total: dict[str, Quantity] = {}
     for container in pod["spec"].get("containers") or ():
         for name, amount in ((container.get("resources") or {}).get(side) or {}).items():
@@ -129,7 +129,7 @@ _PREEMPTING = "PreemptLowerPriority"
 
 
 def default_class(classes: Iterable[Object]) -> str:
-    """The name of the class for pods that name none; empty if there is no such class."""
+    """Return the name of the global default class, or an empty string."""
     defaults = [each for each in classes if each.get("globalDefault")]
     least = min(defaults, key=lambda each: each.get("value", 0), default=None)
     return least["metadata"]["name"] if least is not None else ""

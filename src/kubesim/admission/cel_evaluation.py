@@ -39,14 +39,15 @@ __all__ = [
 Variables = Mapping[str, Any]
 
 MACROS = ("all", "exists", "exists_one", "filter", "map")
-"""`list.exists(x, x.name == "a")`: the first argument names an element, the second is asked of each."""
+"""Macros such as `list.exists(x, x.name == "a")`: the first argument names an element, the second tests it.
+"""
 
 
 _DEEPEST = 100
 
 
 def expect_supported(node: CelNode, depth: int = 0) -> None:
-    """Raises `UnsupportedExpression` if anything in it could not be evaluated."""
+    """Raise `UnsupportedExpression` if any part of the expression can't be evaluated."""
     if depth > _DEEPEST:
         raise UnsupportedExpression(f"an expression of more than {_DEEPEST} levels")
     for inner in inner_nodes(node):
@@ -87,7 +88,7 @@ def inner_nodes(node: CelNode) -> tuple[CelNode, ...]:
 
 
 def evaluate(node: CelNode, variables: Variables) -> Any:
-    """Raises `UndefinedValue` where there is no value."""
+    """Return the value of a node; raise `UndefinedValue` if it has none."""
     match node:
         case LiteralNode(value=value):
             return value
@@ -145,7 +146,7 @@ def _call(node: CallNode, variables: Variables) -> Any:
 
 
 def _decided(arguments: tuple[CelNode, ...], variables: Variables, *, decisive: bool) -> bool:
-    """And, or: one side that decides is enough, even if the other has no value."""
+    """Evaluate and/or: one side that decides is enough, even if the other has no value."""
     undefined: UndefinedValue | None = None
     for argument in arguments:
         try:
@@ -210,7 +211,7 @@ class CelExpression:
     tree: CelNode
 
     def holds(self, variables: Mapping[str, Any]) -> bool:
-        """Raises `UndefinedValue` if the expression has no value, or one that is neither true nor false."""
+        """Return whether the expression is true; raise `UndefinedValue` if its value is not a boolean."""
         value = evaluate(self.tree, variables)
         if not isinstance(value, bool):
             raise UndefinedValue(f"{self.text}: neither true nor false")
@@ -222,7 +223,7 @@ class CelExpression:
 
 @lru_cache(maxsize=512)
 def compile_expression(text: str) -> CelExpression:
-    """Raises `UnsupportedExpression`."""
+    """Parse an expression; raise `UnsupportedExpression` if it can't be evaluated here."""
     tree = parse(text)
     expect_supported(tree)
     return CelExpression(text, tree)

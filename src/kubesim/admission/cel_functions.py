@@ -9,7 +9,7 @@ __all__ = ["FUNCTIONS", "METHODS", "OPERATORS", "UndefinedValue"]
 
 
 class UndefinedValue(Exception):  # noqa: N818 - in this language it is a value like any other
-    """An expression without a value: a missing field, a comparison of a number with a text."""
+    """An expression without a value: a missing field, or a comparison of a number with a string."""
 
 
 def _are_equal(one: Any, other: Any) -> bool:
@@ -134,7 +134,7 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
     "int": (1, _as_int),
     "string": (1, _as_text),
 }
-"""Name → number of arguments and what it does."""
+"""Functions by name, each with its number of arguments."""
 
 METHODS: dict[str, tuple[int, Callable[..., Any]]] = {
     "size": (1, _size),

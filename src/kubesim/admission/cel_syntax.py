@@ -21,7 +21,7 @@ __all__ = [
 
 
 class UnsupportedExpression(ValueError):  # noqa: N818 - what the client asked for
-    """No expression, or more than this small evaluator can do; said when it is given, never later."""
+    """The text is not an expression, or uses a feature that is not supported here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ _BINDING = {
     "+": 4, "-": 4,
     "*": 5, "/": 5, "%": 5,
 }  # fmt: skip
-"""How tightly an operator binds: more is tighter."""
+"""The precedence of each operator; a higher one binds more tightly."""
 _DEEPEST = 64
 
 
@@ -247,7 +247,7 @@ _RESERVED = re.compile(r"__([a-z]+)__")
 
 
 def _unescaped(field: str) -> str:
-    """A field whose name could not be written otherwise: `__namespace__`, `my__dash__name`."""
+    """Return the field name that an escaped identifier stands for: `__namespace__`, `my__dash__name`."""
     if (reserved := _RESERVED.fullmatch(field)) and field not in _ESCAPED:
         return reserved[1]
     for escaped, plain in _ESCAPED.items():

@@ -103,7 +103,7 @@ def fill_limit_range(limit_range: Object, _: DefaultingContext) -> None:
 
 
 def fill_binding(binding: Object, _: DefaultingContext) -> None:
-    """Of a role to its subjects."""
+    """Set the defaults of a role binding."""
     fill(inner(binding, "roleRef"), apiGroup=_RBAC)
     for subject in binding.get("subjects", ()):
         if subject.get("kind") in ("User", "Group"):
@@ -122,7 +122,7 @@ def fill_autoscaler(autoscaler: Object, _: DefaultingContext) -> None:
 
 
 def fill_definition(definition: Object, about: DefaultingContext) -> None:
-    """Of custom resources."""
+    """Set the defaults of a CustomResourceDefinition."""
     spec = inner(definition, "spec")
     names = inner(spec, "names")
     if kind := names.get("kind"):

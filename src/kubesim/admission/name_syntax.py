@@ -111,7 +111,9 @@ def dns_1035_label(text: str) -> tuple[str, ...]:
 
 @_remembered
 def qualified_name(text: str) -> tuple[str, ...]:
-    """Keys of labels and annotations, finalizers, gates: `example.com/name`, or without the prefix."""
+    """Check keys of labels and annotations, finalizers and gates: `example.com/name`, or without the
+    prefix.
+    """
     prefix, slash, name = text.rpartition("/")
     if "/" in prefix:
         suffix = " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
@@ -190,7 +192,7 @@ def environment_name(text: str) -> tuple[str, ...]:
 
 @_remembered
 def path_segment(text: str) -> tuple[str, ...]:
-    """Names of RBAC objects: anything that can stand in a URL."""
+    """Check names of RBAC objects: anything that can be part of a URL."""
     if text in (".", ".."):
         return (f"may not be '{text}'",)
     return tuple(f"may not contain '{character}'" for character in "/%" if character in text)

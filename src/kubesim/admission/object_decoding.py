@@ -32,18 +32,19 @@ EXTRA_KINDS: tuple[tuple[str, str, str], ...] = (
     ("autoscaling", "v1", "Scale"),
     ("policy", "v1", "Eviction"),
 )
-"""Group, version and kind of what is only ever posted to a subresource."""
+"""Group, version and kind of objects that are only posted to a subresource."""
 
 _CLASHING = {("events.k8s.io", "Event"): "events.Event"}
 _WITHOUT_FIELDS = ("metrics.k8s.io",)
-"""Served, never written: no request carries such an object."""
+"""Kinds that are served but never written."""
 
 
 @cache
 def fields_by_type() -> dict[str, dict[str, str]]:
-    """Type → field → type of its value, in the notation of the file.
+    """Return the fields of each type with the types of their values, in the notation of the file.
 
-    `string`, `int32`, `[Container]` (a list), `{quantity}` (a map), `PodSpec` (another line).
+    The notation is `string`, `int32`, `[Container]` (a list), `{quantity}` (a map), `PodSpec` (another
+    line).
     """
     table: dict[str, dict[str, str]] = {}
     for line in Path(__file__).with_name("fields.txt").read_text("utf-8").splitlines():
@@ -54,7 +55,7 @@ def fields_by_type() -> dict[str, dict[str, str]]:
 
 
 def type_of(kind: ResourceKind) -> str | None:
-    """The line of the table that describes `kind`; none for custom kinds."""
+    """Return the type in the table that describes `kind`, or None for custom kinds."""
     if kind.custom or kind.group in _WITHOUT_FIELDS:
         return None
     name = _CLASHING.get((kind.group, kind.name), kind.name)
@@ -67,16 +68,16 @@ _FALSE_SAYS_NOTHING = {
     "NodeSpec": ("unschedulable",),
     "DeploymentSpec": ("paused",),
 }
-"""Where the real server does not keep apart what is false and what is not said at all."""
+"""Fields for which the real server does not distinguish false from absent."""
 
 
 class TypeReader(Protocol):
     def read(self, value: Any) -> Any:
-        """A copy of `value`; raises `MalformedValue`."""
+        """Return a decoded copy of `value`; raise `MalformedValue` if it has the wrong type."""
         ...
 
     def unknown(self, value: Any, path: str) -> Iterator[str]:
-        """Paths of the fields that the type does not have."""
+        """Return the paths of fields that the type does not have."""
         ...
 
     @property
@@ -145,7 +146,7 @@ class _Record:
         return {}
 
     def resolve(self, fields: dict[str, TypeReader]) -> None:
-        """Types refer to one another, also in circles; so fields are filled in once all exist."""
+        """Fill in the fields of all types once all types exist, because they refer to each other."""
         self._fields = fields
         self._unsaid: dict[str, Any] = {field: {} for field, reader in fields.items() if type(reader) is _Map}
         self._unsaid |= dict.fromkeys(_FALSE_SAYS_NOTHING.get(self._name, ()), False)
@@ -178,7 +179,7 @@ class _Record:
 
 
 class _SchemaOr:
-    """A JSON schema, or something simpler in its place: `false`, a list."""
+    """A JSON schema, or a simpler value in its place: `false`, a list."""
 
     empty: Any = None
     go_name = "v1.JSONSchemaProps"
@@ -217,7 +218,9 @@ def reader_of(type_name: str) -> TypeReader:
 
 
 def decode_object(kind: ResourceKind, obj: Object) -> Object:
-    """A copy of `obj` with the known fields only; raises a `StatusError` of code 400."""
+    """Return a copy of `obj` with the known fields only; raise a `StatusError` of code 400 for a wrong
+    type.
+    """
     type_name = type_of(kind)
     try:
         if type_name:
@@ -237,7 +240,7 @@ def _read_custom(obj: Object) -> Object:
 
 
 def unknown_fields(kind: ResourceKind, obj: Object) -> list[str]:
-    """Paths of the fields that `kind` does not have; for custom kinds, of their metadata only."""
+    """Return the paths of fields that `kind` does not have; for custom kinds, in their metadata only."""
     type_name = type_of(kind)
     if type_name:
         return list(reader_of(type_name).unknown(obj, ""))

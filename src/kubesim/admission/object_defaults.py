@@ -59,9 +59,9 @@ def apply_defaults(
     lookup: Lookup,
     subresource: str = "",
 ) -> Object:
-    """A copy of `obj` with its defaults; who writes to a subresource meets no admission plugins.
+    """Return a copy of `obj` with its defaults; admission plugins don't run for subresources.
 
-    Raises a `StatusError` for a value of the wrong type (400) and where an admission plugin refuses (403).
+    Raises a `StatusError` for a value of the wrong type (400) and if an admission plugin rejects it (403).
     """
     known = object_decoding.decode_object(kind, obj)
     if kind.custom:

@@ -41,7 +41,7 @@ def fill_container(container: Object) -> None:
 
 
 def _is_latest(image: str) -> bool:
-    """Without tag and digest, an image means its tag `latest`."""
+    """Return whether the image has the tag `latest`, also if it has neither tag nor digest."""
     if "@" in image:
         return False
     _, colon, tag = image.rpartition("/")[2].partition(":")
@@ -127,14 +127,14 @@ def fill_pod_spec(spec: Object) -> None:
 
 
 def _fill_service_account(spec: Object) -> None:
-    """`serviceAccount` is the old name of `serviceAccountName`; both are kept."""
+    """Set `serviceAccountName` and its old name `serviceAccount` to the same value."""
     name = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if name:
         spec["serviceAccountName"] = spec["serviceAccount"] = name
 
 
 def all_containers(spec: Object) -> list[Object]:
-    """Init, regular and ephemeral ones."""
+    """Return init, regular and ephemeral containers."""
     return [
         container
         for group in ("initContainers", "containers", "ephemeralContainers")
@@ -143,7 +143,7 @@ def all_containers(spec: Object) -> list[Object]:
 
 
 def fill_template(owner_spec: Object) -> None:
-    """The pod template of a workload."""
+    """Set the defaults of a workload's pod template."""
     template = inner(owner_spec, "template")
     fill(template, metadata={})
     fill_pod_spec(inner(template, "spec"))
@@ -209,7 +209,7 @@ def _request_what_is_limited(resources: Object) -> None:
 
 
 def _open_host_ports(spec: Object) -> None:
-    """In the network of its host, a container's port is a port of the host."""
+    """Set `hostPort` of every container port of a pod in the host network."""
     for container in all_containers(spec):
         for port in container.get("ports", ()):
             if not port.get("hostPort"):
@@ -217,7 +217,7 @@ def _open_host_ports(spec: Object) -> None:
 
 
 def _tolerate_node_troubles(spec: Object) -> None:
-    """A pod without a view of its own stays for five minutes on a node that is in trouble."""
+    """Add the default tolerations: five minutes on a node that is not ready or unreachable."""
     given = spec.get("tolerations", [])
     missing = [
         {"key": trouble, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _PATIENCE_S}
@@ -248,7 +248,7 @@ def _fill_status(pod: Object, about: DefaultingContext) -> None:
 
 
 def _take_over_topology(pod: Object, about: DefaultingContext) -> None:
-    """A pod that is made on a node knows at once in which zone and region that is."""
+    """Copy the topology labels of its node to a pod that is created with a node."""
     node = about.lookup("v1", "Node", "", pod["spec"].get("nodeName", "")) or {"metadata": {}}
     known = node["metadata"].get("labels") or {}
     if taken := {label: known[label] for label in TOPOLOGY_LABELS if label in known}:
@@ -256,7 +256,7 @@ def _take_over_topology(pod: Object, about: DefaultingContext) -> None:
 
 
 def _select_by_own_labels(pod: Object) -> None:
-    """`matchLabelKeys`: the pod's own values of these labels become part of the selector."""
+    """Add the pod's own values of `matchLabelKeys` to the selector."""
     labels = pod["metadata"].get("labels", {})
     for term in _label_key_terms(pod["spec"]):
         selector = term.get("labelSelector")
@@ -285,7 +285,7 @@ def _label_key_terms(spec: Object) -> list[Object]:
 
 
 def _mirror_addresses(status: Object) -> None:
-    """`podIP` and the list `podIPs` say the same; the single one wins."""
+    """Make `podIP` and the list `podIPs` consistent; the single value wins."""
     single, several = status.get("podIP", ""), status.get("podIPs", [])
     if single and (not several or several[0].get("ip") != single):
         status["podIPs"] = [{"ip": single}]

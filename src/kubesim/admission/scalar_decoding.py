@@ -31,11 +31,11 @@ def json_type(value: Any) -> str:
 
 
 class MalformedValue(Exception):  # noqa: N818 - it becomes a refusal, it is no error of ours
-    """The right JSON type, but text that can't be read: a quantity, a time."""
+    """A value of the right JSON type that can't be parsed: a quantity, a time."""
 
 
 class TypeMismatch(MalformedValue):
-    """Raised at the value; each record it passes on its way out adds the field it came through."""
+    """A value of the wrong JSON type; each enclosing record adds its field to the path."""
 
     def __init__(self, value: Any, wanted: str, got: str = "") -> None:
         super().__init__()
@@ -108,7 +108,7 @@ def _quantity(value: Any) -> str:
 
 @lru_cache(maxsize=4096, typed=True)
 def _canonical(value: str | float) -> str:
-    """In the form the server stores: `0.5` becomes `500m`, `1024Mi` becomes `1Gi`."""
+    """Return the quantity in the form that the server stores: `500m` for `0.5`, `1Gi` for `1024Mi`."""
     try:
         return str(quantity_of(value))
     except QuantityError:
@@ -163,4 +163,4 @@ SCALARS: dict[str, tuple[Reader, Any]] = {
     "bytes": (_bytes, ""),
     "any": (_anything, None),
 }
-"""Reader of each scalar, and what a `null` inside a list or a map stands for."""
+"""The reader of each scalar type, and the value of a `null` inside a list or a map."""

@@ -38,11 +38,11 @@ __all__ = [
 ]
 
 _OWN_GROUP = "admissionregistration.k8s.io"
-"""Webhooks never see webhook configurations: a broken one could not be mended any more."""
+"""Kinds that webhooks never see: a broken webhook could otherwise not be fixed."""
 
 
 def concerns(webhook: Object, attempt: AdmissionAttributes) -> bool:
-    """Raises `UndefinedValue` if a match condition has no value for this object."""
+    """Return whether the webhook matches; raise `UndefinedValue` if a match condition has no value."""
     return (
         attempt.kind.group != _OWN_GROUP
         and any(_rule_fits(rule, attempt) for rule in webhook.get("rules", ()))
@@ -68,7 +68,7 @@ def _is_among(value: str, wanted: list[str]) -> bool:
 
 
 def _resource_fits(wanted: str, attempt: AdmissionAttributes) -> bool:
-    """`pods` is without its subresources, `pods/*` with them, and `*` is as `*` and nothing behind it."""
+    """Return whether a rule matches: `pods` excludes subresources, `pods/*` and `*/*` include them."""
     resource, _, subresource = wanted.partition("/")
     return resource in ("*", attempt.kind.plural) and subresource in ("*", attempt.subresource)
 
@@ -112,7 +112,7 @@ _DRY_RUN_SAFE = ("None", "NoneOnDryRun")
 
 @dataclass(frozen=True, slots=True)
 class WebhookEndpoint:
-    """Where a webhook is; `service` is `namespace/name` if its configuration names one."""
+    """The address of a webhook; `service` is `namespace/name` if its configuration names a service."""
 
     url: str
     service: str = ""
@@ -131,7 +131,7 @@ class WebhookEndpoint:
 
 class WebhookCaller(Protocol):
     async def call(self, endpoint: WebhookEndpoint, body: bytes, timeout_s: float) -> bytes:
-        """The body of the answer; raises `WebhookCallFailed` if there is none, or none in time."""
+        """Return the body of the response; raise `WebhookCallFailed` if there is none in time."""
         ...
 
 
@@ -139,7 +139,7 @@ class WebhookCaller(Protocol):
 class MutationOutcome:
     object: Object | None
     changed: bool = False
-    """Then defaults have to be filled in anew."""
+    """Whether the object changed, so that defaults must be applied again."""
     warnings: tuple[str, ...] = ()
 
 
@@ -149,7 +149,7 @@ async def mutate(
     caller: WebhookCaller,
     new_uid: Callable[[], str],
 ) -> MutationOutcome:
-    """The object as the webhooks leave it; raises `StatusError` if one denies it or fails."""
+    """Return the object after all mutating webhooks; raise `StatusError` if one denies it or fails."""
     warnings: list[str] = []
     original = attempt.object
     called: list[tuple[Object, Object | None]] = []
@@ -174,9 +174,9 @@ async def validate(
     caller: WebhookCaller,
     new_uid: Callable[[], str],
 ) -> tuple[str, ...]:
-    """The warnings of webhooks that have nothing against it; raises `StatusError` if one has.
+    """Return the warnings of webhooks that allow the object; raise `StatusError` if one denies it.
 
-    If several have, the first counts: whose answer comes first in a real server is chance.
+    If several deny it, the first in order counts; in a real server it is the first to respond.
     """
     asked = [
         _verdict(webhook, attempt, caller, new_uid(), may_change=False)
@@ -222,7 +222,9 @@ async def _ask(
 async def _verdict(
     webhook: Object, attempt: AdmissionAttributes, caller: WebhookCaller, uid: str, *, may_change: bool = True
 ) -> WebhookVerdict | None:
-    """None if it gave no answer and need not; raises `StatusError` if it says no."""
+    """Return the verdict, or None if the call failed and the policy ignores that; raise `StatusError` on
+    denial.
+    """
     name = webhook["name"]
     if attempt.dry_run and webhook.get("sideEffects") not in _DRY_RUN_SAFE:
         raise bad_request(f'admission webhook "{name}" does not support dry run')

@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 _GIVEN_LATER = frozenset({"uid", "creationTimestamp", "generation"})
-"""What a new object gets only when it is stored; its status, too, unless a kubelet brings it."""
+"""Fields that a new object gets only when it is stored; also its status, unless a kubelet creates it."""
 _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
 
 
@@ -30,7 +30,7 @@ class AdmissionAttributes:
     kind: ResourceKind
     operation: Literal["CREATE", "UPDATE", "DELETE"]
     object: Object | None
-    """As it would be stored; none when it is deleted."""
+    """The object as it would be stored; None for a deletion."""
     old: Object | None = None
     name: str = ""
     namespace: str = ""
@@ -42,7 +42,7 @@ class AdmissionAttributes:
     groups: tuple[str, ...] = ("system:masters", "system:authenticated")
 
     def request(self, uid: str) -> Object:
-        """As `AdmissionReview` has it."""
+        """Return the request in the form of an `AdmissionReview`."""
         kind = self.kind
         spoken = {"group": kind.group, "version": kind.version, "kind": kind.name}
         resource = {"group": kind.group, "version": kind.version, "resource": kind.plural}
@@ -76,7 +76,7 @@ class AdmissionAttributes:
         return options
 
     def _shown(self, obj: Object | None) -> Object | None:
-        """Stored objects don't repeat their kind; webhooks are told."""
+        """Return the object with its kind and version, which stored objects don't repeat."""
         if obj is None:
             return None
         shown: Object = {"kind": self.kind.name, "apiVersion": self.kind.api_version} | obj
@@ -91,7 +91,7 @@ REVIEW_VERSION = "admission.k8s.io/v1"
 
 
 class WebhookCallFailed(Exception):  # noqa: N818 - it becomes a refusal or is ignored, by the webhook's policy
-    """No answer, or one that is none; the message is the real server's."""
+    """The webhook gave no response or an invalid one; the message is that of the real server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class _Review(msgspec.Struct, rename="camel"):
 
 
 def read_verdict(body: bytes, uid: str, *, may_change: bool = True) -> WebhookVerdict:
-    """Raises `WebhookCallFailed`."""
+    """Read the response of a webhook; raise `WebhookCallFailed` if it is invalid."""
     try:
         review = msgspec.json.decode(body, type=_Review)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -165,7 +165,7 @@ def _operations(response: _Response) -> list[Object]:
 
 
 def denial(webhook_name: str, status: Object | None) -> StatusError:
-    """The webhook's own words, with its name in front."""
+    """Return the error of a denied request: the webhook's name and its message."""
     result = status or {}
     why = result.get("message") or result.get("reason")
     message = f'admission webhook "{webhook_name}" denied the request'

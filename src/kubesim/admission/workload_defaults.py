@@ -84,7 +84,7 @@ def fill_daemon_set(daemon_set: Object, about: DefaultingContext) -> None:
 
 
 def _count_templates(daemon_set: Object, before: Object) -> None:
-    """Each new template has the next number, which nobody else can set."""
+    """Set the template generation, which clients can't set."""
     known = (before["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION)
     if known is None:
         return
@@ -120,7 +120,7 @@ def fill_job(job: Object, about: DefaultingContext) -> None:
 
 
 def _select_own_pods(job: Object) -> None:
-    """The job's uid is in the labels of its pods and in its selector, so that no two jobs share pods."""
+    """Add the job's uid to the labels of its pods and to its selector, so that no two jobs share pods."""
     name, uid = job["metadata"].get("name", ""), job["metadata"].get("uid", "")
     labels = inner(job["spec"]["template"]["metadata"], "labels")
     for label, value in (

@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 Object = dict[str, Any]
-"""A Kubernetes object as JSON has it."""
+"""A Kubernetes object in its JSON form."""
 
 JSON = "application/json"
 
@@ -28,7 +28,7 @@ decode = msgspec.json.Decoder().decode
 
 
 class ServerResponse(NamedTuple):
-    """Status, headers (names in lower case) and a body that arrives in chunks."""
+    """A response: status, headers (names in lower case) and a body in chunks."""
 
     status: int
     headers: Mapping[str, str]
@@ -38,7 +38,7 @@ class ServerResponse(NamedTuple):
 def bytes_response(
     status: int, body: bytes, content_type: str = JSON, headers: Mapping[str, str] | None = None
 ) -> ServerResponse:
-    """A body that is there at once, in one chunk."""
+    """Return a response whose body is one chunk."""
     fixed = {"content-type": content_type, "content-length": str(len(body))}
     return ServerResponse(status, {**fixed, **(headers or {})}, _one(body))
 
@@ -53,7 +53,7 @@ async def _one(body: bytes) -> AsyncIterator[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class ServerRequest:
-    """A request, taken apart once."""
+    """A parsed request."""
 
     method: str
     path: str
@@ -63,7 +63,7 @@ class ServerRequest:
 
     @classmethod
     def parse(cls, method: str, target: str, headers: Mapping[str, str], body: bytes) -> "ServerRequest":
-        """`target` is path and query as on the request line."""
+        """Parse a request; `target` is path and query as on the request line."""
         path, _, query = target.partition("?")
         return cls(
             method=method,
@@ -74,5 +74,5 @@ class ServerRequest:
         )
 
     def asks(self, option: str) -> bool:
-        """Whether a yes-or-no parameter says yes."""
+        """Return whether a boolean query parameter is true."""
         return self.query.get(option, "").lower() in {"true", "1", "t"}

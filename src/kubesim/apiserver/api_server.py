@@ -45,7 +45,7 @@ _ACCESS_REVIEW_PATHS = {
 
 
 def access_review_response(request: ServerRequest) -> ServerResponse | None:
-    """None if it is not such a question."""
+    """Return the response to an access review, or None if the request is something else."""
     if request.method != "POST" or request.path not in _ACCESS_REVIEW_PATHS:
         return None
     asked = body_object(request)
@@ -66,9 +66,10 @@ class ApiServer:
         history_limit: int = 20_000,
         webhook_caller: WebhookCaller | None = None,
     ) -> None:
-        """Same seed, same names and uids. `history_limit` is how many changes a watch can go back.
+        """Create an API server; the same seed gives the same names and uids.
 
-        Without a `webhook_caller` (see `sockets.outbound_calls`), webhooks count as unreachable.
+        `history_limit` is the number of changes that a watch can go back. Without a `webhook_caller` (see
+        `sockets.outbound_calls`), webhooks are unreachable.
         """
         self.cluster = SimulatedCluster(clock or LoopClock(), seed=seed, history_limit=history_limit)
         if webhook_caller is not None:
@@ -98,17 +99,17 @@ class ApiServer:
 
     @property
     def usage(self) -> UsageStore:
-        """What `metrics.k8s.io` shows: say here what nodes and pods use."""
+        """The usage that `metrics.k8s.io` serves; set the usage of nodes and pods here."""
         return self._usage.book
 
     def load(self, objects: Iterable[Object]) -> list[Object]:
-        """Stores objects as they are, without defaults or checks; returns those of unknown kinds."""
+        """Store objects as they are, without defaults or checks, and return those of unknown kinds."""
         return self.cluster.load(objects)
 
     async def handle(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes
     ) -> ServerResponse:
-        """`target` is path and query as on the request line. Close the answer's chunks to end a watch."""
+        """Handle a request; `target` is path and query. Close the chunks of the response to end a watch."""
         request = ServerRequest.parse(method, target, headers, body)
         try:
             return await self._answer(request)
@@ -139,7 +140,7 @@ class ApiServer:
         return answer
 
     def inject(self, fault: InjectedFault) -> Object:
-        """From now on, or at once for `compact` and `drop-watches`."""
+        """Activate a fault; `compact` and `drop-watches` take effect immediately."""
         return self._admin.add(fault)
 
     def _about_the_server(self, request: ServerRequest) -> ServerResponse | None:
@@ -188,7 +189,7 @@ _VERBS_OF_ALL = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
 
 
 def _verb_name(request: ServerRequest, route: RequestRoute) -> str:
-    """As RBAC names it."""
+    """Return the verb as RBAC names it."""
     if request.method == "GET" and request.asks("watch"):
         return "watch"
     return (_VERBS_OF_ONE if route.name else _VERBS_OF_ALL).get(request.method, "")

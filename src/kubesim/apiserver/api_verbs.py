@@ -184,7 +184,7 @@ class ApiVerbs:
     async def _review_deletion(
         self, request: ServerRequest, kind: ResourceKind, namespace: str, name: str
     ) -> None:
-        """Of an object that is not there nobody is asked; that it is not is said elsewhere."""
+        """Call the webhooks of a deletion if the object exists; the caller handles objects that don't."""
         record = self._cluster.store.find(kind, namespace, name)
         if record is not None:
             options = WriteOptions.parse(request, kind="DeleteOptions")
@@ -197,7 +197,7 @@ def _warning(warnings: Sequence[str]) -> dict[str, str]:
 
 
 def body_object(request: ServerRequest) -> Object:
-    """What the request brings, as far as every object has it: whatever else is in it, its kind checks."""
+    """Return the object in the body after the checks that all kinds share."""
     content: Any = parse_body(request.headers, request.body)
     if not isinstance(content, dict):
         raise bad_request("the body of the request is not an object")
@@ -217,7 +217,7 @@ def _seconds(text: str | None) -> float:
 
 
 def _watched_version(text: str) -> int | None:
-    """The real server takes nonsense about a watch's version for a fault of its own."""
+    """Return the version to watch from; the real server reports an invalid one as an internal error."""
     try:
         return parse_version(text)
     except StatusError as refused:

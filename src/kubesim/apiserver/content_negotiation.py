@@ -36,11 +36,11 @@ class ResponseFormat(msgspec.Struct, frozen=True):
     form: ResponseForm = ResponseForm.WHOLE
     content_type: str = JSON
     version: str = "v1"
-    """Of `meta.k8s.io`, for tables and bare metadata."""
+    """The version of `meta.k8s.io`, for tables and metadata."""
 
 
 def response_format(headers: Mapping[str, str]) -> ResponseFormat:
-    """The first form of the Accept header that is on offer; refuses if none is."""
+    """Return the first format of the Accept header that is supported; raise `StatusError` if none is."""
     accept = headers.get("accept", "")
     clauses = [_clause(text) for text in accept.split(",")] if accept.strip() else [("*/*", {})]
     for media_type, parameters in clauses:
@@ -74,7 +74,7 @@ def _form(parameters: Mapping[str, str]) -> ResponseForm | None:
 
 
 def parse_body(headers: Mapping[str, str], body: bytes) -> Any:
-    """JSON, or YAML or protobuf where the header says so."""
+    """Parse a body in JSON, or in YAML or protobuf if the header says so."""
     offered = headers.get("content-type", JSON).partition(";")[0].strip().lower() or JSON
     if offered == YAML:
         return parse_yaml(body)
@@ -96,7 +96,7 @@ def parse_json(body: bytes, refusal: str = "couldn't get version/kind; json pars
 
 
 def parse_yaml(body: bytes, refusal: str = "error converting YAML to JSON") -> Any:
-    """What JSON can't say (dates, keys that are no text) becomes text, or is refused."""
+    """Parse YAML; dates and keys become text, and anything else that JSON can't express is rejected."""
     try:
         return msgspec.json.decode(msgspec.json.encode(load_yaml(body)))
     except (yaml.YAMLError, msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
@@ -104,7 +104,7 @@ def parse_yaml(body: bytes, refusal: str = "error converting YAML to JSON") -> A
 
 
 def expect_type_and_metadata(content: Object) -> None:
-    """Null counts as left out, as everywhere in Kubernetes."""
+    """Check `kind`, `apiVersion` and `metadata`; null counts as absent, as everywhere in Kubernetes."""
     for field in ("apiVersion", "kind"):
         if not isinstance(content.get(field) or "", str):
             raise bad_request(f"couldn't get version/kind; json parse error: {field} is not a text")

@@ -10,7 +10,7 @@ from kubesim.apiserver.kind_registry import KindRegistry, ResourceKind
 __all__ = ["KUBERNETES_VERSION", "discovery_response", "group_versions"]
 
 KUBERNETES_VERSION = (1, 37)
-"""Of the API server that this one stands in for."""
+"""The version of the API server that this one simulates."""
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
@@ -22,7 +22,7 @@ class _Subresource(NamedTuple):
     group: str = ""
     version: str = ""
     kind: str = ""
-    """Of what it takes and gives; empty for that of the resource itself."""
+    """The kind that the subresource takes and returns; empty for that of the resource itself."""
 
 
 _SUBRESOURCES: Mapping[str, _Subresource] = {
@@ -39,7 +39,7 @@ _SUBRESOURCES: Mapping[str, _Subresource] = {
 
 
 def discovery_response(path: str, kinds: KindRegistry, accept: str) -> tuple[str, Object] | None:
-    """Content type and body; None where the path is none of discovery's."""
+    """Return content type and body, or None if the path is no discovery document."""
     match path.strip("/").split("/"):
         case ["version"]:
             return JSON, _version()
@@ -81,7 +81,7 @@ def _version() -> Object:
 
 
 def group_versions(kinds: Iterable[ResourceKind]) -> dict[tuple[str, str], list[ResourceKind]]:
-    """The kinds served under each group and version, in the order of the groups and best versions first."""
+    """Return the kinds under each group and version, with the best version of each group first."""
     found: dict[str, list[ResourceKind]] = {}
     for kind in kinds:
         if kind.served:
@@ -96,7 +96,7 @@ def group_versions(kinds: Iterable[ResourceKind]) -> dict[tuple[str, str], list[
 
 
 def _rank(version: str) -> tuple[int, int, int, str]:
-    """v2 before v1 before v2beta1 before v1beta2 before v1alpha1 before anything else, in that order."""
+    """Return the sort key of a version: v2, v1, v2beta1, v1beta2, v1alpha1, then all others."""
     number, _, rest = version.removeprefix("v").replace("alpha", " 2 ").replace("beta", " 1 ").partition(" ")
     stage, _, revision = rest.partition(" ")
     if not version.startswith("v") or not number.isdigit() or (stage and not revision.strip().isdigit()):

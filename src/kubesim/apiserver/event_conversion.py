@@ -15,7 +15,7 @@ _CORE_TO_EVENTS = {
     "count": "deprecatedCount",
 }
 _OPTIONAL = frozenset({"reportingComponent", "reportingInstance"})
-"""The core group shows these even if they are empty."""
+"""Fields that the core group shows even if they are empty."""
 _EVENTS_TO_CORE = {new: old for old, new in _CORE_TO_EVENTS.items()}
 
 _STORED_EVENT = next(kind for kind in BUILT_IN if kind.name == "Event" and not kind.group)
@@ -26,7 +26,7 @@ def _is_new_event(kind: ResourceKind) -> bool:
 
 
 def shown(kind: ResourceKind, raw: bytes) -> bytes:
-    """Stored bytes as this kind shows them."""
+    """Return stored bytes in the form of this kind."""
     if not _is_new_event(kind):
         return raw
     content = {name: value for name, value in decode(raw).items() if value != "" or name not in _OPTIONAL}
@@ -38,7 +38,7 @@ def stored_kind(kind: ResourceKind) -> ResourceKind:
 
 
 def stored(kind: ResourceKind, content: Object) -> tuple[ResourceKind, Object]:
-    """What a client sent, as it is stored, and as which kind."""
+    """Return what a client sent in its stored form, and the kind under which it is stored."""
     if not _is_new_event(kind):
         return kind, content
     renamed = {_EVENTS_TO_CORE.get(name, name): value for name, value in content.items()}

@@ -52,12 +52,12 @@ _WRITES = _CHANGES | {"create", "deletecollection"}
 
 
 class ResponseLost(ConnectionError):  # noqa: N818 - what happened, to a caller that expects it
-    """The request was carried out, and the connection broke before the answer was through."""
+    """The request was executed, but the connection broke before the response was complete."""
 
 
 class InjectedFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     kind: FaultKind
-    """The last two happen at once, when the fault is added; all others wait for requests."""
+    """The last two take effect immediately when the fault is added; all others apply to requests."""
     verbs: tuple[str, ...] = ()
     """As in RBAC: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`."""
     resource: str = "*"
@@ -65,7 +65,7 @@ class InjectedFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ren
     namespace: str = "*"
     name: str = "*"
     times: int | None = 1
-    """How often it strikes, at least once; null: until it is removed."""
+    """How many requests it applies to, at least one; null: until it is removed."""
     probability: float = 1.0
     retry_after_s: int | None = None
     """For `too-many-requests` and `unavailable`."""
@@ -88,7 +88,7 @@ class InjectedFault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ren
         return any(fnmatchcase(name, self.resource) for name in shown)
 
     def _verbs(self) -> frozenset[str]:
-        """Some faults make sense for some verbs only."""
+        """Return the verbs to which a fault applies by default."""
         if self.verbs:
             return frozenset(self.verbs)
         if self.kind == "conflict":
@@ -105,7 +105,7 @@ class FaultInjector:
         self._active: dict[int, tuple[InjectedFault, int]] = {}
 
     def add(self, fault: InjectedFault) -> int:
-        """A number to remove it by."""
+        """Add a fault and return the number by which to remove it."""
         number = next(self._numbers)
         self._active[number] = (fault, 0)
         return number
@@ -117,11 +117,11 @@ class FaultInjector:
         self._active.clear()
 
     def active(self) -> dict[int, tuple[InjectedFault, int]]:
-        """By number: each fault and how often it has struck."""
+        """Return the active faults by number, each with how often it was applied."""
         return dict(self._active)
 
     def strike(self, verb: str, route: RequestRoute) -> list[InjectedFault]:
-        """The faults that this request meets; those that have struck often enough are gone."""
+        """Return the faults that apply to this request, and remove those that are used up."""
         struck = []
         for number, (fault, times) in list(self._active.items()):
             if not fault.matches(verb, route) or self._random.random() >= fault.probability:
@@ -135,7 +135,7 @@ class FaultInjector:
 
 
 def injected_error(fault: InjectedFault, route: RequestRoute) -> StatusError | None:
-    """What the client is told instead of an answer; none for faults that refuse nothing."""
+    """Return the error of a fault, or None for faults that don't reject requests."""
     delay = {"retry-after": str(fault.retry_after_s)} if fault.retry_after_s is not None else {}
     details = {"retryAfterSeconds": fault.retry_after_s} if fault.retry_after_s is not None else {}
     match fault.kind:
@@ -159,7 +159,7 @@ class SimulatorEndpoint:
         self._faults = faults
 
     def answer(self, request: ServerRequest) -> ServerResponse | None:
-        """None where the path is not ours."""
+        """Respond to a request under `/simulator`; return None for any other path."""
         match (request.method, *request.path.strip("/").split("/")):
             case ("GET", "simulator"):
                 return object_response(200, self._overview())
@@ -203,7 +203,7 @@ class SimulatorEndpoint:
         return self.add(fault)
 
     def add(self, fault: InjectedFault) -> Object:
-        """What happens at once has no number."""
+        """Add a fault; one that takes effect immediately has no number."""
         match fault.kind:
             case "compact":
                 self._cluster.store.compact(fault.version)

@@ -50,7 +50,7 @@ class GarbageCollector:
             self._check_owners(kind, record, content)
 
     def _check_owners(self, kind: ResourceKind, record: StoredObject, content: Object) -> None:
-        """By its owners: kept, kept with fewer of them, or deleted."""
+        """Keep the object, remove references to owners that are gone, or delete it."""
         references = content["metadata"]["ownerReferences"]
         states = [self._state(kind, record, reference) for reference in references]
         if "there" in states:
@@ -69,7 +69,7 @@ class GarbageCollector:
         self._cluster.deletion.delete(kind, record.namespace, record.name, options)
 
     def _state(self, kind: ResourceKind, record: StoredObject, reference: Object) -> str:
-        """`there`, `gone`, or `waits` for its dependents to go before it goes itself."""
+        """Return whether an owner is `there`, `gone`, or `waits` for the deletion of its dependents."""
         owner_kind = self._cluster.kinds.named(reference["apiVersion"], reference["kind"])
         if owner_kind is None or (owner_kind.namespaced and not kind.namespaced):
             return "there"  # it can't be looked up, so nobody can say that it is gone
@@ -95,7 +95,7 @@ class GarbageCollector:
             self._store.put(kind, content)
 
     def _delete_dependents(self, kind: ResourceKind, owner: StoredObject) -> None:
-        """All of them, also those that do not hold it up: they must be judged while it still waits."""
+        """Delete all dependents, also those that don't block the owner, while the owner still exists."""
         for _, dependent in self._store.dependents(owner.uid):
             if not dependent.deleting:
                 self._process(dependent.uid)
@@ -108,7 +108,7 @@ class GarbageCollector:
             self._finish(kind, owner, FOREGROUND)
 
     def _finish(self, kind: ResourceKind, record: StoredObject, finalizer: str) -> None:
-        """The object's own finalizer goes; if it was the last, so does the object."""
+        """Remove the finalizer; the object is deleted if it was the last one."""
         content = record.object
         metadata = content["metadata"]
         metadata["finalizers"] = [name for name in metadata["finalizers"] if name != finalizer]

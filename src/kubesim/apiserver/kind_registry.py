@@ -19,7 +19,9 @@ class ResourceKind(msgspec.Struct, frozen=True, kw_only=True):
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()
-    """`status` among them: then plain writes leave the status alone, and status writes all else."""
+    """If `status` is among them, plain writes don't change the status, and status writes change nothing
+    else.
+    """
     has_generation: bool = False
     """Changes of anything but metadata and status raise `metadata.generation`."""
     verbs: tuple[str, ...] = (
@@ -28,9 +30,9 @@ class ResourceKind(msgspec.Struct, frozen=True, kw_only=True):
     custom: bool = False
     served: bool = True
     must_name_version: bool = False
-    """An update has to say which resourceVersion it changes; other kinds take the newest if it doesn't."""
+    """Whether an update must give a resourceVersion; other kinds use the newest if it is absent."""
     created_by_put: bool = False
-    """A PUT to a name that is free creates the object."""
+    """Whether a PUT creates the object if it does not exist."""
 
     @property
     def api_version(self) -> str:
@@ -42,12 +44,14 @@ class ResourceKind(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stored_as(self) -> tuple[str, str]:
-        """Which objects these are, whatever version shows them: both groups of events show the same ones."""
+        """Return the key of the stored objects, whatever version serves them: both event groups share
+        theirs.
+        """
         return ("", "events") if self.plural == "events" and not self.custom else (self.group, self.plural)
 
     @property
     def resource(self) -> str:
-        """As messages name it: `pods`, `deployments.apps`."""
+        """Return the name in messages: `pods`, `deployments.apps`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
@@ -140,7 +144,7 @@ BUILT_IN: tuple[ResourceKind, ...] = (
 
 
 class KindRegistry:
-    """The kinds served now, found by how a URL names them."""
+    """The kinds served now, found by their names in URLs."""
 
     def __init__(self, kinds: Iterable[ResourceKind] = BUILT_IN) -> None:
         self._by_plural = {(kind.group, kind.version, kind.plural): kind for kind in kinds}
@@ -152,7 +156,7 @@ class KindRegistry:
         return self._by_plural.get((group, version, plural))
 
     def named(self, api_version: str, name: str) -> ResourceKind | None:
-        """By what an object or an owner reference says of itself."""
+        """Return the kind with this `apiVersion` and `kind`."""
         return next((k for k in self if k.name == name and k.api_version == api_version), None)
 
     def add(self, kind: ResourceKind) -> None:

@@ -20,7 +20,7 @@ __all__ = ["ListSelection", "StoredPage", "bad_options", "check_version_known", 
 
 
 class ListSelection:
-    """By namespace, name, labels and fields; what is not asked for is not checked."""
+    """A selection by namespace, name, labels and fields."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class ListSelection:
 
     @property
     def selects(self) -> bool:
-        """Whether it leaves anything out of a collection or namespace."""
+        """Return whether it excludes anything from a collection or namespace."""
         return bool(self._name or self._labels is not None or self._fields is not None)
 
     def includes(self, record: StoredObject) -> bool:
@@ -68,7 +68,7 @@ def _labels(text: str) -> Selector:
 
 
 _LONGEST_NUMBER = 20
-"""Digits of the largest number of 64 bits."""
+"""The number of digits of the largest 64-bit number."""
 _TOO_OLD = "The resourceVersion for the provided list is too old."
 _TOO_OLD_TO_CONTINUE = (
     "The provided continue parameter is too old to display a consistent list result. "
@@ -85,7 +85,7 @@ class StoredPage(NamedTuple):
 
 
 class _Token(msgspec.Struct):
-    """Where the next page starts; version -1 means: whatever is there now."""
+    """The start of the next page; version -1 means the newest."""
 
     rv: int
     start: str
@@ -171,7 +171,7 @@ def _limit(text: str) -> int:
 
 
 def parse_version(text: str) -> int | None:
-    """None if nothing was said."""
+    """Return the version, or None if there is none."""
     if not text:
         return None
     if not text.isdecimal() or len(text) > _LONGEST_NUMBER:

@@ -29,16 +29,16 @@ class MeasuredUsage(NamedTuple):
 
     @property
     def quantities(self) -> dict[str, str]:
-        """In the units a metrics server uses, fine enough to show small amounts."""
+        """Return the usage in the units of a metrics server, precise enough for small amounts."""
         return {"cpu": f"{round(self.cpu_cores * _NANOS)}n", "memory": f"{-(-self.memory_bytes // 1024)}Ki"}
 
 
 PodUsage = Mapping[str, MeasuredUsage]
-"""By name of the container."""
+"""Usage by container name."""
 
 
 class UsageMeter(Protocol):
-    """Reads usage when it is asked for; None where nothing can be read."""
+    """Measures usage on request; returns None if it is unknown."""
 
     def node(self, name: str) -> tuple[MeasuredUsage, datetime] | None: ...
 
@@ -47,7 +47,7 @@ class UsageMeter(Protocol):
 
 @dataclass(slots=True)
 class UsageStore:
-    """What nodes and pods use, until told otherwise."""
+    """The usage of nodes and pods that was set explicitly."""
 
     window: timedelta = timedelta(seconds=15)
     meter: UsageMeter | None = None
@@ -67,7 +67,7 @@ class UsageStore:
         self._pods.pop((namespace, name), None)
 
     def node_metrics(self, node: Object) -> Object | None:
-        """For a node as it is stored: its labels are shown, too. None if nothing is known."""
+        """Return the metrics of a stored node with its labels, or None if they are unknown."""
         name = node["metadata"]["name"]
         found = self._nodes.get(name) or (self.meter.node(name) if self.meter else None)
         if found is None:
@@ -99,7 +99,7 @@ class UsageStore:
 
 
 class MetricsApi:
-    """Follows nodes and pods, so that a name that is used again starts with a clean sheet."""
+    """Serves `metrics.k8s.io`, and removes the usage of deleted nodes and pods."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self.book = UsageStore()

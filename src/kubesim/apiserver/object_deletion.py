@@ -27,13 +27,13 @@ _POLICIES = ("Foreground", "Background", "Orphan")
 class DeleteOptions(msgspec.Struct, frozen=True):
     grace_s: int | None = None
     policy: str = ""
-    """`Foreground`, `Background`, `Orphan`, or empty: then the object's own finalizers decide."""
+    """`Foreground`, `Background`, `Orphan`, or empty: the object's finalizers decide."""
     preconditions: Preconditions = Preconditions()
     dry_run: bool = False
 
     @classmethod
     def parse(cls, query: Mapping[str, str], body: Mapping[str, Any] | None) -> "DeleteOptions":
-        """The body's options; where there is none, the query's."""
+        """Read the options from the body, or from the query if the body has none."""
         options = _Body.read(body or {})
         grace = _seconds(query.get("gracePeriodSeconds")) if options.grace_s is None else options.grace_s
         policy = options.policy or query.get("propagationPolicy") or ""
@@ -57,7 +57,7 @@ class DeleteOptions(msgspec.Struct, frozen=True):
 
 
 class _Body(msgspec.Struct, rename=_JSON_NAMES):
-    """`DeleteOptions` as a request has them; null counts as left out."""
+    """`DeleteOptions` in a request body; null counts as absent."""
 
     grace_s: int | None = None
     policy: str | None = None
@@ -96,7 +96,7 @@ def _bad_policy(reason: str, message: str) -> StatusError:
 
 class DeletionOutcome(msgspec.Struct, frozen=True):
     raw: bytes
-    """The object as it was last, or as it is now if it is not gone yet."""
+    """The last state of the object, or its current state if it still exists."""
     record: StoredObject
     gone: bool
 
@@ -231,7 +231,7 @@ def _mark_without_grace(meta: Object, now: datetime) -> None:
 
 
 def _shortened(meta: Object, options: DeleteOptions, now: datetime) -> bool:
-    """Of a pod that already ends: an earlier end is taken, a later one isn't."""
+    """Shorten the grace period of a terminating pod; it is never extended."""
     old = meta.get("deletionGracePeriodSeconds")
     if not old or options.grace_s is None:
         return False
@@ -259,7 +259,7 @@ def _set_finalizers(kind: ResourceKind, meta: Object, policy: str) -> None:
 
 
 def _hold_definition(kind: ResourceKind, meta: Object) -> None:
-    """The objects of a custom kind go before its definition does."""
+    """Keep a definition until the objects of its kind are deleted."""
     if kind.name == "CustomResourceDefinition" and "deletionTimestamp" not in meta:
         meta["finalizers"] = [*(meta.get("finalizers") or ()), CLEANUP_FINALIZER]
 

@@ -17,11 +17,11 @@ __all__ = ["ObjectPresentation"]
 Columns = Callable[[ResourceKind], Any]
 
 _INCLUDED = frozenset({"Metadata", "Object", "None"})
-"""What the rows of a table may hold of their objects."""
+"""What the rows of a table can contain of their objects."""
 
 
 class ObjectPresentation:
-    """One request's way of looking at things."""
+    """The presentation that one request asks for."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class ObjectPresentation:
         self._header_shown = False
 
     def one(self, raw: bytes) -> bytes:
-        """The bytes of one stored object, as the client wants to see them."""
+        """Return the bytes of one stored object in the requested form."""
         if self._view.form is ResponseForm.TABLE:
             return self._finish(self._table([self._whole(raw)], {}))
         if self._view.form is ResponseForm.WHOLE:
@@ -56,7 +56,7 @@ class ObjectPresentation:
         return self._finish(self._bare(raw))
 
     def event(self, kind_of_event: str, raw: bytes) -> bytes:
-        """One line of a watch."""
+        """Return one line of a watch."""
         if self._view.form is ResponseForm.TABLE:
             table = self._table([self._whole(raw)], {})
             # Clients keep the columns of a watch's first table.

@@ -18,7 +18,7 @@ __all__ = ["Compacted", "ObjectStore", "StoreChange", "StoredCollection", "Store
 
 
 class StoredObject(msgspec.Struct, frozen=True, gc=False):
-    """One object at one version: its bytes, and beside them what lists, watches and owners ask for."""
+    """One object at one version: its bytes, and the values that lists, watches and owners need."""
 
     raw: bytes
     key: str
@@ -33,12 +33,12 @@ class StoredObject(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def object(self) -> Object:
-        """A copy of the caller's own."""
+        """Return a decoded copy that the caller may change."""
         decoded: Object = decode(self.raw)
         return decoded
 
     def shown_at(self, version: int) -> bytes:
-        """The bytes with another version: what a watch tells of an object that went away."""
+        """Return the bytes with another version, as a watch shows a deleted object."""
         if version == self.version:
             return self.raw
         content = self.object
@@ -53,7 +53,7 @@ class StoreChange(msgspec.Struct, frozen=True, gc=False):
 
 
 class Compacted(Exception):  # noqa: N818 - says what happened to the history, is answered with 410
-    """The history asked for is gone; `oldest` is the first version that can still be asked for."""
+    """The requested history is gone; `oldest` is the first version that is still available."""
 
     def __init__(self, version: int, oldest: int) -> None:
         super().__init__(f"version {version} was compacted, the oldest known is {oldest}")
@@ -62,18 +62,18 @@ class Compacted(Exception):  # noqa: N818 - says what happened to the history, i
 
 
 def key_of(namespace: str, name: str) -> str:
-    """Keys sort as etcd's do: by the bytes of `namespace/name`."""
+    """Return the key, which sorts as in etcd: by the bytes of `namespace/name`."""
     return f"{namespace}/{name}" if namespace else name
 
 
 class StoredCollection:
-    """All objects of one resource, and the changes that led here."""
+    """All objects of one resource, and the history of their changes."""
 
     def __init__(self, history_limit: int) -> None:
         self.records: dict[str, StoredObject] = {}
         self.changes: list[StoreChange] = []
         self.dropped = 0
-        """How many changes were forgotten: positions in the history stay valid when some are."""
+        """The number of forgotten changes, so that positions in the history stay valid."""
         self.listeners: set[Callable[[], object]] = set()
         self._forgotten_version = 0
         self._sorted: list[str] | None = []
@@ -95,7 +95,7 @@ class StoredCollection:
             listener()
 
     def ordered(self, namespace: str = "", after: str = "") -> Iterator[StoredObject]:
-        """By key; only one namespace if given; only what stands behind the key `after` if given."""
+        """Return records by key, optionally of one namespace or after the key `after`."""
         keys = self._keys()
         start = bisect_right(keys, after) if after else 0
         if not namespace:
@@ -109,7 +109,7 @@ class StoredCollection:
         return self._sorted
 
     def as_of(self, version: int) -> "StoredCollection":
-        """The collection as it was: later changes undone."""
+        """Return the collection at an earlier version."""
         undone = self.changes[self.position_after(version) - self.dropped :]
         if not undone:
             return self
@@ -124,7 +124,7 @@ class StoredCollection:
         return past
 
     def position_after(self, version: int) -> int:
-        """Where the changes later than `version` begin; raises `Compacted` if some are forgotten."""
+        """Return the position of the first change after `version`; raise `Compacted` if it is forgotten."""
         if version < self._forgotten_version:
             raise Compacted(version, self._forgotten_version)
         return self.dropped + bisect_right(self.changes, version, key=attrgetter("version"))
@@ -151,7 +151,7 @@ class ObjectStore:
         self._compacted = 0
         self._history_limit = history_limit
         self.observers: list[Callable[[ResourceKind, StoreChange], object]] = []
-        """Told of every change, in order, when it is done."""
+        """Called with every change, in order, after it is stored."""
         self._collections: dict[tuple[str, str], StoredCollection] = {}
         self._by_uid: dict[str, tuple[ResourceKind, StoredObject]] = {}
         self._dependents: dict[str, dict[str, tuple[ResourceKind, StoredObject]]] = {}
@@ -170,11 +170,11 @@ class ObjectStore:
         return self._by_uid.get(uid)
 
     def dependents(self, owner_uid: str) -> list[tuple[ResourceKind, StoredObject]]:
-        """What names this uid among its owners."""
+        """Return the objects that have this uid among their owners."""
         return list(self._dependents.get(owner_uid, {}).values())
 
     def put(self, kind: ResourceKind, content: Object) -> StoredObject:
-        """Stores an object as it now is. The caller gives up `content`: its version is written into it."""
+        """Store an object. The caller hands over `content`: its version is written into it."""
         self.version += 1
         metadata = content["metadata"]
         metadata["resourceVersion"] = str(self.version)
@@ -221,12 +221,12 @@ class ObjectStore:
             observer(kind, change)
 
     def compact(self, version: int | None = None) -> None:
-        """Forgets how things came to be, up to a version (all of it if none is given)."""
+        """Forget the history up to a version, by default all of it."""
         self._compacted = self.version if version is None else min(version, self.version)
         for collection in self._collections.values():
             collection.forget_up_to(self._compacted)
 
     def drop_collection(self, kind: ResourceKind) -> None:
-        """For a resource that is no longer defined: every object of it goes."""
+        """Remove all objects of a resource that is no longer defined."""
         for record in list(self.collection(kind).records.values()):
             self.remove(kind, record)

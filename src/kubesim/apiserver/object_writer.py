@@ -18,14 +18,14 @@ from kubesim.virtual_time import Clock
 __all__ = ["AdmissionSteps", "ObjectWriter"]
 
 Transform = Callable[[Object | None], Object]
-"""From an object as it is (none if it isn't) to the object that is wanted."""
+"""Returns the wanted object for the current one, which is None if it does not exist."""
 
 _MOST_TRIES = 8
 _SET_ONCE = ("qosClass", "observedGeneration")
 
 
 class AdmissionSteps(Protocol):
-    """Defaults, webhooks and validation, in that order; raises `StatusError` if it refuses."""
+    """Defaults, webhooks and validation, in that order; raises `StatusError` if the object is rejected."""
 
     async def admit(
         self, kind: ResourceKind, new: Object, old: Object | None, *, subresource: str, options: WriteOptions
@@ -52,7 +52,7 @@ class ObjectWriter:
     async def create(
         self, kind: ResourceKind, namespace: str, content: Object, options: WriteOptions
     ) -> bytes:
-        """The stored bytes of the new object. The caller gives up `content`."""
+        """Create an object and return its stored bytes. The caller hands over `content`."""
         _expect_kind(kind, content)
         server_metadata.check_namespace(kind, content, namespace)
         meta = content["metadata"]
@@ -115,10 +115,10 @@ class ObjectWriter:
         subresource: str = "",
         may_create: bool = False,
     ) -> tuple[bytes, bool]:
-        """The stored bytes, and whether the object was created.
+        """Update an object; return the stored bytes, and whether it was created.
 
-        Webhooks take time, so the object may change under it: then it starts over, and a caller that
-        named a version is refused for not having named the new one.
+        The object may change while webhooks run: then the update starts again, and fails if the caller gave
+        a version.
         """
         for _ in range(_MOST_TRIES):
             record = self._store.find(kind, namespace, name)
@@ -149,7 +149,7 @@ class ObjectWriter:
     def _merged(
         self, kind: ResourceKind, wanted: Object, old: Object, record: StoredObject, subresource: str
     ) -> Object:
-        """What is wanted, as far as this request may change it."""
+        """Return the wanted object, limited to the fields that this request may change."""
         _expect_kind(kind, wanted)
         server_metadata.check_namespace(kind, wanted, record.namespace)
         meta = wanted["metadata"]

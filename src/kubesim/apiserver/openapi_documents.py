@@ -37,13 +37,13 @@ _SCALARS: dict[str, Object] = {
 
 
 def schema_of_fields(kind: ResourceKind) -> Object | None:
-    """The schema of one kind, with references to what `schemas_below` gives; None for kinds not known."""
+    """Return the schema of one kind, with references to `schemas_below`, or None for unknown kinds."""
     name = type_of(kind)
     return _schema(name) if name else None
 
 
 def schemas_below(kinds: Iterable[ResourceKind]) -> dict[str, Object]:
-    """By name, the schemas of everything inside objects of these kinds."""
+    """Return, by name, the schemas of all types inside objects of these kinds."""
     wanted = [name for kind in kinds if (name := type_of(kind))]
     found: dict[str, Object] = {}
     while wanted:
@@ -75,7 +75,7 @@ def _field(notation: str) -> Object:
 
 
 Schemas = Callable[[ResourceKind], Object | None]
-"""The schema that a custom resource's definition gives; None for other kinds."""
+"""The schema of a custom resource's definition; None for other kinds."""
 
 # Clients ask for the first; it is no valid media type, so they only take it back under the second.
 V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
@@ -90,7 +90,7 @@ _PARAMETERS = ("dryRun", "fieldManager", "fieldValidation", "force")
 def openapi_response(
     path: str, kinds: KindRegistry, accept: str, schemas: Schemas = lambda _: None
 ) -> tuple[str, bytes] | None:
-    """Content type and body; None where the path names no document."""
+    """Return content type and body, or None if the path names no document."""
     wanted = path.strip("/")
     if wanted == "openapi/v2":
         return (V2_PROTOBUF_SENT, _v2_protobuf()) if V2_PROTOBUF in accept else (JSON, encode(_v2()))
@@ -108,7 +108,7 @@ def openapi_response(
 
 
 def _link(name: str, members: list[ResourceKind], schemas: Schemas) -> Object:
-    """The hash makes a new address of every new document, for clients that keep what they fetched."""
+    """Return the address with a hash of the document, for clients that cache documents."""
     digest = sha512(encode(_document(members, schemas))).hexdigest().upper()
     return {"serverRelativeURL": f"/{_ROOT}/{name}?hash={digest}"}
 
@@ -178,7 +178,7 @@ def _v2() -> Object:
 
 
 def _v2_protobuf() -> bytes:
-    """The same in the form that kubectl asks for: `{swagger = 1, info = 2 {title = 1, version = 2}}`."""
+    """Return the version 2 document as protobuf: `{swagger = 1, info = 2 {title = 1, version = 2}}`."""
     info = _text(1, _INFO["title"]) + _text(2, _INFO["version"])
     return _text(1, "2.0") + _protobuf_field(2, info)
 
@@ -188,5 +188,5 @@ def _text(number: int, value: str) -> bytes:
 
 
 def _protobuf_field(number: int, value: bytes) -> bytes:
-    """A length-delimited field; all of ours are shorter than 128 bytes, so a length is one byte."""
+    """Encode a length-delimited field of less than 128 bytes, whose length is one byte."""
     return bytes([number << 3 | 2, len(value)]) + value

@@ -52,7 +52,7 @@ def _expect_eviction(content: Object, route: RequestRoute) -> None:
 
 
 def _needs_no_budget(pod: Object) -> bool:
-    """It does no work yet or no more, so nothing is disrupted."""
+    """Return whether the pod does not serve yet or any more, so that its eviction disrupts nothing."""
     phase = pod.get("status", {}).get("phase")
     return phase in {"Succeeded", "Failed", "Pending"} or "deletionTimestamp" in pod["metadata"]
 
@@ -126,7 +126,7 @@ def _why_none(name: str, status: Object) -> str:
 
 
 def _spend(cluster: SimulatedCluster, budget: Object, pod_name: str) -> None:
-    """One disruption less, and a note for the disruption controller that this pod no longer counts."""
+    """Use up one allowed disruption, and record the pod for the disruption controller."""
     now = cluster.clock.now()
     status = budget["status"]
     status["disruptionsAllowed"] -= 1

@@ -53,7 +53,7 @@ def success() -> Object:
 
 
 def bound(cluster: SimulatedCluster, record: StoredObject, metadata: Object, node: str) -> Object:
-    """The pod as it is once it has its node; what the binding says of itself is merged into it."""
+    """Return the pod with its node and the metadata of the binding."""
     pod = record.object
     spec, meta = pod["spec"], pod["metadata"]
     if record.deleting:
@@ -74,7 +74,7 @@ def bound(cluster: SimulatedCluster, record: StoredObject, metadata: Object, nod
 
 
 def _topology(cluster: SimulatedCluster, node: str) -> dict[str, str]:
-    """A pod is told where it runs by labels of its own."""
+    """Return the topology labels that a pod gets from its node."""
     record = cluster.store.find(cluster.kind("v1", "Node"), "", node)
     labels = record.labels if record is not None else {}
     return {name: labels[name] for name in TOPOLOGY_LABELS if name in labels}

@@ -29,9 +29,9 @@ __all__ = [
 
 class ProtobufField(msgspec.Struct, frozen=True, array_like=True):
     name: str
-    """In JSON."""
+    """The name of the field in JSON."""
     type: str
-    """Of the value, or of each in a list or map: a message, a scalar, or a type with a form of its own."""
+    """The type of the value or list item: a message, a scalar, or a type with a special encoding."""
     held: Literal["one", "unless zero", "many", "map", "inline"]
 
 
@@ -54,7 +54,7 @@ def protobuf_message(name: str) -> ProtobufMessage:
 
 
 def protobuf_message_of(api_version: str, kind: str) -> str | None:
-    """Name of the message that holds objects of a kind."""
+    """Return the name of the message that holds objects of a kind."""
     # Every group has the same DeleteOptions.
     known = "v1 DeleteOptions" if kind == "DeleteOptions" else f"{api_version} {kind}"
     return _table().kinds.get(known)
@@ -67,11 +67,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class UnreadableProtobufError(ValueError):
-    """The body is not protobuf of Kubernetes, or of a kind that is not known here."""
+    """The body is not Kubernetes protobuf, or of an unknown kind."""
 
 
 def read_object(body: bytes) -> Object:
-    """The envelope says what the object is: {typeMeta = 1 {apiVersion = 1, kind = 2}, raw = 2}."""
+    """Decode the envelope {typeMeta = 1 {apiVersion = 1, kind = 2}, raw = 2} and the object in it."""
     if not body.startswith(_MAGIC):
         raise UnreadableProtobufError("the body does not start with the magic number of Kubernetes' protobuf")
     try:
@@ -94,7 +94,7 @@ def _read(body: bytes) -> Object:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Number and value of each field on the wire; integers are not yet signed."""
+    """Yield number and value of each field on the wire; integers are not yet signed."""
     position = 0
     while position < len(data):
         key, position = _varint(data, position)
@@ -195,7 +195,7 @@ def _moment(value: bytes) -> datetime | None:
 
 
 def _embedded(value: bytes) -> Any:
-    """JSON inside protobuf, for what has no fixed form."""
+    """Decode JSON inside protobuf, for values without a fixed type."""
     raw = dict(_fields(value)).get(1, b"")
     return decode(raw) if raw else None
 

@@ -21,7 +21,7 @@ class RequestRoute(NamedTuple):
 
 
 def find_route(path: str, kinds: KindRegistry) -> RequestRoute | None:
-    """None if nothing is served there."""
+    """Return the route of a path, or None if nothing is served there."""
     steps = path.strip("/").split("/")
     if steps[0] == "api" and len(steps) > 2:
         group, version, rest = "", steps[1], steps[2:]
@@ -42,7 +42,7 @@ def find_route(path: str, kinds: KindRegistry) -> RequestRoute | None:
 
 
 def is_served(path: str, kinds: KindRegistry) -> bool:
-    """Whether anything of the path's group is: the real server words its 404 by that."""
+    """Return whether the path's group is served, on which the text of a 404 depends."""
     root, first, *_ = [*path.strip("/").split("/"), ""]
     if root == "api":
         return any(not kind.group and kind.version == first for kind in kinds)

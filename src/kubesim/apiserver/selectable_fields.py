@@ -60,7 +60,7 @@ _PLAIN_REFUSAL = frozenset(
 
 
 def selectable(kind: ResourceKind, content: Object) -> dict[str, str]:
-    """The values that field selectors of this kind can ask for."""
+    """Return the values of the fields that selectors of this kind can use."""
     metadata = content["metadata"]
     values = {"metadata.name": metadata["name"], "metadata.namespace": metadata.get("namespace", "")}
     for path, read in _FIELDS.get((kind.group, kind.name), {}).items():
@@ -70,7 +70,7 @@ def selectable(kind: ResourceKind, content: Object) -> dict[str, str]:
 
 
 def field_selector(kind: ResourceKind, text: str) -> FieldSelector:
-    """Refuses fields that this kind can't be selected by."""
+    """Parse a field selector; raise `StatusError` for fields that this kind does not support."""
     try:
         parsed = parse_field_selector(text)
     except SelectorError as error:

@@ -30,7 +30,7 @@ _WRITTEN_BY_SERVER = ("uid", "resourceVersion", "creationTimestamp", "deletionTi
 
 
 class ObjectNaming:
-    """Random names and uids, the same ones again for the same seed."""
+    """Random names and uids, the same for the same seed."""
 
     def __init__(self, seed: int | None = None) -> None:
         self._random = random.Random(seed)  # noqa: S311 - names, not secrets
@@ -39,7 +39,7 @@ class ObjectNaming:
         return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
 
     def name(self, base: str, taken: Container[str]) -> str:
-        """`base` and five letters; a name that is taken is tried again a few times."""
+        """Return `base` with five random characters; try again a few times if the name is taken."""
         name = base
         for _ in range(8):
             name = base[:_LONGEST_BASE] + "".join(self._random.choices(_SUFFIX_LETTERS, k=_SUFFIX_LENGTH))
@@ -49,7 +49,7 @@ class ObjectNaming:
 
 
 def check_namespace(kind: ResourceKind, content: Object, namespace: str) -> None:
-    """The namespace is the URL's; an object may repeat it but not contradict it."""
+    """Set the namespace of the URL; an object may repeat it but not contradict it."""
     metadata = content["metadata"]
     if not kind.namespaced:
         if metadata.get("namespace"):
@@ -67,14 +67,14 @@ def check_namespace(kind: ResourceKind, content: Object, namespace: str) -> None
 
 
 def drop_empty(metadata: Object) -> None:
-    """What says nothing is not stored."""
+    """Remove empty fields, which are not stored."""
     for field in ("labels", "annotations", "finalizers", "ownerReferences", "managedFields"):
         if field in metadata and not metadata[field]:
             del metadata[field]
 
 
 def fill_in(kind: ResourceKind, content: Object, *, uid: str, now: datetime) -> None:
-    """For an object that is being created."""
+    """Set the metadata of a new object."""
     metadata = content["metadata"]
     for field in _WRITTEN_BY_SERVER:
         metadata.pop(field, None)
@@ -86,7 +86,7 @@ def fill_in(kind: ResourceKind, content: Object, *, uid: str, now: datetime) -> 
 
 
 def carry_over(kind: ResourceKind, new: Object, old: Object) -> list[FieldError]:
-    """For an object that is being changed: what stays as it was is written back, or is a fault."""
+    """Restore or check the metadata that an update must not change."""
     metadata, before = new["metadata"], old["metadata"]
     faults = []
     if metadata.get("uid", before["uid"]) != before["uid"]:
@@ -120,7 +120,7 @@ def carry_over(kind: ResourceKind, new: Object, old: Object) -> list[FieldError]
 
 
 def _says_when_it_ends(metadata: Object, before: Object) -> Iterator[tuple[str, str]]:
-    """Only a deletion may; what an update says of the end of an object that is to stay is a fault."""
+    """Check the deletion fields, which only a deletion may set."""
     if metadata.get("deletionTimestamp") and "deletionTimestamp" not in before:
         yield "deletionTimestamp", f'"{metadata["deletionTimestamp"]}"'
     grace = metadata.get("deletionGracePeriodSeconds")
@@ -136,7 +136,7 @@ def _restore(metadata: Object, before: Object, field: str) -> None:
 
 
 def generation_counts(kind: ResourceKind, content: Object) -> Object:
-    """The part of an object whose change raises its generation."""
+    """Return the part of an object whose change raises its generation."""
     left_out = {"metadata", "apiVersion", "kind"}
     if not kind.custom or "status" in kind.subresources:
         left_out.add("status")

@@ -144,11 +144,11 @@ _OF_ONE_POD = frozenset(
      "apps.kubernetes.io/pod-index", "batch.kubernetes.io/job-completion-index",
      "topology.kubernetes.io/region", "topology.kubernetes.io/zone"}
 )  # fmt: skip
-"""Labels that controllers and bindings add: no template has them, and no selector asks for them."""
+"""Labels that controllers and bindings add; no template has them, and no selector uses them."""
 
 
 class _Owners:
-    """Who is said to own what is loaded; of each, one thing that it owns, how many, and their labels."""
+    """The owners that loaded objects refer to, each with one dependent, their number and their labels."""
 
     def __init__(self) -> None:
         self._samples: dict[str, tuple[Object, ResourceKind, Object]] = {}
@@ -177,7 +177,7 @@ class _Owners:
 
 
 def _made_up(kind: ResourceKind, owner: Object, owned: Object) -> Object:
-    """An owner of which only its reference is known."""
+    """Return an owner of which only a reference is known."""
     metadata: Object = {"name": owner["name"], "uid": owner["uid"]}
     if kind.namespaced:
         metadata["namespace"] = owned["metadata"].get("namespace", "default")
@@ -185,7 +185,7 @@ def _made_up(kind: ResourceKind, owner: Object, owned: Object) -> Object:
 
 
 def _control(kind: ResourceKind, content: Object, pod: Object, labels: dict[str, str], count: int) -> None:
-    """As much of a controller as its pods tell: it wants them as they are, and as many."""
+    """Return the spec of a controller that wants its pods as they are, and as many."""
     content["metadata"]["labels"] = dict(labels)
     content["spec"] = {
         "selector": {"matchLabels": dict(labels)},
@@ -199,7 +199,7 @@ def _control(kind: ResourceKind, content: Object, pod: Object, labels: dict[str,
 
 
 def _template_spec(pod_spec: Object) -> Object:
-    """Without what ties the pod to its node: a DaemonSet's pods are pinned by the node's name."""
+    """Return a pod spec without what ties it to its node; pods of DaemonSets are pinned by node name."""
     spec = {field: value for field, value in pod_spec.items() if field != "nodeName"}
     if b'"metadata.name"' in msgspec.json.encode(spec.get("affinity")):
         spec["affinity"] = {name: rule for name, rule in spec["affinity"].items() if name != "nodeAffinity"}
@@ -207,7 +207,7 @@ def _template_spec(pod_spec: Object) -> Object:
 
 
 class SimulatedCluster:
-    """What the verbs, the subresources and the background work share."""
+    """The state that verbs, subresources and background work share."""
 
     def __init__(self, clock: Clock, *, seed: int | None, history_limit: int) -> None:
         self.clock = clock
@@ -221,7 +221,7 @@ class SimulatedCluster:
         self.deletion = ObjectDeletion(self.store, clock)
 
     def kind(self, api_version: str, name: str) -> ResourceKind:
-        """One that is known to be there."""
+        """Return a kind that must exist."""
         found = self.kinds.named(api_version, name)
         assert found is not None, f"no kind {name} in {api_version}"
         return found
@@ -237,7 +237,7 @@ class SimulatedCluster:
 
 
 def faults_of(objects: Iterable[Object]) -> list[str]:
-    """A line for each fault: owners that are not fully named, and built-in kinds of another shape."""
+    """Return a line for each fault: incomplete owner references, and built-in kinds of another shape."""
     kinds = KindRegistry()
     faults = []
     for content in objects:
@@ -270,7 +270,9 @@ def _owner_faults(content: Object) -> Iterator[str]:
 
 
 def definitions_first(objects: Iterable[Object]) -> list[Object]:
-    """So that what they define is known when it comes."""
+    """Return the objects with definitions first, so that custom kinds are known when their objects are
+    loaded.
+    """
     return sorted(objects, key=lambda content: content["kind"] != "CustomResourceDefinition")
 
 

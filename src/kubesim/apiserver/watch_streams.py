@@ -23,15 +23,15 @@ _INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 
 class WatchOptions(msgspec.Struct, frozen=True):
     version: int | None
-    """Only what came after it; 0 or none: first everything that is there."""
+    """The version after which changes are sent; 0 or None: all existing objects first."""
     bookmarks: bool = False
     timeout_s: float = 1800
     initial_events: bool | None = None
-    """Asked for by `sendInitialEvents`: first everything, then a bookmark that marks the end of that."""
+    """Whether `sendInitialEvents` asks for all objects first, and a bookmark after them."""
 
 
 class OpenWatches:
-    """All watches that are open, so that they can be closed together."""
+    """All open watches, so that they can be closed together."""
 
     def __init__(self, store: ObjectStore, clock: Clock) -> None:
         self._store = store
@@ -45,7 +45,9 @@ class OpenWatches:
         options: WatchOptions,
         presentation: ObjectPresentation,
     ) -> AsyncIterator[bytes]:
-        """Registers at once: what changes from now on is in the stream, whenever it is read."""
+        """Register a watch immediately, so that its stream has all changes from now on, whenever it is
+        read.
+        """
         watch = _Watch(self._store, self._clock, kind, selection, options, presentation)
         return self._lines(watch)
 
@@ -62,7 +64,7 @@ class OpenWatches:
         return len(self._open)
 
     def drop(self, chosen: Callable[[ResourceKind], bool] = lambda _: True) -> int:
-        """Ends watches as a server does that goes away: no error, no last bookmark."""
+        """End watches as a server does that stops: without an error or a last bookmark."""
         ended = [watch for watch in self._open if chosen(watch.kind)]
         for watch in ended:
             watch.end()
@@ -97,7 +99,7 @@ class _Watch:
         self._position = self._start()
 
     def _start(self) -> int:
-        """Where in the history to begin, and what there is to tell before that."""
+        """Return the position in the history at which to begin, and the lines to send before."""
         wanted = self._options.version
         initial = self._options.initial_events
         if initial or (initial is None and not wanted):
@@ -141,7 +143,7 @@ class _Watch:
             yield self._presentation.bookmark(self._first_version, _INITIAL_EVENTS_END)
 
     def _version_reached(self) -> int | None:
-        """Everything up to here has been told; None if what was not is forgotten."""
+        """Return the version up to which everything was sent, or None if changes were lost."""
         try:
             pending = self._collection.changes_from(self._position)
         except Compacted:
@@ -161,7 +163,9 @@ class _Watch:
                 yield line
 
     def _line(self, change: StoreChange) -> bytes | None:
-        """An object that begins to match is added, one that ceases to match is deleted, for this watch."""
+        """Return the line of a change: an object that starts to match is added, one that stops to match is
+        deleted.
+        """
         if change.version <= (self._options.version or 0):  # a version that is yet to come was asked for
             return None
         before, after = change.before, change.after

@@ -24,19 +24,19 @@ __all__ = [
 class WriteOptions(msgspec.Struct, frozen=True):
     dry_run: bool = False
     manager: str = "unknown"
-    """Who is recorded as owner of the fields that change."""
+    """The recorded owner of the changed fields."""
     named_manager: str = ""
-    """The same, if the request named one."""
+    """The field manager that the request named, if any."""
     force: bool = False
-    """A server-side apply takes over the fields that others own."""
+    """Whether a server-side apply takes over fields of other owners."""
     applies: bool = False
-    """It is a server-side apply, which records ownership itself."""
+    """Whether this is a server-side apply, which records ownership itself."""
     field_validation: str = "Warn"
-    """What happens to fields that a kind does not have: `Ignore`, `Warn` or `Strict`."""
+    """The treatment of unknown fields: `Ignore`, `Warn` or `Strict`."""
     user: str = "system:admin"
-    """Who asks, as webhooks are told."""
+    """The user that webhooks see."""
     warnings: list[str] = msgspec.field(default_factory=list)
-    """Filled on the way: what webhooks want the client to hear."""
+    """Warnings of webhooks for the client, added during the request."""
     groups: tuple[str, ...] = ("system:masters", "system:authenticated")
 
     @classmethod
@@ -95,7 +95,7 @@ def check_preconditions(kind: ResourceKind, record: StoredObject, wanted: Precon
 
 
 def unmet(kind: ResourceKind, namespace: str, name: str, why: str) -> StatusError:
-    """A precondition that does not hold, as etcd's side of the real server words it."""
+    """Return the error of an unmet precondition, as the real server's storage layer words it."""
     group = kind.group if kind.custom else ""
     path = "/".join(filter(None, ("/registry", group, kind.plural, key_of(namespace, name))))
     return conflict(

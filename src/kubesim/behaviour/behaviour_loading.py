@@ -13,7 +13,7 @@ Step = str | int
 
 
 def problems(invalid: ValidationError, content: object, model: type[BaseModel], *, whole: str) -> list[str]:
-    """A line per mistake: `pods[2].run.exitCode: 300: must be …`; `whole` names the file's top."""
+    """Return a line per mistake: `pods[2].run.exitCode: 300: must be …`; `whole` names the file."""
     return [_error_text(error, content, model, whole) for error in invalid.errors()]
 
 
@@ -43,7 +43,7 @@ def _error_text(error: Any, content: object, model: type[BaseModel], whole: str)
 
 
 def _steps(location: tuple[Step, ...], content: object) -> list[Step]:
-    """The path as it is in the file: without the steps that only the parser knows (short forms, shapes)."""
+    """Return the path as it is in the file, without steps that only the parser knows."""
     steps: list[Step] = []
     for place, step in enumerate(location, start=1):
         if isinstance(content, dict) and (
@@ -59,7 +59,7 @@ def _steps(location: tuple[Step, ...], content: object) -> list[Step]:
 
 
 def _fields_beside(model: type[BaseModel], location: tuple[Step, ...]) -> list[str]:
-    """The fields that may stand where the last step of this path does."""
+    """Return the fields that are allowed at the last step of this path."""
     models = [model]
     for step in location[:-1]:
         inner = [found for each in models for found in _models_at(each, step)]
@@ -81,7 +81,7 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 class BehaviourError(ValueError):
-    """Every mistake, each with its path: `pods[2].run.exitCode: 300: …`."""
+    """Invalid behaviour; `problems` has every mistake with its path: `pods[2].run.exitCode: 300: …`."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
@@ -89,7 +89,7 @@ class BehaviourError(ValueError):
 
 
 def load_behaviour(content: object) -> Behaviour:
-    """Raises `BehaviourError`."""
+    """Read behaviour rules from plain data; raise `BehaviourError` if they are invalid."""
     try:
         return Behaviour.model_validate({} if content is None else content)
     except ValidationError as invalid:

@@ -33,21 +33,21 @@ __all__ = [
 FIRST = timedelta(seconds=10)
 LONGEST = timedelta(minutes=5)
 FORGIVEN_AFTER = 2 * LONGEST
-"""A container that ran for so long is started again as if it had never failed."""
+"""A container that ran for this long restarts without back-off."""
 NOTICED_AFTER = timedelta(seconds=1)
-"""How long an exit is seen before the kubelet acts on it."""
+"""How long an exit is visible before the kubelet acts on it."""
 PULL_TAKES = timedelta(seconds=1)
 
 
 def restart_delay(restarts: int, ran_for: timedelta) -> timedelta:
-    """From an exit to the next start, for a container that was restarted so often before."""
+    """Return the time from an exit to the next start, after this number of restarts."""
     if restarts == 0 or ran_for >= FORGIVEN_AFTER:
         return NOTICED_AFTER
     return _wait(restarts)
 
 
 class ImagePull(NamedTuple):
-    """Where the attempts to pull an image stand: failing right now, or waiting for the next one."""
+    """The state of an image pull: failing now, or waiting for the next attempt."""
 
     failing: bool
     wait: timedelta
@@ -70,18 +70,18 @@ def _wait(failures: int) -> timedelta:
 
 
 def shown(wait: timedelta) -> str:
-    """As Go prints it: 10s, 1m20s, 5m0s."""
+    """Return a duration as Go prints it: 10s, 1m20s, 5m0s."""
     return format_duration(wait)
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerContext:
-    """What a container's life depends on beside its own status and behaviour."""
+    """The values besides its own status and behaviour on which a container depends."""
 
     pod: Object
     now: datetime
     turn: datetime | None
-    """Since when it may start; None while others have to finish first."""
+    """The time from which it may start; None while other containers have to finish first."""
     role: ContainerRole
     slow: float = 1.0
 
@@ -94,7 +94,7 @@ class ContainerProgress(NamedTuple):
 def advance_container(
     container: Object, before: Object | None, how: ContainerBehaviour, where: ContainerContext
 ) -> ContainerProgress:
-    """As far as it has come by now, and when it goes on."""
+    """Return the container's status now, and when it changes next."""
     status = before or {"name": container["name"], "restartCount": 0, "lastState": {}, "state": {}}
     # This ends: an exit is noticed only a second later, so no round leads back to its own beginning.
     while True:
@@ -108,7 +108,7 @@ def advance_container(
 
 
 def stopped(status: Object, now: datetime, *, exit_code: int) -> Object:
-    """The same container, ended with its pod."""
+    """Return the status of a container that ended with its pod."""
     if "running" in status["state"]:
         reason = "Error" if exit_code else "Completed"
         state = _terminated(status, now, exit_code, reason)
@@ -124,7 +124,7 @@ def exited_well(status: Object) -> bool:
 
 
 def started_at(status: Object) -> datetime | None:
-    """When it last started; None if it never did."""
+    """Return when it last started, or None."""
     for state in (status["state"], status["lastState"]):
         for begun in (state.get("running"), state.get("terminated")):
             if begun and begun.get("startedAt"):
@@ -257,7 +257,7 @@ def _obstacle(
 def _readiness(
     state: Object, how: ContainerBehaviour, where: ContainerContext
 ) -> tuple[bool, datetime | None]:
-    """Whether it is ready, and when that changes."""
+    """Return whether it is ready, and when that changes."""
     if where.role is ContainerRole.INIT:
         return "terminated" in state and state["terminated"]["exitCode"] == 0, None
     if "running" not in state or how.readiness.after is None:

@@ -9,7 +9,7 @@ from kubesim.common_fields import format_timestamp
 __all__ = ["TERMINAL", "ConditionVerdict", "conditions"]
 
 TERMINAL = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}
-"""The phases that a pod never leaves, and the reason its conditions then give."""
+"""The final phases of a pod, and the reason of its conditions in each."""
 
 
 class ConditionVerdict(NamedTuple):
@@ -19,7 +19,7 @@ class ConditionVerdict(NamedTuple):
 
 
 def conditions(pod: Object, status: Object, now: datetime) -> list[Object]:
-    """`status` is the new one, with phase and container statuses; conditions still the old ones."""
+    """Return the conditions for a new status, which still has the old conditions."""
     kept: dict[str, Object] = {each["type"]: each for each in status.get("conditions") or ()}
     ready_containers = _containers_ready(pod, status)
     verdicts = {

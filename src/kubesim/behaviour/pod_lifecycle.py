@@ -49,7 +49,7 @@ def is_terminal(pod: Object) -> bool:
 
 
 def is_kept_by_others(pod: Object) -> bool:
-    """It was deleted with grace 0 already: only finalizers still hold it."""
+    """Return whether the pod was deleted with grace 0 and only finalizers keep it."""
     return bool(pod["metadata"].get("deletionGracePeriodSeconds") == 0)
 
 
@@ -57,7 +57,7 @@ def is_kept_by_others(pod: Object) -> bool:
 
 
 class PodEnd(NamedTuple):
-    """The kubelet gives the pod up at that moment."""
+    """The kubelet ends the pod at this time."""
 
     at: datetime
     reason: str
@@ -65,7 +65,7 @@ class PodEnd(NamedTuple):
 
 
 def end_of(pod: Object, containers: list[PodContainer], begun: datetime) -> PodEnd | None:
-    """When and why the kubelet itself ends the pod, if it does."""
+    """Return when and why the kubelet itself ends the pod, if it does."""
     evictions = [member.how.evicted for member in containers if member.how.evicted]
     ends = [PodEnd(begun + each.after, each.reason, each.message) for each in evictions]
     if seconds := pod["spec"].get("activeDeadlineSeconds"):
@@ -96,7 +96,7 @@ def given_up(pod: Object, containers: list[PodContainer], end: PodEnd, now: date
 
 
 def stops_at(pod: Object, containers: list[PodContainer], slow: float) -> datetime:
-    """Containers that run take their time, but not more than the grace period."""
+    """Return when the containers have stopped, at the latest at the end of the grace period."""
     grace = _grace(pod)
     asked_at = parse_timestamp(pod["metadata"]["deletionTimestamp"]) - grace
     return asked_at + min(grace, _time_needed(containers, slow))
@@ -133,7 +133,7 @@ def _time_needed(containers: list[PodContainer], slow: float) -> timedelta:
 
 
 def _with_statuses(pod: Object, containers: list[PodContainer]) -> Object:
-    """The pod's status, with a status for each container even if none was written so far."""
+    """Return the pod's status with a status for each container."""
     status: Object = dict(pod.get("status") or {})
     if inits := [each.status_or_blank for each in containers if each.role is not ContainerRole.MAIN]:
         status["initContainerStatuses"] = inits
@@ -144,20 +144,20 @@ def _with_statuses(pod: Object, containers: list[PodContainer]) -> Object:
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """What a pod's life takes from its node."""
+    """The values of its node that a pod depends on."""
 
     ip: str = ""
     slow: float = 1.0
 
 
 class StatusUpdate(NamedTuple):
-    """Write this status: the whole of it, with what others wrote into it."""
+    """Write this complete status, including the fields of other writers."""
 
     status: Object
 
 
 class PodRemoval(NamedTuple):
-    """All containers have ended: delete for good, with grace 0 and this uid as precondition."""
+    """Delete the pod with grace 0 and this uid as precondition: all containers have ended."""
 
     uid: str
 
@@ -172,7 +172,7 @@ _SOME_HOST = HostFacts()
 
 
 def advance(pod: Object, behaviour: Behaviour, now: datetime, host: HostFacts = _SOME_HOST) -> PodStep:
-    """What to do for this pod now. Pods without a node have no kubelet, so nothing."""
+    """Return what the kubelet does for this pod now; pods without a node have no kubelet."""
     if not pod["spec"].get("nodeName"):
         return _NOTHING_TO_DO
     leaving = "deletionTimestamp" in pod["metadata"]
@@ -207,7 +207,7 @@ def _live_on(pod: Object, containers: list[PodContainer], now: datetime, host: H
 
 
 def _next_turn(role: ContainerRole, status: Object, turn: datetime | None) -> datetime | None:
-    """Since when the container after this one may start; ordinary ones start together."""
+    """Return from when the container after this one may start; ordinary containers start together."""
     if role is ContainerRole.MAIN or turn is None:
         return turn
     if role is ContainerRole.SIDECAR:
@@ -263,12 +263,12 @@ def _phase(pod: Object, containers: list[PodContainer], inits: list[Object], mai
 
 
 def _has_begun(status: Object) -> bool:
-    """Whether the kubelet has got as far as this container: then the pod has its sandbox and its address."""
+    """Return whether the kubelet has reached this container, so that the pod has a sandbox and an address."""
     reason = status["state"].get("waiting", {}).get("reason")
     return reason not in {"ContainerCreating", "PodInitializing"}
 
 
 def _ip_of(uid: str) -> str:
-    """Made of the uid, so that nobody has to keep a list: of 16 million, two pods may rarely share one."""
+    """Return an address derived from the uid; among 16 million, two pods rarely share one."""
     first, second, third = hashlib.sha256(uid.encode()).digest()[:3]
     return f"10.{first}.{second}.{third}"

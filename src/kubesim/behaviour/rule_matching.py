@@ -59,7 +59,7 @@ class NodeBehaviour:
         )
 
     def next_change(self, elapsed: timedelta) -> timedelta | None:
-        """When `dead` may answer differently, counted from the scenario's start."""
+        """Return when `dead` may change, counted from the start of the scenario."""
         moments = [moment for outage in self.outages for moment in (outage.after, outage.until)]
         return min((moment for moment in moments if moment is not None and moment > elapsed), default=None)
 
@@ -124,7 +124,7 @@ class PodContainer(NamedTuple):
     role: ContainerRole
     how: ContainerBehaviour
     status: Object | None
-    """As the API holds it, whole; None before anybody wrote one."""
+    """The complete status in the API; None before it was first written."""
 
     @property
     def status_or_blank(self) -> Object:
@@ -145,7 +145,7 @@ def _blank(container: Object) -> Object:
 
 
 def members(pod: Object, behaviour: Behaviour) -> list[PodContainer]:
-    """In the order of starting."""
+    """Return the containers in the order in which they start."""
     spec, status = pod["spec"], pod.get("status") or {}
     known = {
         each["name"]: {name: value for name, value in each.items() if value}
@@ -161,7 +161,7 @@ def members(pod: Object, behaviour: Behaviour) -> list[PodContainer]:
 
 
 def _whole(container: Object, status: Object | None) -> Object | None:
-    """Saved clusters leave out what is empty."""
+    """Return the status with the empty fields that saved clusters leave out."""
     return None if status is None else _blank(container) | status
 
 

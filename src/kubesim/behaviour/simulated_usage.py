@@ -26,7 +26,7 @@ class SimulatedUsage(NamedTuple):
 
 
 class ContainerDraw(NamedTuple):
-    """What one running container takes, as far as it does not depend on the time: found out once."""
+    """The usage of one running container, as far as it does not depend on the time."""
 
     container: str
     identity: str
@@ -40,7 +40,7 @@ class ContainerDraw(NamedTuple):
 
 
 class DrawAmounts(NamedTuple):
-    """Of one resource: a pattern, what it is a share of, and what it never exceeds."""
+    """A usage pattern of one resource, its request and its limit."""
 
     pattern: UsageLevel | UsageWave | UsageRamp
     requested: float
@@ -52,7 +52,7 @@ class DrawAmounts(NamedTuple):
 
 
 def pod_draws(pod: Object, behaviour: Behaviour) -> list[ContainerDraw]:
-    """Of the containers that run."""
+    """Return the usage of the running containers."""
     status = pod.get("status") or {}
     states = [*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())]
     running = {each["name"]: each["state"]["running"] for each in states if "running" in each["state"]}
@@ -76,7 +76,7 @@ def pod_draws(pod: Object, behaviour: Behaviour) -> list[ContainerDraw]:
 
 
 def pod_usage(pod: Object, behaviour: Behaviour, now: datetime) -> dict[str, SimulatedUsage]:
-    """Per container; only those that run."""
+    """Return the usage of each running container."""
     return {draw.container: draw.at(now, behaviour.seed) for draw in pod_draws(pod, behaviour)}
 
 
@@ -89,7 +89,7 @@ def node_usage(
     now: datetime,
     seed: int,
 ) -> SimulatedUsage:
-    """Its pods' usage and the system's."""
+    """Return the usage of the pods on a node and of its system."""
     moment = UsageMoment(now, timedelta(0), f"node/{name}", seed)
     cores = amount_at(how.cpu, _units(allocatable.get("cpu")), moment) if how.cpu else 0.0
     memory = amount_at(how.memory, _units(allocatable.get("memory")), moment) if how.memory else 0.0
@@ -112,5 +112,5 @@ def _amounts(
 
 
 def _units(value: object) -> float:
-    """Cores or bytes."""
+    """Return the quantity in cores or bytes."""
     return quantity_of(value).nanos / 1e9 if value is not None else 0.0

@@ -156,7 +156,7 @@ DEFAULT_USAGE: UsageLevel | UsageWave | UsageRamp = UsageLevel(level=UsageAmount
 
 
 class UsageMoment(NamedTuple):
-    """When, for whom: everything that an amount depends on beside its pattern and what was requested."""
+    """The values besides pattern and request on which an amount depends."""
 
     at: datetime
     age: timedelta
@@ -165,7 +165,7 @@ class UsageMoment(NamedTuple):
 
 
 def amount_at(pattern: UsageLevel | UsageWave | UsageRamp, requested: float, moment: UsageMoment) -> float:
-    """In the unit of what was requested; never below nothing."""
+    """Return the amount in the unit of the request; it is never negative."""
     amount = _without_noise(pattern, requested, moment)
     return max(0.0, amount * (1 + pattern.noise * _chance(moment)) if pattern.noise else amount)
 
@@ -186,7 +186,7 @@ def _without_noise(
 
 
 def _chance(moment: UsageMoment) -> float:
-    """Between -1 and 1, by the seed, who asks, and the time."""
+    """Return noise between -1 and 1, derived from seed, subject and time."""
     step = math.floor((moment.at - _EPOCH).total_seconds() / _NOISE_STEP_S)
     digest = hashlib.blake2b(f"{moment.seed}/{moment.identity}/{step}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**63 - 1

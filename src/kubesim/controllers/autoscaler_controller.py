@@ -110,7 +110,7 @@ class AutoscalerController(ControllerBase):
     def _wanted_by_metrics(
         self, autoscaler: Object, content: Object, status: Object, say: Callable[..., None]
     ) -> int | None:
-        """None if it is switched off, or nobody tells what pods use."""
+        """Return the recommended replicas, or None if scaling is off or usage is unknown."""
         current = status["currentReplicas"]
         if current == 0:
             say("ScalingActive", "False", reason="ScalingDisabled", message=_DISABLED)
@@ -145,7 +145,7 @@ class AutoscalerController(ControllerBase):
         return [pod for pod in found if pod.active and pod.ready]
 
     def _share(self, resource: Object, pods: list[IndexedPod]) -> int | None:
-        """Usage in percent of requests; none if it can't be told."""
+        """Return usage in percent of requests, or None if it is unknown."""
         used = asked = 0
         for pod in pods:
             record = self.context.store.find(self.context.pod_kind, pod.namespace, pod.name)

@@ -27,7 +27,7 @@ __all__ = ["ChangeHandler", "ControllerBase", "ControllerContext", "ControllerWr
 
 class ControllerWrites:
     def __init__(self, cluster: SimulatedCluster, controller: str, takes_s: float) -> None:
-        """`controller` is the service account's name, as in `replicaset-controller`."""
+        """Write as a controller; `controller` is its service account, as in `replicaset-controller`."""
         self._cluster = cluster
         self._takes_s = takes_s
         self._options = WriteOptions(
@@ -44,7 +44,7 @@ class ControllerWrites:
     async def change(
         self, kind: ResourceKind, content: Object, edit: Callable[[Object], None], *, subresource: str = ""
     ) -> Object:
-        """An update: refused if the object is no longer as it was looked at."""
+        """Update an object; fail if it has changed since it was read."""
         version = content["metadata"]["resourceVersion"]
 
         def edit_that_version(live: Object) -> None:
@@ -56,7 +56,7 @@ class ControllerWrites:
     async def patch(
         self, kind: ResourceKind, content: Object, edit: Callable[[Object], None], *, subresource: str = ""
     ) -> Object:
-        """Edits the object as it is by then, as long as it is still the same one."""
+        """Edit the current state of the object, if its uid is still the same."""
         metadata = content["metadata"]
 
         def edited(live: Object | None) -> Object:
@@ -78,7 +78,7 @@ class ControllerWrites:
         return _decoded(raw)
 
     async def set_status(self, kind: ResourceKind, content: Object, status: Object) -> Object:
-        """Only if it differs from what was looked at: most looks find nothing new."""
+        """Write the status if it differs from the one that was read."""
         if content.get("status", {}) == status:
             return content
 
@@ -97,7 +97,7 @@ class ControllerWrites:
         policy: str = "",
         grace_s: int | None = None,
     ) -> bool:
-        """Whether there was something to delete: what is gone already is no failure."""
+        """Delete an object and return whether it existed."""
         await self._travel()
         options = DeleteOptions(grace_s=grace_s, policy=policy, preconditions=Preconditions(uid=uid))
         record = self._cluster.store.find(kind, namespace, name)
@@ -131,7 +131,7 @@ ChangeHandler = Callable[[StoreChange], None]
 
 
 class ControllerContext:
-    """The cluster, with the pods found by what controllers ask for."""
+    """The cluster, with an index of pods for controllers."""
 
     def __init__(
         self, cluster: SimulatedCluster, *, react_s: float, write_s: float, usage: UsageStore | None = None
@@ -171,7 +171,7 @@ class ControllerContext:
 
 class ControllerBase(ABC):
     name: str
-    """As its service account is called."""
+    """The name of its service account."""
 
     def __init__(self, context: ControllerContext) -> None:
         self.context = context
@@ -183,10 +183,10 @@ class ControllerBase(ABC):
 
     @abstractmethod
     def watches(self) -> Mapping[ResourceKind, ChangeHandler]:
-        """What to call when an object of a kind changes; pods go to `pod_changed`."""
+        """Return a handler for changes of each kind; pods go to `pod_changed`."""
 
     def pod_changed(self, before: IndexedPod | None, after: IndexedPod | None) -> None:  # noqa: B027 - few care
-        """For controllers that care for pods."""
+        """Handle a change of a pod."""
 
     @abstractmethod
     async def reconcile(self, key: str) -> float | None:
@@ -197,7 +197,7 @@ class ControllerBase(ABC):
         """
 
     def enqueue(self, change: StoreChange) -> None:
-        """For the controller's own kind: the object itself is what to look at."""
+        """Enqueue an object of the controller's own kind."""
         record = change.after or change.before
         assert record is not None
         self.queue.add(key_of(record.namespace, record.name))

@@ -16,9 +16,9 @@ REVISION_HASH = "controller-revision-hash"
 
 class RevisionHistory(NamedTuple):
     latest: Object
-    """The revision of the present template."""
+    """The revision of the current template."""
     all: list[Object]
-    """By number, the latest last."""
+    """Revisions by number, the latest last."""
 
     def named(self, name: str) -> Object | None:
         return next((each for each in self.all if each["metadata"]["name"] == name), None)
@@ -83,7 +83,7 @@ class ControllerRevisions:
         return await self._writes.create(self._kind, metadata["namespace"], content)
 
     async def truncate(self, history: RevisionHistory, in_use: set[str], limit: int) -> None:
-        """Removes the oldest that no pod has any more, but for so many."""
+        """Remove the oldest revisions that no pod uses, except the given number."""
         unused = [each for each in history.all[:-1] if each["metadata"]["name"] not in in_use]
         for each in unused[: max(0, len(unused) - limit)]:
             metadata = each["metadata"]

@@ -54,7 +54,7 @@ class _Schedule(NamedTuple):
 
 
 def next_time(schedule: str, after: datetime, zone: str = "UTC") -> datetime | None:
-    """The first time later than `after`; none if there is none in the next years."""
+    """Return the first time after `after`, or None if there is none in the next years."""
     if schedule.startswith(_EVERY):
         delay = parse_duration(schedule.removeprefix(_EVERY))
         return after.replace(microsecond=0) + max(delay, timedelta(seconds=1))
@@ -198,7 +198,7 @@ class CronJobController(ControllerBase):
 
 
 def _times(cron_job: Object, now: datetime) -> tuple[datetime | None, datetime | None]:
-    """The latest time that is due and was not taken, and the next one to come."""
+    """Return the latest missed time that is due, and the next time."""
     spec, status = cron_job["spec"], cron_job.get("status", {})
     since = parse_timestamp(status.get("lastScheduleTime") or cron_job["metadata"]["creationTimestamp"])
     if (deadline_s := spec.get("startingDeadlineSeconds")) is not None:
@@ -215,7 +215,7 @@ def _times(cron_job: Object, now: datetime) -> tuple[datetime | None, datetime |
 
 
 def _status(cron_job: Object, jobs: list[Object]) -> Object:
-    """Which Jobs run, and when the last one ended well."""
+    """Return the status: the active Jobs, and when the last one succeeded."""
     status = {
         field: value
         for field, value in cron_job.get("status", {}).items()

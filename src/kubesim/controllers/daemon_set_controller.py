@@ -33,7 +33,7 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def _tolerations(spec: Object) -> list[Object]:
-    """A daemon stays through whatever its node goes through."""
+    """Return the tolerations with which a daemon stays on its node in all conditions."""
     troubles = [(NOT_READY, "NoExecute"), (UNREACHABLE, "NoExecute")]
     troubles += [(f"node.kubernetes.io/{name}", "NoSchedule") for name in _PRESSURES]
     if spec.get("hostNetwork"):
@@ -44,7 +44,7 @@ def _tolerations(spec: Object) -> list[Object]:
 
 
 def _pinned(template: Object, node: str) -> Object:
-    """The template for one node: by affinity, so that the scheduler still has its say."""
+    """Return the template for one node; node affinity leaves the binding to the scheduler."""
     spec = dict(template["spec"])
     affinity = dict(spec.get("affinity") or {})
     node_affinity = dict(affinity.get("nodeAffinity") or {})
@@ -56,7 +56,7 @@ def _pinned(template: Object, node: str) -> Object:
 
 
 def _place_of(pod: IndexedPod) -> str:
-    """Its node, or the one it is meant for."""
+    """Return the node of a pod, or the node it is meant for."""
     if pod.node:
         return pod.node
     affinity = (pod.spec.affinity or {}).get("nodeAffinity") or {}
@@ -69,14 +69,14 @@ def _place_of(pod: IndexedPod) -> str:
 
 @dataclass(frozen=True)
 class _Daemons:
-    """The pods of one DaemonSet at one moment, by node."""
+    """The pods of one DaemonSet, by node."""
 
     content: Object
     by_node: dict[str, list[IndexedPod]]
     wanted: list[str]
-    """Nodes that should have one."""
+    """Nodes that should have a pod."""
     kept: frozenset[str]
-    """Nodes whose pod may stay, even if none would be put there now."""
+    """Nodes whose pod may stay, even if it would not be created there now."""
     hash: str
     now: datetime
 
@@ -147,7 +147,7 @@ class DaemonSetController(PodOwnerController):
         return _Daemons(content, by_node, wanted, frozenset(kept), hash_, self.context.now())
 
     async def _manage(self, daemons: _Daemons) -> float | None:
-        """After how many seconds to look again, if a pod that failed has to wait."""
+        """Create and delete pods; return when to reconcile again if a failed pod has to wait."""
         waits = []
         for node, pods in daemons.by_node.items():
             if node not in daemons.kept:
@@ -173,7 +173,7 @@ class DaemonSetController(PodOwnerController):
             await self.delete_pod(pod)
 
     def _pause(self, daemons: _Daemons, node: str) -> float:
-        """Seconds until a failed pod is replaced; longer each time it fails on this node."""
+        """Return the seconds until a failed pod is replaced, with back-off per node."""
         key = (daemons.content["metadata"]["uid"], node)
         count, since = self._failures.get(key, (0, daemons.now))
         pause_s = min(_FIRST_PAUSE_S * 2**count, _LONGEST_PAUSE_S) if count else 0.0
@@ -197,7 +197,7 @@ class DaemonSetController(PodOwnerController):
 
 
 def _to_update(daemons: _Daemons) -> list[IndexedPod]:
-    """Old pods: those that do no work at once, of the others as many as may be missing."""
+    """Return old pods to delete: all unavailable ones, and as many others as may be unavailable."""
     rolling = daemons.content["spec"]["updateStrategy"].get("rollingUpdate") or {}
     most = max(1, scaled(rolling.get("maxUnavailable", 1), len(daemons.wanted), round_up=True))
     missing = 0

@@ -25,7 +25,7 @@ __all__ = ["DeploymentController"]
 
 
 class _Owned(msgspec.Struct, frozen=True):
-    """A ReplicaSet as far as it matters whose it is."""
+    """The fields of a ReplicaSet that decide on its ownership."""
 
     metadata: IndexedMetadata
 
@@ -133,7 +133,7 @@ class DeploymentController(ControllerBase):
     # -- the ways to roll out
 
     async def _scale(self, family: DeploymentReplicaSets) -> float | None:
-        """No progress, only sizes: the Deployment is paused, or was scaled."""
+        """Scale ReplicaSets without rolling out: the Deployment is paused or was scaled."""
         await self._steps.resize(
             family, deployment_sizes.proportional(family), sizes_only=len(family.active) <= 1
         )
@@ -177,7 +177,9 @@ class DeploymentController(ControllerBase):
         return seconds_to_deadline(deployment, self.context.now())
 
     def _reread(self, family: DeploymentReplicaSets) -> DeploymentReplicaSets:
-        """Sizes may have been written since: unavailable replicas are counted by them."""
+        """Read the Deployment and its ReplicaSets again, because unavailable replicas depend on current
+        sizes.
+        """
         found = (
             self.context.read(self._replica_sets, each["metadata"]["namespace"], each["metadata"]["name"])
             for each in family.all

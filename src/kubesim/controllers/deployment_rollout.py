@@ -37,7 +37,7 @@ class DeploymentRollout:
     # -- the ReplicaSet with the present template
 
     async def with_revision(self, family: DeploymentReplicaSets) -> DeploymentReplicaSets:
-        """The new ReplicaSet has the Deployment's annotations, and the Deployment its revision."""
+        """Copy the Deployment's annotations to its new ReplicaSet, and the revision to the Deployment."""
         if family.new is None:
             return family
         annotations = annotations_for(family, family.new)
@@ -59,7 +59,7 @@ class DeploymentRollout:
         return family.with_deployment(deployment)
 
     async def created(self, family: DeploymentReplicaSets) -> DeploymentReplicaSets:
-        """With a new ReplicaSet, if there was none."""
+        """Create the new ReplicaSet if there is none."""
         if family.new is not None:
             return family
         deployment, namespace = family.deployment, family.deployment["metadata"]["namespace"]
@@ -115,7 +115,7 @@ class DeploymentRollout:
     async def resize(
         self, family: DeploymentReplicaSets, wanted: deployment_sizes.Sizes, *, sizes_only: bool = True
     ) -> bool:
-        """Whether any size was changed; annotations alone are brought up to date unless `sizes_only`."""
+        """Resize ReplicaSets and return whether a size changed; update annotations unless `sizes_only`."""
         annotations, resized = _size_annotations(family.deployment), False
         for each in family.all:
             name = each["metadata"]["name"]

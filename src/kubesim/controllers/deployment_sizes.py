@@ -80,7 +80,7 @@ class DeploymentReplicaSets:
 
 
 def _comparable(template: Object) -> Object:
-    """Templates are equal whatever hash they were labelled with."""
+    """Return a template without its hash label, for comparison."""
     metadata = template.get("metadata") or {}
     labels = {name: value for name, value in (metadata.get("labels") or {}).items() if name != TEMPLATE_HASH}
     kept = {name: value for name, value in metadata.items() if value and name != "creationTimestamp"}
@@ -104,15 +104,15 @@ def available_of(replica_set: Object) -> int:
 
 
 def revision_of(content: Object) -> int:
-    """0 for one without a readable number."""
+    """Return the revision number, or 0 if it can't be read."""
     text = (content["metadata"].get("annotations") or {}).get(REVISION, "")
     return int(text) if text.isdigit() else 0
 
 
 def annotations_for(family: DeploymentReplicaSets, new: Object) -> dict[str, str]:
-    """What the new ReplicaSet is to be annotated with: what the Deployment is, and its revision.
+    """Return the annotations of the new ReplicaSet: those of the Deployment, and its revision.
 
-    A ReplicaSet that comes back into use (a rollback) keeps its earlier revisions as history.
+    A ReplicaSet that is used again after a rollback keeps its earlier revisions as history.
     """
     annotations: dict[str, str] = dict(new["metadata"].get("annotations") or {})
     of_deployment = family.deployment["metadata"].get("annotations") or {}
@@ -135,7 +135,7 @@ def _history(recorded: str, revision: str) -> str:
 
 
 Sizes = dict[str, int]
-"""By the ReplicaSet's name; those that stay as they are need not be in it."""
+"""Sizes by ReplicaSet name; unchanged ones may be absent."""
 
 
 def is_rolling(deployment: Object) -> bool:
@@ -143,7 +143,7 @@ def is_rolling(deployment: Object) -> bool:
 
 
 def _bounds(deployment: Object) -> tuple[int, int]:
-    """Surge and unavailable pods; never both zero, which would block any rollout."""
+    """Return maximum surge and unavailable pods; they are never both zero, which would block rollouts."""
     rolling = deployment["spec"]["strategy"].get("rollingUpdate") or {}
     total = size_of(deployment)
     surge = scaled(rolling.get("maxSurge"), total, round_up=True)
@@ -161,13 +161,13 @@ def max_unavailable(deployment: Object) -> int:
 
 
 def is_scaling(family: DeploymentReplicaSets) -> bool:
-    """An active ReplicaSet was sized for another number of replicas than the Deployment now has."""
+    """Return whether an active ReplicaSet was sized for another number of replicas."""
     desired = ((each["metadata"].get("annotations") or {}).get(DESIRED) for each in family.active)
     return any(text is not None and text != str(size_of(family.deployment)) for text in desired)
 
 
 def new_size(family: DeploymentReplicaSets) -> int:
-    """Of the ReplicaSet with the present template: as many as surge allows."""
+    """Return the size of the ReplicaSet with the current template, limited by surge."""
     wanted = size_of(family.deployment)
     present = size_of(family.new) if family.new is not None else 0
     if not is_rolling(family.deployment) or present >= wanted:
@@ -177,7 +177,7 @@ def new_size(family: DeploymentReplicaSets) -> int:
 
 
 def rolled_down(family: DeploymentReplicaSets) -> Sizes:
-    """Of the older ReplicaSets: first what is not available anyway, then as many as may be missed."""
+    """Return the sizes of older ReplicaSets: reduce unavailable pods first, then as many as allowed."""
     assert family.new is not None
     old = sorted((each for each in family.old if size_of(each) > 0), key=by_age)
     least = size_of(family.deployment) - max_unavailable(family.deployment)
@@ -206,7 +206,7 @@ def _size_named(replica_sets: Iterable[Object], name: str) -> int:
 
 
 def proportional(family: DeploymentReplicaSets) -> Sizes:
-    """After scaling in the middle of a rollout: each active ReplicaSet keeps its share."""
+    """Return sizes that keep the share of each active ReplicaSet when a Deployment is scaled in a rollout."""
     deployment, wanted = family.deployment, size_of(family.deployment)
     only = _only_active_or_latest(family)
     if only is not None:

@@ -27,7 +27,7 @@ _TIMED_OUT, _DONE, _PAUSED = "ProgressDeadlineExceeded", "NewReplicaSetAvailable
 
 
 def put_condition(status: Object, type_: str, value: str, reason: str, message: str, now: datetime) -> bool:
-    """Writes into `status`, and says whether it did: the same value for the same reason is old news."""
+    """Write a condition into `status`, and return whether its value or reason changed."""
     before = condition(status, type_)
     if before is not None and (before["status"], before.get("reason")) == (value, reason):
         return False
@@ -55,7 +55,7 @@ def has_deadline(deployment: Object) -> bool:
 
 
 def pause_condition(deployment: Object, now: datetime) -> Object | None:
-    """The status with news of a pause or its end, so that time spent paused is no lack of progress."""
+    """Return the status with a pause or its end, so that paused time does not count as missing progress."""
     if not has_deadline(deployment):
         return None
     status = dict(deployment.get("status", {}))
@@ -73,7 +73,7 @@ def pause_condition(deployment: Object, now: datetime) -> Object | None:
 
 
 def counted_status(family: DeploymentReplicaSets, now: datetime) -> Object:
-    """Counts, and whether enough pods are available."""
+    """Return the status with counts and availability."""
     deployment = family.deployment
     available = sum(map(available_of, family.all))
     counts = {
@@ -110,7 +110,7 @@ def is_complete(deployment: Object, status: Object) -> bool:
 
 
 def rollout_status(family: DeploymentReplicaSets, now: datetime) -> Object:
-    """The counts, how the rollout is doing, and what its ReplicaSets fail at."""
+    """Return the status with counts, progress, and failures of its ReplicaSets."""
     deployment, status = family.deployment, counted_status(family, now)
     progressing = condition(deployment.get("status", {}), "Progressing")
     if not has_deadline(deployment):
@@ -178,7 +178,7 @@ def _replica_failure(family: DeploymentReplicaSets) -> Object | None:
 
 
 def seconds_to_deadline(deployment: Object, now: datetime) -> float | None:
-    """None if there is nothing to wait for."""
+    """Return the seconds until the progress deadline, or None if there is nothing to wait for."""
     status = deployment.get("status", {})
     progressing = condition(status, "Progressing")
     if not has_deadline(deployment) or progressing is None or is_complete(deployment, status):

@@ -22,7 +22,7 @@ _DELETION_TIMEOUT_S = 120.0
 
 
 class NoScale(Exception):  # noqa: N818 - what is missing; becomes a condition of the budget
-    """Nobody can say how many pods there should be; the message is the budget's."""
+    """The expected number of pods is unknown; the message goes into the budget."""
 
 
 class DisruptionController(ControllerBase):
@@ -68,7 +68,7 @@ class DisruptionController(ControllerBase):
     # -- how many there should be
 
     def _expected(self, spec: Object, pods: list[IndexedPod]) -> tuple[int, int]:
-        """Pods that should be there, and healthy ones among them that must be."""
+        """Return the expected number of pods, and how many of them must be healthy."""
         if (most := spec.get("maxUnavailable")) is not None:
             expected = self._scale(pods)
             return expected, max(0, expected - scaled(most, expected, round_up=True))
@@ -127,7 +127,7 @@ def _controller_of(content: Object) -> Object | None:
 
 
 def _unconfirmed(budget: Object, pods: Iterable[IndexedPod], now: datetime) -> dict[str, str]:
-    """Pods whose eviction was granted and that are still there: they no longer count, for a while."""
+    """Return evicted pods that still exist; they don't count as healthy for some time."""
     disrupted: dict[str, str] = budget.get("status", {}).get("disruptedPods") or {}
     return {
         pod.name: disrupted[pod.name]
@@ -159,7 +159,7 @@ def _status(
 
 
 def _failed(budget: Object, message: str, now: datetime) -> Object:
-    """What was computed before stays, but nothing is allowed any more."""
+    """Return the previous status with no disruption allowed."""
     status = dict(budget.get("status", {}))
     status["disruptionsAllowed"] = 0
     seen = status.get("observedGeneration", 0)

@@ -105,7 +105,7 @@ class EndpointSliceController(ControllerBase):
         return endpoint
 
     def _ports(self, spec: Object, pods: list[IndexedPod]) -> list[Object]:
-        """By number; a name stands for whatever the first pod calls so. Ports of pods: without any, none."""
+        """Return the ports by number; a name is resolved by the first pod. Without pods there are none."""
         ports: list[Object] = []
         if not pods:
             return ports

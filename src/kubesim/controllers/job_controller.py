@@ -38,7 +38,7 @@ class JobController(PodOwnerController):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._failures: dict[str, tuple[int, datetime]] = {}
-        """How many pods of a Job have failed and when that was last noticed, by its uid."""
+        """The number of failed pods by the uid of their Job, and when the last failure was seen."""
 
     async def reconcile(self, key: str) -> float | None:
         job = self.context.read(self.owner_kind, *split_key(key))
@@ -68,7 +68,7 @@ class JobController(PodOwnerController):
     # -- pods
 
     async def _manage(self, job: Object, tally: JobCounts, now: datetime) -> float | None:
-        """After how many seconds to look again, if a pod that failed has to wait to be replaced."""
+        """Create and delete pods; return when to reconcile again if a failed pod has to wait."""
         surplus = len(tally.active) - _wanted(job, tally)
         if surplus > 0:
             going = sorted(tally.active, key=lambda pod: (pod.ready, pod.phase == "Running", pod.name))
@@ -81,7 +81,7 @@ class JobController(PodOwnerController):
         return None
 
     def _pause(self, job: Object, tally: JobCounts, now: datetime) -> float:
-        """Longer each time: 10 s after the first failure, then 20 s, …"""
+        """Return the back-off: 10 s after the first failure, doubled after each further one."""
         uid = job["metadata"]["uid"]
         if tally.all_failed == 0:
             return 0.0
@@ -107,12 +107,12 @@ class JobController(PodOwnerController):
         await self.writes.create(self.context.pod_kind, job["metadata"]["namespace"], pod)
 
     async def _dismiss(self, pods: Sequence[IndexedPod]) -> None:
-        """Pods that are not needed now: however they end, it counts neither as success nor as failure."""
+        """Delete pods that are not needed now; they count neither as succeeded nor as failed."""
         await self._stop_tracking(pods)
         await asyncio.gather(*map(self.delete_pod, pods))
 
     async def _stop_tracking(self, pods: Iterable[IndexedPod]) -> None:
-        """They may go, and nobody asks how they ended."""
+        """Remove the tracking finalizer, so that pods can be deleted without being counted."""
 
         def edit(live: Object) -> None:
             kept = [name for name in live["metadata"].get("finalizers") or () if name != TRACKING]
@@ -124,11 +124,11 @@ class JobController(PodOwnerController):
                 await self.writes.patch(self.context.pod_kind, record.object, edit)
 
     def _pods_named_after(self, namespace: str, job: str) -> list[IndexedPod]:
-        """Of a Job that goes or has gone: nobody counts how they end, and they need not wait for that."""
+        """Return the pods of a deleted Job, which are no longer counted."""
         return self.context.pods.selected(namespace, selector_from_labels({_JOB_NAME: job}))
 
     async def _expire(self, job: Object, now: datetime) -> float | None:
-        """Finished Jobs with a time to live go when it is over."""
+        """Delete finished Jobs when their time to live ends."""
         self._failures.pop(job["metadata"]["uid"], None)
         ttl_s = job["spec"].get("ttlSecondsAfterFinished")
         if ttl_s is None:

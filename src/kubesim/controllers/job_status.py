@@ -46,7 +46,7 @@ def show_indexes(indexes: Iterable[int]) -> str:
 
 
 def _show(first: int, last: int) -> str:
-    """Two are no range yet."""
+    """Return the range as text; two indexes are not shown as a range."""
     if last - first < 2:
         return str(first) if first == last else f"{first},{last}"
     return f"{first}-{last}"
@@ -60,11 +60,11 @@ INDEX = "batch.kubernetes.io/job-completion-index"
 class JobCounts:
     succeeded: int
     failed: int
-    """Both without those that are only noted."""
+    """The counts without the uncounted pods."""
     noted_succeeded: tuple[str, ...]
     noted_failed: tuple[str, ...]
     completed: frozenset[int]
-    """Indexes that are done."""
+    """The completed indexes."""
     active: tuple[IndexedPod, ...]
     terminating: int
 
@@ -81,7 +81,7 @@ class JobCounts:
         return self.noted_succeeded + self.noted_failed
 
     def shown(self, job: Object) -> Object:
-        """As the counts of a status."""
+        """Return the counts in the form of a status."""
         ready = sum(1 for pod in self.active if pod.ready)
         counts = {"active": len(self.active), "succeeded": self.succeeded, "failed": self.failed}
         status: Object = {name: count for name, count in counts.items() if count}
@@ -94,13 +94,13 @@ class JobCounts:
 
 
 def index_of(pod: IndexedPod) -> int:
-    """-1 for a pod without one."""
+    """Return the completion index of a pod, or -1."""
     text = pod.annotations.get(INDEX, "")
     return int(text) if text.isdigit() else -1
 
 
 def _has_failed(pod: IndexedPod) -> bool:
-    """One that is deleted before it is done will never succeed."""
+    """Return whether the pod failed; one that is deleted before it succeeded has failed."""
     return pod.phase == "Failed" or (pod.deleting and pod.phase != "Succeeded")
 
 
@@ -143,7 +143,7 @@ def is_finished(job: Object) -> bool:
 
 
 def job_conclusion(job: Object, tally: JobCounts, now: datetime) -> tuple[str, str, str] | None:
-    """What it comes to (`Complete` or `Failed`), the reason and the message; none while it goes on."""
+    """Return the final condition (`Complete` or `Failed`), its reason and message, or None while it runs."""
     spec = job["spec"]
     for target, result in (("FailureTarget", "Failed"), ("SuccessCriteriaMet", "Complete")):
         existing = condition(job.get("status", {}), target)
@@ -185,7 +185,7 @@ def seconds_to_deadline(job: Object, now: datetime) -> float | None:
 
 
 def put_condition(status: Object, type_: str, value: str, reason: str, message: str, now: datetime) -> None:
-    """Writes into `status`; what is said already is not said again."""
+    """Write a condition into `status` unless it already has this value."""
     existing = condition(status, type_)
     if existing is not None and existing["status"] == value:
         return

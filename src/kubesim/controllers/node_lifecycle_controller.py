@@ -87,7 +87,7 @@ class NodeLifecycleController(ControllerBase):
         return self.context.store.find(self._nodes, "", record.name) or record, None
 
     async def _mark_pods(self, node: IndexedNode) -> None:
-        """Nobody says any more that they are ready, so Services leave them out."""
+        """Mark the pods of a lost node as not ready, so that Services leave them out."""
         for pod in self.context.pods.on_node(node.name):
             if pod.ready:
                 await self._mark(pod)
@@ -123,7 +123,9 @@ class NodeLifecycleController(ControllerBase):
 
 
 def _wanted_taints(node: IndexedNode) -> Iterator[tuple[str, str]]:
-    """No pods are placed where something is wrong, and none stay where the node itself is in doubt."""
+    """Return the taints for the conditions of a node: NoSchedule for each problem, NoExecute if it is not
+    ready.
+    """
     for (type_, value), key in _TAINTS_BY_CONDITION.items():
         if node.condition_status(type_) == value:
             yield key, "NoSchedule"
@@ -150,7 +152,7 @@ class TaintEvictionController(ControllerBase):
         self._nodes = self.kind("v1", "Node")
         self._tainted: dict[str, tuple[Object, ...]] = {}
         self._since: dict[str, datetime] = {}
-        """When each pod began to stand on a node that does not want it, by uid."""
+        """When each pod, by uid, was first seen on a node with an untolerated taint."""
 
     def watches(self) -> Mapping[ResourceKind, ChangeHandler]:
         return {self._nodes: self._node_changed}
@@ -226,7 +228,7 @@ class TaintEvictionController(ControllerBase):
 
 
 def _patience(pod: IndexedPod, taints: tuple[Object, ...]) -> float | None:
-    """Seconds until it has to go; none if it may stay."""
+    """Return the seconds until the pod is evicted, or None if it may stay."""
     if not taints:
         return None
     limits = []

@@ -49,7 +49,7 @@ class IndexedNode(msgspec.Struct, frozen=True):
         return self.spec.taints or ()
 
     def condition_status(self, condition: str) -> str:
-        """`True`, `False`, `Unknown`, or nothing at all."""
+        """Return `True`, `False`, `Unknown`, or an empty string if there is no such condition."""
         found = (item.status for item in self.status.conditions or () if item.type == condition)
         return next(found, "")
 
@@ -62,7 +62,7 @@ def node_of(record: StoredObject) -> IndexedNode:
 
 
 def tolerates(toleration: Object, taint: Object) -> bool:
-    """One that names no key or no effect tolerates any."""
+    """Return whether a toleration matches; without a key or an effect, it matches any."""
     if toleration.get("effect") and toleration["effect"] != taint["effect"]:
         return False
     if toleration.get("key") and toleration["key"] != taint["key"]:
@@ -98,7 +98,7 @@ def _term_matches(term: dict[str, Any], node: IndexedNode) -> bool:
 
 
 def untolerated(tolerations: list[Object], node: IndexedNode) -> set[str]:
-    """The effects of taints that these tolerations leave."""
+    """Return the effects of the taints that are not tolerated."""
     return {
         taint["effect"]
         for taint in node.taints

@@ -79,11 +79,11 @@ class OwnershipClaims:
         self._claimed_kind = claimed_kind
 
     async def of_pods(self, candidates: Iterable[IndexedPod], selector: Selector) -> list[IndexedPod]:
-        """Those that are the owner's own when all claims are settled."""
+        """Return the pods that belong to the owner after adoption and release."""
         return [pod for pod in candidates if await self.settle(pod, selector)]
 
     async def settle(self, found: ClaimableObject, selector: Selector) -> bool:
-        """Whether it is the owner's own in the end."""
+        """Adopt or release an object, and return whether it belongs to the owner."""
         uid = self._owner["metadata"]["uid"]
         if found.controller is not None:
             if found.controller.uid != uid:
@@ -127,7 +127,7 @@ _FNV_OFFSET, _FNV_PRIME = 2166136261, 16777619
 
 
 def pod_from_template(template: Object, owner_kind: ResourceKind, owner: Object) -> Object:
-    """A pod that the server names after its owner."""
+    """Return a pod that the server names after its owner."""
     described = template.get("metadata") or {}
     metadata: Object = {
         "generateName": f"{owner['metadata']['name']}-",
@@ -143,12 +143,12 @@ def pod_from_template(template: Object, owner_kind: ResourceKind, owner: Object)
 
 
 def template_hash(template: Object, collisions: int = 0) -> str:
-    """Of the same look as the real one, which hashes what Go prints: nobody may rely on its value."""
+    """Return a hash in the form of the real one, which hashes Go's text form; its value is unspecified."""
     return _text_hash(encode(_sorted(template)) + (f"/{collisions}".encode() if collisions else b""))
 
 
 def _text_hash(text: bytes) -> str:
-    """FNV-1a, its decimal digits written in letters that make no words."""
+    """Return the FNV-1a hash, with its decimal digits as letters that make no words."""
     number = _FNV_OFFSET
     for byte in text:
         number = ((number ^ byte) * _FNV_PRIME) & 0xFFFFFFFF
@@ -196,7 +196,7 @@ class PodOwnerController(ControllerBase):
             self.queue.add(key_of(namespace, reference.name))
 
     def candidates(self, owner: Object) -> list[IndexedPod]:
-        """The owner's pods, and those without any."""
+        """Return the owner's pods and pods without an owner."""
         metadata = owner["metadata"]
         return [
             *self.context.pods.controlled_by(metadata["uid"]),

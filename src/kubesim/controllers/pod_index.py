@@ -127,7 +127,7 @@ class IndexedPod(msgspec.Struct, frozen=True):
 
     @property
     def claims(self) -> list[str]:
-        """The names of the volume claims that it uses."""
+        """The names of the volume claims that the pod uses."""
         sources = (volume.persistent_volume_claim for volume in self.spec.volumes or ())
         return [source.claim_name for source in sources if source is not None]
 
@@ -141,7 +141,7 @@ class IndexedPod(msgspec.Struct, frozen=True):
 
     @property
     def active(self) -> bool:
-        """It runs, or will: what replica counts count."""
+        """Whether the pod runs or will run, so that it counts as a replica."""
         return not self.finished and not self.deleting
 
     @property
@@ -158,12 +158,12 @@ class IndexedPod(msgspec.Struct, frozen=True):
 
     @property
     def ready_since(self) -> str:
-        """Empty if it isn't ready."""
+        """When the pod became ready; empty if it is not ready."""
         found = self.condition("Ready")
         return (found.last_transition_time or "") if found is not None and found.status == "True" else ""
 
     def available_in(self, min_ready_s: int, now: datetime) -> float | None:
-        """Seconds until it has been ready for long enough: 0 if it is available, none while unready."""
+        """Return the seconds until the pod is available: 0 if it is, None while it is not ready."""
         if not self.ready:
             return None
         since = self.ready_since
@@ -181,7 +181,7 @@ _Bucket = dict[str, IndexedPod]
 
 
 class PodIndex:
-    """All pods, found by controller, node, or labels. Buckets keep the order in which pods came."""
+    """All pods, found by controller, node or labels, in the order in which they were added."""
 
     def __init__(self, records: Iterable[StoredObject]) -> None:
         self._by_uid: _Bucket = {}
@@ -190,7 +190,7 @@ class PodIndex:
             self._add(_decode(record.raw))
 
     def update(self, change: StoreChange) -> tuple[IndexedPod | None, IndexedPod | None]:
-        """The pod before and after the change."""
+        """Apply a change, and return the pod before and after it."""
         before = self._by_uid.get(change.before.uid) if change.before is not None else None
         after = _decode(change.after.raw) if change.after is not None else None
         if before is not None:
@@ -203,7 +203,7 @@ class PodIndex:
         return self._all("controller", uid)
 
     def orphans(self, namespace: str) -> list[IndexedPod]:
-        """Pods without a controller."""
+        """Return the pods without a controller."""
         return self._all("orphans", namespace)
 
     def on_node(self, node: str) -> list[IndexedPod]:
@@ -216,7 +216,7 @@ class PodIndex:
         return next(iter(self._all("name", f"{namespace}/{name}")), None)
 
     def selected(self, namespace: str, selector: Selector) -> list[IndexedPod]:
-        """Looks only at the pods that have the rarest of the labels asked for."""
+        """Return the selected pods; only pods with the rarest of the required labels are checked."""
         if selector.selects_nothing:
             return []
         smallest = self._by_key.get(("namespace", namespace), {})

@@ -38,7 +38,7 @@ class QuotaController(ControllerBase):
         super().__init__(context)
         self._quotas = self.kind("v1", "ResourceQuota")
         self._asked: dict[str, tuple[int, Amounts]] = {}
-        """What each pod counts for, by uid, at which version of the pod."""
+        """The quota usage of each pod by uid, with the version of the pod."""
         context.cluster.admission.last_checks.append(self._admit)
 
     def watches(self) -> Mapping[ResourceKind, ChangeHandler]:
@@ -135,7 +135,7 @@ def _why_not(quota: Object, pod: Object, asked: Amounts) -> str:
 
 
 def _unsaid(pod: Object, hard: Mapping[str, object]) -> str:
-    """Containers that don't say what is limited, by resource."""
+    """Return, by resource, the containers without a value for a limited resource."""
     if pod["spec"].get("resources"):
         return ""
     containers = [*pod["spec"]["containers"], *(pod["spec"].get("initContainers") or ())]
@@ -166,7 +166,7 @@ def _usage(pod: Object, now: datetime) -> Amounts:
 
 
 def _is_overdue(pod: Object, now: datetime) -> bool:
-    """It should long have ended, and takes nothing from others any more."""
+    """Return whether the pod should have ended already, so that it no longer counts."""
     ends, grace_s = (pod["metadata"].get(f"deletion{field}") for field in ("Timestamp", "GracePeriodSeconds"))
     return bool(ends) and grace_s is not None and (now - parse_timestamp(ends)).total_seconds() > grace_s
 
@@ -177,7 +177,7 @@ def _resources(container: Object, side: str) -> Mapping[str, object]:
 
 
 def _total(spec: Object, side: str) -> Amounts:
-    """Containers and sidecars together, or the largest init container if that is more."""
+    """Return the sum of containers and sidecars, or the largest init container if that is more."""
     total: Amounts = {}
     largest: Amounts = {}
     for container in (*spec["containers"], *_sidecars(spec)):

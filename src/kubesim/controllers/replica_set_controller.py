@@ -26,9 +26,10 @@ _NANOS = 1_000_000_000
 def first_to_go(
     pods: Iterable[IndexedPod], related: Iterable[IndexedPod], count: int, now: datetime
 ) -> list[IndexedPod]:
-    """`related` are the active pods of the same workload, other ReplicaSets' included.
+    """Return the pods in the order of deletion.
 
-    Those on nodes with many of them go first; without any, nodes do not matter.
+    `related` are the active pods of the same workload, including other ReplicaSets: pods on nodes with many
+    of them are deleted first.
     """
     on_node: dict[str, int] = {}
     for pod in related:
@@ -74,7 +75,7 @@ def _deletion_cost(pod: IndexedPod) -> int:
 
 
 def _younger_first(one: str, other: str, pod: IndexedPod, other_pod: IndexedPod, now: datetime) -> int:
-    """By orders of magnitude of their ages; within one order, as good as by chance (by uid)."""
+    """Return the sort key by order of magnitude of the age, then by uid."""
     if one == other:
         return 0
     if not one or not other:
@@ -88,7 +89,7 @@ def _magnitude(since: str, now: datetime) -> int:
 
 
 def _restarts(pod: IndexedPod) -> tuple[int, int]:
-    """The most of any container, then the most of any sidecar."""
+    """Return the highest restart count of any container, then of any sidecar."""
     sidecars = {item.name for item in pod.spec.init_containers or () if item.restart_policy == "Always"}
     return (
         max((item.restart_count for item in pod.status.container_statuses or ()), default=0),
@@ -228,7 +229,7 @@ class ReplicaSetController(PodOwnerController):
                 raise
 
     def _next_look(self, replica_set: Object, active: list[IndexedPod], status: Object) -> float | None:
-        """When the next pod will have been ready for `minReadySeconds`."""
+        """Return when the next pod will have been ready for `minReadySeconds`."""
         min_ready_s = replica_set["spec"].get("minReadySeconds", 0)
         if not min_ready_s or status.get("readyReplicas") == status.get("availableReplicas"):
             return None
@@ -238,7 +239,7 @@ class ReplicaSetController(PodOwnerController):
 
 
 async def slow_start(count: int, create: Callable[[], Awaitable[object]]) -> None:
-    """In batches that double: what can't be created is not tried as often as it is wanted."""
+    """Run the calls in batches of doubling size, and stop after the first failing batch."""
     size = min(count, 1)
     while size:
         results = await asyncio.gather(*(create() for _ in range(size)), return_exceptions=True)

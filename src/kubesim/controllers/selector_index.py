@@ -23,7 +23,7 @@ _decode = msgspec.json.Decoder(_Selecting).decode
 
 
 def read_selector(selector: object) -> Selector:
-    """A selector that can't be read selects nothing."""
+    """Parse a selector; an invalid one selects nothing."""
     try:
         return selector_from_object(selector) if selector is not None else NOTHING
     except SelectorError:
@@ -31,7 +31,7 @@ def read_selector(selector: object) -> Selector:
 
 
 def _read_labels(labels: Mapping[str, str] | None) -> Selector:
-    """Services have a plain map, and one without any selects nothing."""
+    """Parse the plain map of a Service; an empty one selects nothing."""
     try:
         return selector_from_labels(labels) if labels else NOTHING
     except SelectorError:
@@ -57,7 +57,7 @@ class SelectorIndex:
         self._by_namespace.setdefault(record.namespace, {})[record.name] = selector
 
     def matching(self, namespace: str, labels: Mapping[str, str]) -> Iterator[str]:
-        """The keys of those that select an object with these labels."""
+        """Return the keys of the objects that select these labels."""
         for name, selector in self._by_namespace.get(namespace, {}).items():
             if selector.matches(labels):
                 yield key_of(namespace, name)

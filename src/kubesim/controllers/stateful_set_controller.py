@@ -24,7 +24,7 @@ POD_NAME, POD_INDEX = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/
 
 
 def _identity(pod: IndexedPod) -> tuple[str, int]:
-    """The name of its set and its number; -1 for a pod without one."""
+    """Return the name of the set and the ordinal of a pod, or -1 if it has none."""
     parts = _NUMBERED.fullmatch(pod.name)
     return (parts[1], int(parts[2])) if parts else ("", -1)
 
@@ -35,7 +35,7 @@ def _ordinal(pod: IndexedPod) -> int:
 
 @dataclass(frozen=True)
 class _Members:
-    """The pods of one set at one moment."""
+    """The pods of one StatefulSet."""
 
     content: Object
     pods: list[IndexedPod]
@@ -59,7 +59,7 @@ class _Members:
 
     @property
     def surplus(self) -> list[IndexedPod]:
-        """The highest number first."""
+        """Return the pods to remove, the highest ordinal first."""
         found = [pod for pod in self.pods if _ordinal(pod) not in self.ordinals]
         return sorted(found, key=_ordinal, reverse=True)
 
@@ -116,7 +116,7 @@ class StatefulSetController(PodOwnerController):
         return _next_look(members)
 
     async def _act(self, members: _Members) -> None:
-        """One thing at a time where the order counts: create, then remove surplus, then update."""
+        """Create pods, then remove surplus pods, then update; one at a time if the set is ordered."""
         if not await self._fill_up(members):
             return
         if not await self._shrink(members):
@@ -126,7 +126,7 @@ class StatefulSetController(PodOwnerController):
                 await self.delete_pod(pod)
 
     async def _fill_up(self, members: _Members) -> bool:
-        """Whether all are there, and none has to be waited for."""
+        """Create missing pods, and return whether all exist and none has to be waited for."""
         for ordinal, pod in members.wanted:
             if pod is None:
                 await self._create(members, ordinal)
@@ -167,7 +167,7 @@ class StatefulSetController(PodOwnerController):
         await self.writes.create(self.context.pod_kind, namespace, pod)
 
     async def _claim_storage(self, members: _Members, ordinal: int, spec: Object) -> None:
-        """Claims that exist already are used again: that is what they are for."""
+        """Create the claims of a pod; existing claims are reused."""
         name, namespace = members.content["metadata"]["name"], members.content["metadata"]["namespace"]
         templates = members.spec.get("volumeClaimTemplates") or ()
         volumes = []
@@ -198,7 +198,7 @@ class StatefulSetController(PodOwnerController):
 
 
 def _revision_for(members: _Members, ordinal: int) -> Object:
-    """Numbers below the partition keep to the revision that was current before the update."""
+    """Return the revision of an ordinal; ordinals below the partition keep the previous one."""
     partition = _rolling(members).get("partition", 0)
     keeps = members.spec["updateStrategy"]["type"] == "RollingUpdate" and (
         ordinal < members.ordinals.start + partition
@@ -211,7 +211,7 @@ def _rolling(members: _Members) -> Object:
 
 
 def _to_update(members: _Members) -> list[IndexedPod]:
-    """The highest numbers first; no more are missing at once than may be."""
+    """Return the pods to update, the highest ordinals first, within the allowed unavailability."""
     rolling = _rolling(members)
     most = max(1, scaled(rolling.get("maxUnavailable", 1), members.spec["replicas"], round_up=False))
     pods = [pod for _, pod in members.wanted]

@@ -90,7 +90,7 @@ class VolumeController(ControllerBase):
             await self._join(claim, volume, storage_class)
 
     def _class_of(self, claim: Object) -> Object | None:
-        """The one that it names; of one that names none, the default."""
+        """Return the storage class of a claim, by default the default class."""
         name = claim["spec"].get("storageClassName")
         for record in self.context.store.collection(self._classes).ordered():
             content = self.context.complete(self._classes, record)
@@ -119,7 +119,7 @@ class VolumeController(ControllerBase):
         return None
 
     def _fitting(self, claim: Object, storage_class: Object | None) -> Object | None:
-        """The smallest that is large enough."""
+        """Return the smallest volume that is large enough."""
         spec = claim["spec"]
         name = storage_class["metadata"]["name"] if storage_class else spec.get("storageClassName") or ""
         selector = read_selector(spec["selector"]) if spec.get("selector") else None
@@ -188,7 +188,7 @@ class VolumeController(ControllerBase):
         await self.writes.set_status(self._claims, claim, {**claim.get("status", {}), **status})
 
     async def _tend_volume(self, name: str) -> None:
-        """A volume whose claim is gone is released, and deleted if that is its policy."""
+        """Release a volume whose claim is deleted, and delete it if its policy says so."""
         volume = self.context.read(self._volumes, "", name)
         if volume is None:
             return

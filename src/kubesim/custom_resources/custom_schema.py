@@ -33,7 +33,7 @@ def has_rules(schema: Any) -> bool:
 
 
 def check_rules(value: Any, old: Any, schema: Object, path: str = "") -> Iterator[FieldError]:
-    """`old` is none for a new object."""
+    """Check the validation rules; `old` is None for a new object."""
     yield from _check(value, _NOTHING if old is None else old, schema, path)
 
 
@@ -58,7 +58,7 @@ def _check_fields(value: Object, old: Any, schema: Object, path: str) -> Iterato
 
 
 def _same_item(item: Any, old: Any, keys: list[str]) -> Any:
-    """Only items of map-like lists can be told apart, and so be compared with what they were."""
+    """Return the previous item; only items of map lists have keys to find it by."""
     if not keys or not isinstance(old, list) or not isinstance(item, dict):
         return _NOTHING
     known_by = [item.get(key) for key in keys]
@@ -93,7 +93,7 @@ _BLOCKING = (
     "FieldValueTooLong",
     "FieldValueTooMany",
 )
-"""With one of these, rules are not asked: they could stumble over the very same fault."""
+"""With one of these errors, rules are not evaluated, because they could fail for the same reason."""
 _UNCHECKED = (
     "some validation rules were not checked because the object was invalid; "
     "correct the existing errors to complete validation"
@@ -102,7 +102,7 @@ _INT32 = (1 << 31) - 1
 
 
 class ScalePaths(NamedTuple):
-    """Where objects keep what their scale shows."""
+    """The paths of the fields that the scale subresource shows."""
 
     replicas: str
     status_replicas: str
@@ -112,11 +112,11 @@ class ScalePaths(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class CustomSchema:
     root: Object
-    """As in the definition's `openAPIV3Schema`."""
+    """The definition's `openAPIV3Schema`."""
     scale: ScalePaths | None = None
 
     def completed(self, obj: Object) -> Object:
-        """A copy without unknown fields and with defaults."""
+        """Return a copy without unknown fields and with defaults."""
         result: Object = schema_values.shaped(obj, self.root, whole_object=True)
         return result
 
@@ -146,7 +146,7 @@ class CustomSchema:
 
 
 def _number_at(obj: Any, path: str) -> tuple[Any, Any]:
-    """The number, and what stood in the way or in place of it."""
+    """Return the number at a path, and the value of a wrong type on the path or at its end."""
     for step in filter(None, path.split(".")):
         if not isinstance(obj, dict):
             return None, obj

@@ -11,7 +11,7 @@ __all__ = ["DefinitionFinalizer", "EstablishingController"]
 
 
 class EstablishingController:
-    """Follows every change of a definition at once, so that nobody has to wait for a new kind."""
+    """Updates the served kinds immediately with every change of a definition."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster

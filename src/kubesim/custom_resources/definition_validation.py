@@ -17,7 +17,7 @@ _OF_OBJECTS: Object = {"x-kubernetes-preserve-unknown-fields": True}
 
 
 def unknown_fields(node: CelNode, schema: Object) -> Iterator[str]:
-    """What is wrong with each, in words."""
+    """Yield a message for each field in a rule that the schema does not have."""
     for inner in inner_nodes(node):
         yield from unknown_fields(inner, schema)
     if isinstance(node, SelectNode):
@@ -27,7 +27,7 @@ def unknown_fields(node: CelNode, schema: Object) -> Iterator[str]:
 
 
 def _schema_at(node: CelNode, schema: Object) -> Object | None:
-    """The schema of what the node stands for, as far as it can be told."""
+    """Return the schema of the value of a node, or None if it is unknown."""
     match node:
         case NameNode(name="self") | NameNode(name="oldSelf"):
             return schema
@@ -139,7 +139,7 @@ def _check_versions(versions: list[Object]) -> Iterator[FieldError]:
 
 
 def _check_version(version: Object, path: str, *, alone: bool) -> Iterator[FieldError]:
-    """What a definition has only once is told as if it stood at the top."""
+    """Check a version; faults of a single version are reported at the top level."""
     schema = version.get("schema", {}).get("openAPIV3Schema")
     if schema is None:
         yield field_errors.required(f"{path}.schema.openAPIV3Schema")
@@ -255,7 +255,7 @@ def _check_rules(schema: Object, path: str) -> Iterator[FieldError]:
 
 
 def _is_number_or_text(option: Object) -> bool:
-    """The one case in which alternatives may have types."""
+    """Return whether this is the one form of alternatives that may have types."""
     nested = option.get("anyOf")
     if nested is not None:
         return all(_is_number_or_text(inner) for inner in nested)
@@ -263,7 +263,7 @@ def _is_number_or_text(option: Object) -> bool:
 
 
 def _check_alternative(option: Object, path: str) -> Iterator[FieldError]:
-    """Alternatives may restrict what a schema allows; they may not say what it is."""
+    """Check that an alternative restricts values but does not define types."""
     for field, inner in option.get("properties", {}).items():
         yield from _check_alternative(inner, f"{path}.properties[{field}]")
     for field in _NOT_IN_ALTERNATIVES:

@@ -18,7 +18,7 @@ from kubesim.apiserver.status_errors import FieldError
 __all__ = ["OF_EVERY_OBJECT", "check_value", "shaped", "type_name", "unknown"]
 
 OF_EVERY_OBJECT = ("apiVersion", "kind", "metadata")
-"""Fields that no schema has to name; metadata has a type of its own."""
+"""Fields that need no schema; metadata has its own type."""
 
 
 def _keeps_unknown(schema: Object) -> bool:
@@ -26,7 +26,7 @@ def _keeps_unknown(schema: Object) -> bool:
 
 
 def _schema_of_field(schema: Object, field: str) -> Object | None:
-    """None if the field is unknown."""
+    """Return the schema of a field, or None if the field is unknown."""
     properties: dict[str, Object] = schema.get("properties", {})
     if field in properties:
         return properties[field]
@@ -37,7 +37,7 @@ def _schema_of_field(schema: Object, field: str) -> Object | None:
 
 
 def shaped(value: Any, schema: Object, *, whole_object: bool = False) -> Any:
-    """A copy of `value`. `whole_object`: it has a kind and metadata of its own."""
+    """Return a copy of `value` in the shape of its schema; a `whole_object` has a kind and metadata."""
     if isinstance(value, dict):
         return _shaped_object(
             value, schema, whole_object or bool(schema.get("x-kubernetes-embedded-resource"))
@@ -66,7 +66,7 @@ def _shaped_object(value: Object, schema: Object, whole_object: bool) -> Object:
 
 
 def unknown(value: Any, schema: Object, path: str = "", *, whole_object: bool = False) -> Iterator[str]:
-    """Paths of the fields that would go."""
+    """Return the paths of unknown fields."""
     if isinstance(value, dict):
         whole_object = whole_object or bool(schema.get("x-kubernetes-embedded-resource"))
         for field, inner in sorted(value.items()):

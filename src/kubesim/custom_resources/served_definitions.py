@@ -21,11 +21,11 @@ __all__ = [
 ]
 
 CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
-"""Holds a definition that is being deleted until the objects of its kind are gone."""
+"""The finalizer of a definition until the objects of its kind are deleted."""
 
 
 def kinds_of(definition: Object) -> list[ResourceKind]:
-    """One for each version; those that are not served say so."""
+    """Return one kind per version, whether it is served or not."""
     spec = definition["spec"]
     names = spec["names"]
     return [
@@ -53,7 +53,7 @@ def definition_of(kind: ResourceKind, lookup: Lookup) -> Object | None:
 
 
 def is_terminating(kind: ResourceKind, lookup: Lookup) -> bool:
-    """The definition is being deleted: its objects go, and no new ones come."""
+    """Return whether the definition is being deleted, so that no new objects are accepted."""
     definition = definition_of(kind, lookup) or {"metadata": {}}
     return "deletionTimestamp" in definition["metadata"]
 
@@ -84,7 +84,7 @@ def printer_columns(kind: ResourceKind, lookup: Lookup) -> list[Object]:
 
 
 def established(definition: Object, others: Iterable[Object], now: datetime) -> Object:
-    """The definition with its status: names accepted, or in conflict with those of `others`.
+    """Return the definition with its status: names accepted, or in conflict with those of `others`.
 
     Only a definition whose names were accepted may be served.
     """
@@ -127,7 +127,7 @@ def _since(before: Object | None, value: str, moment: str) -> str:
 
 
 def _stored_versions(definition: Object) -> list[str]:
-    """Objects may still be stored in versions that were once the one for storage."""
+    """Return the versions in which objects may be stored, including earlier storage versions."""
     known: list[str] = list(definition.get("status", {}).get("storedVersions") or ())
     current = [v["name"] for v in definition["spec"].get("versions", ()) if v.get("storage")]
     return [*known, *(name for name in current if name not in known)]

@@ -9,15 +9,15 @@ _MOST_OPERATIONS = 10_000
 
 
 class BadPatch(ValueError):  # noqa: N818 - what the client sent
-    """Not a list of operations at all."""
+    """The patch is not a list of operations."""
 
 
 class PatchFailed(ValueError):  # noqa: N818 - what came of it
-    """A JSON patch that can't be done: a path that isn't there, a test that fails, no value to add."""
+    """A JSON patch that can't be applied: a missing path, a failed test, no value to add."""
 
 
 def json_patch(document: Any, operations: Any) -> Any:
-    """The document after all operations; neither argument is changed."""
+    """Return the document after all operations; neither argument is changed."""
     if not isinstance(operations, list) or not all(isinstance(step, dict) for step in operations):
         raise BadPatch("a JSON patch is a list of operations")
     if len(operations) > _MOST_OPERATIONS:
@@ -85,7 +85,7 @@ def _get(document: Any, path: list[str]) -> Any:
 
 
 def _get_or_null(document: Any, path: list[str]) -> Any:
-    """To the real server, a field that is not there passes the test for null."""
+    """Return the value, or None if it is absent: for the real server, an absent field equals null."""
     parent = _get(document, path[:-1]) if path else document
     if path and isinstance(parent, dict):
         return parent.get(path[-1])
@@ -138,7 +138,7 @@ def _remove(document: Any, path: list[str]) -> Any:
 
 
 def _same(left: Any, right: Any) -> bool:
-    """Equal as JSON: `true` is not 1, as it is in Python."""
+    """Return whether two values are equal as JSON: `true` is not 1, as it is in Python."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, dict) and isinstance(right, dict):
@@ -149,7 +149,7 @@ def _same(left: Any, right: Any) -> bool:
 
 
 def merge_patch(document: Any, patch: Any) -> Any:
-    """Neither argument is changed."""
+    """Return the merged document; neither argument is changed."""
     if not isinstance(patch, dict):
         return deepcopy(patch)
     merged = dict(document) if isinstance(document, dict) else {}

@@ -33,7 +33,7 @@ _NOT_OWNED = {
 
 
 def fields_of(content: Any, schema: MergeNode) -> frozenset[FieldPath]:
-    """The leaves of an object, and its list items; what identifies the object is nobody's."""
+    """Return the leaves of an object and its list items, without the fields that identify it."""
     return frozenset(
         path for path in _walk(content, schema, ()) if path[:2] not in _NOT_OWNED and path not in _NOT_OWNED
     )
@@ -56,7 +56,7 @@ def _walk(value: Any, schema: MergeNode, path: FieldPath) -> Iterator[FieldPath]
 
 
 def identity(item: Any, schema: MergeNode) -> str:
-    """How a list that is merged tells this item from the others."""
+    """Return the path element that identifies an item in a merged list."""
     if schema.is_set or not isinstance(item, dict):
         return "v:" + encode(item).decode()
     keys = {key: item.get(key, schema.key_defaults.get(key)) for key in schema.keys}
@@ -64,7 +64,7 @@ def identity(item: Any, schema: MergeNode) -> str:
 
 
 def value_at(content: Any, path: FieldPath, schema: MergeNode) -> Any:
-    """A sentinel that equals nothing if there is none."""
+    """Return the value at a path, or a sentinel that equals nothing."""
     for step in path:
         if step.startswith("f:"):
             name = step[2:]
@@ -84,7 +84,7 @@ def value_at(content: Any, path: FieldPath, schema: MergeNode) -> Any:
 
 
 def without_field(content: Any, path: FieldPath, schema: MergeNode) -> Any:
-    """The object less one field; maps and lists that become empty by it go too."""
+    """Return the object without one field, and without maps and lists that become empty."""
     step, rest = path[0], path[1:]
     if step.startswith("f:"):
         name = step[2:]
@@ -128,7 +128,7 @@ def _leaves(tree: Object, path: FieldPath) -> Iterator[FieldPath]:
 
 
 def _normal(step: str) -> str:
-    """Keys in the order and spelling that `identity` gives them."""
+    """Return the keys in the order and spelling of `identity`."""
     if step.startswith("k:"):
         return "k:" + encode(dict(sorted(decode(step[2:]).items()))).decode()
     return "v:" + encode(decode(step[2:])).decode() if step.startswith("v:") else step

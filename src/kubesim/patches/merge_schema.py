@@ -15,26 +15,26 @@ __all__ = ["ATOMIC", "UNKNOWN", "MergeNode", "custom_merge_schema", "schema_of"]
 
 @dataclass(frozen=True)
 class MergeNode:
-    """One place in an object."""
+    """The merge rules of one field of an object."""
 
     key: str = ""
     """Lists: items are merged by this field (strategic merge). Empty: the list is replaced as a whole."""
     keys: tuple[str, ...] = ()
-    """Lists: what identifies an item for server-side apply."""
+    """Lists: the fields that identify an item for server-side apply."""
     key_defaults: Mapping[str, Any] = field(default_factory=dict)
-    """What an item means that leaves out one of its keys."""
+    """The default of an absent key of an item."""
     is_set: bool = False
-    """Lists of plain values: merged without doubles."""
+    """Lists of plain values: merged without duplicates."""
     retain_keys: bool = False
-    """Maps: of several alternatives only one may be there; a patch lists those to keep."""
+    """Maps: only one of several alternatives may be set; a patch lists those to keep."""
     replaced: bool = False
     """Maps that strategic merge replaces as a whole."""
     atomic: bool = False
     """Maps that server-side apply replaces as a whole."""
     fields: Mapping[str, "MergeNode"] = field(default_factory=dict)
-    """For a list, those of its items."""
+    """The rules of the fields; for a list, of the fields of its items."""
     anything: "MergeNode | None" = None
-    """What holds for fields that are not named."""
+    """The rules of fields that are not named."""
 
     def at(self, name: str) -> "MergeNode":
         return self.fields.get(name) or self.anything or UNKNOWN
@@ -168,7 +168,7 @@ _CUSTOM_METADATA = MergeNode(
 
 
 def custom_merge_schema(root: Object) -> MergeNode:
-    """For objects of this `openAPIV3Schema`."""
+    """Return the merge rules for objects with this `openAPIV3Schema`."""
     node = _node(root)
     return MergeNode(fields={**node.fields, "metadata": _CUSTOM_METADATA}, anything=node.anything)
 

@@ -26,7 +26,7 @@ _REJECTED = "the server rejected our request due to an error in our request"
 
 
 class PatchRequest:
-    """A patch as it came; called with an object, it gives the object that is wanted."""
+    """A patch of a request; call it with an object to get the wanted object."""
 
     def __init__(
         self,
@@ -39,9 +39,10 @@ class PatchRequest:
         schema: MergeNode | None = None,
         known_fields: Callable[[Object], list[str]] = lambda _: [],
     ) -> None:
-        """`known_fields` warns of fields that the kind does not have, or refuses them.
+        """Read the patch.
 
-        Without a `schema` it is that of the built-in kind.
+        `known_fields` warns about unknown fields or rejects them. Without a `schema`, that of the built-in
+        kind is used.
         """
         offered = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         appliers: dict[str, Callable[[Object], Object]] = {
@@ -83,7 +84,7 @@ class PatchRequest:
         return event_conversion.stored(self._kind, wanted)[1]
 
     def _expect_readable(self, wanted: Object) -> None:
-        """What a patch makes must be an object of its kind; if not, that is a fault of the patch."""
+        """Check that the patched object is a valid object of its kind; otherwise the patch is invalid."""
         kind = self._kind
         given_type = (wanted.get("apiVersion"), wanted.get("kind"))
         if given_type != (kind.api_version, kind.name):

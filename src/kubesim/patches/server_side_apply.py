@@ -40,7 +40,7 @@ class Conflicting(NamedTuple):
 
 
 class ApplyConflict(Exception):  # noqa: N818 - an answer to the client
-    """Others own fields that the configuration wants to have otherwise."""
+    """Other managers own fields that the configuration sets to other values."""
 
     def __init__(self, conflicts: list[Conflicting]) -> None:
         super().__init__(f"{len(conflicts)} fields are owned by others")
@@ -60,7 +60,7 @@ def apply(
     now: datetime,
     subresource: str = "",
 ) -> Object:
-    """The object as it is after the configuration was applied to it (or created from it)."""
+    """Return the object after the configuration was applied to it, or the new object."""
     owner = FieldManager(manager, "Apply", subresource)
     wanted = fields_of(configuration, schema)
     base = live if live is not None else {}
@@ -85,7 +85,7 @@ def apply(
 def track_update(
     old: Object, new: Object, schema: MergeNode, *, manager: str, now: datetime, subresource: str = ""
 ) -> None:
-    """Who changes a field owns it from then on. Writes into `new`; does nothing where nothing is recorded."""
+    """Record the manager of an update as owner of the changed fields in `new`, if ownership is recorded."""
     ownership = _ownership(old)
     if not ownership:
         return
@@ -125,12 +125,12 @@ def _conflicts(
 
 
 def _contradicts(wanted: Any, live: Any) -> bool:
-    """To want an empty map or list is not to want it empty: what others put there stays."""
+    """Return whether the values conflict; an applied empty map or list keeps the values of others."""
     return bool(wanted != live) and not (wanted in ({}, []) and type(wanted) is type(live))
 
 
 def _fields_before_what_is_in_them(path: FieldPath) -> list[tuple[bool, str]]:
-    """The order in which the real server tells conflicts."""
+    """Return the sort key of conflicts in the real server."""
     return [(depth < len(path), step) for depth, step in enumerate(path, start=1)]
 
 
@@ -145,7 +145,7 @@ def _merge(live: Any, wanted: Any, schema: MergeNode) -> Any:
 
 
 def _merge_lists(live: list[Any], wanted: list[Any], schema: MergeNode) -> list[Any]:
-    """What is applied comes in its own order; the rest stays before what it stood before, or at the front."""
+    """Merge lists: applied items keep their order; other items stay in front of the items they preceded."""
     items = {identity(item, schema): item for item in live}
     inside = MergeNode(fields=schema.fields, anything=schema.anything)
     applied = {identity(item, schema): item for item in wanted}
@@ -153,7 +153,7 @@ def _merge_lists(live: list[Any], wanted: list[Any], schema: MergeNode) -> list[
     waiting = list(items)
 
     def take_others() -> None:
-        """The live items up to the next one that is applied, too."""
+        """Take the live items up to the next applied one."""
         while waiting and waiting[0] not in applied:
             result.append(items[waiting.pop(0)])
 
@@ -171,7 +171,7 @@ def _merge_lists(live: list[Any], wanted: list[Any], schema: MergeNode) -> list[
 def _prune(
     content: Object, dropped: Iterable[FieldPath], owned: Iterable[frozenset[FieldPath]], schema: MergeNode
 ) -> Object:
-    """Fields that were applied before and no longer are, unless someone else wants them too."""
+    """Remove fields that were applied before and no longer are, unless another manager owns them."""
     kept = frozenset().union(*owned)
     # Whole items before their fields: an item takes with it what nobody owns, defaults for example.
     for path in sorted(dropped, key=len):
@@ -222,7 +222,7 @@ def _write(content: Object, ownership: Ownership, now: datetime) -> None:
 
 
 def _dotted(path: FieldPath) -> str:
-    """As the real server names a field in a conflict: `.spec.containers[name="web"].image`."""
+    """Return the name of a field in a conflict: `.spec.containers[name="web"].image`."""
     text = ""
     for step in path:
         if step.startswith("f:"):

@@ -21,11 +21,11 @@ class BadStrategicPatch(ValueError):  # noqa: N818 - what the client sent
     def __init__(self, message: str, *, malformed: bool = True) -> None:
         super().__init__(message)
         self.malformed = malformed
-        """False if it is well-formed but can't be applied."""
+        """Whether the patch is malformed; False if it is well-formed but can't be applied."""
 
 
 def strategic_merge(document: Map, patch: Map, schema: MergeNode) -> Map:
-    """Neither argument is changed."""
+    """Return the merged object; neither argument is changed."""
     return _merge_maps(deepcopy(document), deepcopy(patch), schema)
 
 
@@ -81,7 +81,7 @@ def _delete_values(original: Map, name: str, values: Any) -> None:
 
 
 def _merge_values(original: Any, patch: Any, schema: MergeNode, name: str) -> Any:
-    """Of the same type both."""
+    """Merge two values of the same type."""
     if isinstance(patch, dict) and not schema.replaced:
         return _merge_maps(original, patch, schema)
     if isinstance(patch, list) and (schema.key or schema.is_set):
@@ -113,7 +113,7 @@ def _merge_lists(original: list[Any], patch: list[Any], schema: MergeNode, name:
 def _apply_directives(
     original: list[Any], patch: list[Any], key: str, name: str
 ) -> tuple[list[Any], list[Any], bool]:
-    """What is left of both lists, and whether the patch's list stands alone."""
+    """Return what remains of both lists, and whether the patch replaces the list."""
     kept, plain, replaced = list(original), [], False
     for item in patch:
         if not isinstance(item, dict):
@@ -143,7 +143,7 @@ def _position(items: list[Any], item: Map, key: str) -> int | None:
 
 
 def _merge_in_order(original: Map, patch: Map, directive: str, schema: MergeNode) -> None:
-    """The client says in which order it knows the items; those it doesn't know stay near their neighbours."""
+    """Merge lists in the order that the client gives; items it does not know stay near their neighbours."""
     name = directive.removeprefix(_ORDER)
     node, is_given = schema.at(name), name in patch
     order, given = patch.pop(directive), patch.pop(name, [])
@@ -162,7 +162,7 @@ def _merge_in_order(original: Map, patch: Map, directive: str, schema: MergeNode
 
 
 def _in_order(merged: list[Any], order: list[Any], live: list[Any], key: str) -> list[Any]:
-    """The items that the client named in its order, the others between them where the live list has them."""
+    """Return the items in the client's order, with the others where the live list has them."""
     ranks = [_identity(item, key) for item in order]
     known = [item for item in merged if _identity(item, key) in ranks]
     known.sort(key=lambda item: ranks.index(_identity(item, key)))
@@ -173,7 +173,7 @@ def _in_order(merged: list[Any], order: list[Any], live: list[Any], key: str) ->
 
 
 def _place(places: list[Any], wanted: Any) -> int:
-    """New ones come last."""
+    """Return the position of an item; new items come last."""
     return places.index(wanted) if wanted in places else len(places)
 
 
@@ -199,7 +199,7 @@ def _unique(items: list[Any]) -> list[Any]:
 
 
 def _added(value: Any) -> Any:
-    """What is new to the object: parts that are marked by a directive are about something else."""
+    """Return what is new to the object, without parts that are marked by a directive."""
     if isinstance(value, list):
         return [_added(item) for item in value if not _directive(item)]
     if not isinstance(value, dict):
@@ -209,7 +209,7 @@ def _added(value: Any) -> Any:
 
 
 def _decoded(value: Any) -> Any:
-    """What is taken as it is: directives are no fields of any kind, so decoding loses them."""
+    """Return what is used as it is; decoding drops directives, which are no fields of any kind."""
     if isinstance(value, list):
         return [_decoded(item) for item in value]
     if not isinstance(value, dict):

@@ -241,7 +241,7 @@ def _cells(event: Object, now: datetime) -> list[Cell]:
 
 
 def _times(event: Object, now: datetime) -> tuple[str, str, int]:
-    """First and last seen, and how often: told by old and new recorders in different fields."""
+    """Return first and last time and the count, which old and new recorders write to different fields."""
     first = since(
         event.get("firstTimestamp") or event.get("deprecatedFirstTimestamp") or event.get("eventTime"), now
     )

@@ -31,11 +31,11 @@ __all__ = ["DEFINITION", "PLAIN", "JsonPath", "PathError", "custom_layout"]
 
 
 class PathError(ValueError):
-    """The path is not JSONPath, or of a part of it that is not spoken here."""
+    """The path is not JSONPath, or uses a feature that is not supported here."""
 
 
 Step = Callable[[Any], Iterable[Any]]
-"""From one value to those below it that are meant."""
+"""Returns the values below a value that a path step selects."""
 
 _STEP = re.compile(
     r"""
@@ -74,7 +74,7 @@ class JsonPath(NamedTuple):
         return cls(tuple(steps))
 
     def find(self, value: Any) -> Iterator[Any]:
-        """Nothing where a part of the path is missing: half-filled objects are no error."""
+        """Return the values at the path; a missing part is no error."""
         found: Iterable[Any] = [value]
         for step in self.steps:
             found = [below for each in found for below in step(each)]
@@ -146,7 +146,7 @@ def _literal(text: str) -> Any:
 
 
 def custom_layout(printer_columns: Iterable[Object]) -> TableLayout:
-    """`printer_columns` are the definition's `additionalPrinterColumns`; without any, the age is shown."""
+    """Return the layout for a definition's `additionalPrinterColumns`; without any, it shows the age."""
     found = list(printer_columns) or [
         {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
     ]
@@ -173,7 +173,7 @@ def _column(printer_column: Object) -> TableColumn:
 
 
 def _cell(value: object, column_type: str, now: datetime) -> Cell:  # noqa: C901 - one line per type
-    """A value that is not of the column's type is left out, as the real server does it."""
+    """Return the cell; a value of another type than the column's is left out, as in the real server."""
     match column_type, value:
         case [_, None]:
             return None

@@ -29,7 +29,7 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 class _Summary(NamedTuple):
-    """What is told of a pod's containers, or of its init containers while they still run."""
+    """The summary of a pod's containers, or of its init containers while they run."""
 
     reason: str
     ready: int
@@ -70,13 +70,13 @@ def _phase(pod: Object) -> str:
 
 
 def _sidecars(pod: Object) -> set[str]:
-    """Init containers that keep running beside the containers."""
+    """Return the init containers that keep running beside the containers."""
     init_containers = spec(pod).get("initContainers") or ()
     return {container["name"] for container in init_containers if container.get("restartPolicy") == "Always"}
 
 
 def _initialization(pod: Object) -> _Summary:
-    """The first init container that is neither finished nor a running sidecar gives the reason, if any."""
+    """Return the reason of the first init container that is neither finished nor a running sidecar."""
     sidecars = _sidecars(pod)
     total = len(spec(pod).get("initContainers") or ())
     seen: list[Object] = []
@@ -163,7 +163,7 @@ def _restarts(found: _Summary, now: datetime) -> str:
 
 
 def _terminating(pod: Object) -> str:
-    """Being deleted outweighs everything else, except the end itself."""
+    """Return the status of a pod that is being deleted, unless it has ended."""
     if "deletionTimestamp" not in pod["metadata"]:
         return ""
     if status(pod).get("reason") == "NodeLost":
@@ -184,7 +184,7 @@ _OUTCOMES = {"Succeeded": "The pod has completed successfully.", "Failed": "The 
 
 
 def pod_conditions(pod: Object) -> list[Object]:
-    """Tells clients which rows are of finished pods."""
+    """Return the row conditions that mark finished pods."""
     phase = status(pod).get("phase")
     if phase not in _OUTCOMES:
         return []

@@ -140,7 +140,7 @@ _DEFAULT_MARKS = (
 
 
 def _default_class(classes: Iterable[Object]) -> str | None:
-    """Of several that claim to be it, the youngest is, as for claims without a class."""
+    """Return the default storage class; the newest of several, as for claims without a class."""
     claiming = [
         storage_class
         for storage_class in classes

@@ -37,14 +37,14 @@ Cell = str | int | float | bool | None
 
 
 class TableColumn(NamedTuple):
-    """One column, as a Table's `columnDefinitions` has it."""
+    """One column of a Table's `columnDefinitions`."""
 
     name: str
     type: str = "string"
     description: str = ""
     format: str = ""
     priority: int = 0
-    """Above zero: shown by `-o wide` only."""
+    """Above zero, the column is shown with `-o wide` only."""
 
     def definition(self) -> Object:
         return {
@@ -57,11 +57,11 @@ class TableColumn(NamedTuple):
 
 
 Rows = Callable[[Sequence[Object], datetime], Iterator[list[Cell]]]
-"""One row of cells for each object, in the same order."""
+"""Returns one row of cells for each object, in the same order."""
 
 
 class TableLayout(NamedTuple):
-    """Cells stand in the order of the columns; the wide ones are always filled, kubectl leaves them out."""
+    """Columns and the function that fills the rows; wide cells are always filled, and kubectl hides them."""
 
     columns: tuple[TableColumn, ...]
     rows: Rows
@@ -76,7 +76,7 @@ def wide(name: str, description: str = "") -> TableColumn:
 
 
 def each(cells: Callable[[Object, datetime], list[Cell]]) -> Rows:
-    """For the usual case that a row depends on its own object alone."""
+    """Return a row function for cells that depend on one object only."""
 
     def rows(objects: Sequence[Object], now: datetime) -> Iterator[list[Cell]]:
         return (cells(obj, now) for obj in objects)
@@ -105,7 +105,7 @@ def labels(pairs: Mapping[str, str] | None) -> str:
 
 
 def selector(label_selector: Object | None) -> str:
-    """In the notation that `kubectl get -l` takes, terms in the order of their keys."""
+    """Return the selector in the notation of `kubectl get -l`, sorted by key."""
     found = label_selector or {}
     terms = [(key, f"{key}={value}") for key, value in (found.get("matchLabels") or {}).items()]
     terms += [(term["key"], _expression(term)) for term in found.get("matchExpressions") or ()]
@@ -134,7 +134,7 @@ def container_images(pod_spec: Object) -> str:
 
 
 def condition_status(conditions: Iterable[Object] | None, condition_type: str) -> str | None:
-    """`True`, `False`, `Unknown`, or None where nothing is said of it."""
+    """Return `True`, `False`, `Unknown`, or None if there is no such condition."""
     return next((c.get("status") for c in conditions or () if c.get("type") == condition_type), None)
 
 
@@ -166,9 +166,9 @@ _SCALES = (
 
 
 def human_duration(duration: timedelta) -> str:
-    """Two or three significant figures, whole units only, as the real server rounds them: down.
+    """Return a duration with two or three significant figures, rounded down as in the real server.
 
-    Clocks differ a little between machines, so less than two seconds in the future counts as now.
+    Less than two seconds in the future counts as now, because clocks differ between machines.
     """
     seconds = int(duration.total_seconds())
     if seconds < -1:

@@ -83,9 +83,10 @@ def table(
     list_metadata: Object | None = None,
     include_object: str = "Metadata",
 ) -> Object:
-    """`columns` are a custom resource's `additionalPrinterColumns`.
+    """Return the Table of objects.
 
-    `list_metadata` is what the list would have; without it, the table says the version of its only object.
+    `columns` are a custom resource's `additionalPrinterColumns`. `list_metadata` is the metadata of the
+    list; without it, the table has the version of its only object.
     """
     layout = _layout(kind, columns)
     rows = zip(objects, layout.rows(objects, now), strict=True)
@@ -111,7 +112,7 @@ def _layout(kind: ResourceKind, columns: Iterable[Object] | None) -> TableLayout
 
 @lru_cache(maxsize=64)
 def _parsed(printer_columns: bytes) -> TableLayout:
-    """A watch asks for one table per event: paths are read once."""
+    """Return the layout, cached because a watch needs a table per event."""
     return custom_layout(decode(printer_columns))
 
 
@@ -124,7 +125,7 @@ def _row(kind: ResourceKind, obj: Object, cells: list[Cell], include_object: str
 
 
 def _included(obj: Object, include_object: str) -> Object | None:
-    """How much of its object a row carries: kubectl asks for all of it to sort by any field."""
+    """Return the part of the object that a row contains; kubectl asks for all of it to sort by any field."""
     match include_object:
         case "Object":
             return obj

@@ -48,7 +48,7 @@ def _pod_spec(template_holder: Object) -> Object:
 
 
 def template_cells(template_holder: Object) -> list[Cell]:
-    """For anything with `template` and `selector`: a workload's spec, or a Job's."""
+    """Return the cells of a spec with `template` and `selector`."""
     pod_spec = _pod_spec(template_holder)
     return [container_names(pod_spec), container_images(pod_spec), selector(template_holder.get("selector"))]
 

@@ -22,7 +22,7 @@ _WHO = "operator"
 
 
 class OperatorRefused(Exception):  # noqa: N818 - says what happened to a request
-    """What the API server said instead of doing it."""
+    """The API server rejected the request of an event."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -30,7 +30,7 @@ class OperatorRefused(Exception):  # noqa: N818 - says what happened to a reques
 
 
 class OperatorTarget(NamedTuple):
-    """One object that something is to be done to, whether it is there or not."""
+    """One object that an event applies to, whether it exists or not."""
 
     kind: ResourceKind
     namespace: str
@@ -55,7 +55,7 @@ class ScenarioOperator:
         return await self._send("PATCH", f"{path}?fieldManager={_WHO}&force=true", content, _APPLY)
 
     def find(self, reference: ObjectReference) -> list[OperatorTarget]:
-        """All that match and stay, by name; one that is named in full is not looked for."""
+        """Return all matching objects that are not being deleted, by name; a full name is not looked up."""
         kind = self._kind_named(reference.kind)
         if reference.names_one():
             return [OperatorTarget(kind, reference.namespace, reference.name)]
@@ -75,7 +75,7 @@ class ScenarioOperator:
         return await self._send("PATCH", path, patch, _MERGE)
 
     async def merge(self, target: OperatorTarget, patch: Any) -> Object:
-        """A strategic merge, which finds containers by their names."""
+        """Apply a strategic merge patch, which finds containers by their names."""
         return await self._send("PATCH", target.path, patch, _STRATEGIC)
 
     async def delete(self, target: OperatorTarget) -> Object:
@@ -108,7 +108,7 @@ class ScenarioOperator:
         return found
 
     def _kind_named(self, text: str) -> ResourceKind:
-        """`Pod`, or with its group: `Gadget.example.com`; of several the first that was defined."""
+        """Return the kind named `Pod`, or with its group `Gadget.example.com`; the first of several."""
         name, _, group = text.partition(".")
         for kind in self._server.kinds:
             if kind.name == name and group in ("", kind.group):
@@ -154,7 +154,7 @@ class EventExecutor:
         }
 
     async def do(self, action: str, given: Any) -> list[str]:
-        """Everything that was refused on the way, in the API server's words."""
+        """Execute an event and return all errors, in the words of the API server."""
         self._refusals = []
         try:
             await self._deeds[action](given)
@@ -220,7 +220,7 @@ class EventExecutor:
     async def _each(
         self, targets: list[OperatorTarget], deed: Callable[[OperatorTarget], Awaitable[object]]
     ) -> None:
-        """One refusal does not keep the others from being done."""
+        """Run an action for each object; an error does not stop the others."""
         for target in targets:
             try:
                 await deed(target)

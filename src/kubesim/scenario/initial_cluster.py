@@ -33,7 +33,7 @@ Key = tuple[str, str, str]
 
 
 class InitialPlacement:
-    """Binds the pods of workloads that say where they are; whether they fit there is not asked."""
+    """Binds the pods of workloads to the nodes that the scenario names, whether they fit or not."""
 
     def __init__(self, cluster: SimulatedCluster, workloads: Iterable[ScenarioWorkload]) -> None:
         self._cluster = cluster
@@ -48,7 +48,7 @@ class InitialPlacement:
         cluster.store.observers.append(self._seen.observe)
 
     def place(self) -> bool:
-        """Places all pods that are there; whether all places are taken."""
+        """Place all existing pods, and return whether all places are taken."""
         if self._wanted:
             for pod in self._newest_last():
                 node = self._place_of(pod)
@@ -59,7 +59,7 @@ class InitialPlacement:
         return not self.missing()
 
     def missing(self) -> list[str]:
-        """Workloads with places that no pod has taken, in words."""
+        """Return the workloads with places that no pod has taken, as text."""
         left = {"/".join(key): +places for key, places in self._wanted.items()}
         return [f"{key}: {places.total()} on {', '.join(places)}" for key, places in left.items() if places]
 
@@ -67,7 +67,7 @@ class InitialPlacement:
         self._cluster.store.observers.remove(self._seen.observe)
 
     def _newest_last(self) -> list[StoredObject]:
-        """Pods without a node: ordinals in their order, and so on."""
+        """Return the pods without a node, the newest last and by ordinal."""
         found = self._cluster.store.collection(self._pods).ordered()
         waiting = [pod for pod in found if not pod.fields["spec.nodeName"] and not pod.deleting]
         return sorted(waiting, key=lambda pod: pod.version)
@@ -80,7 +80,7 @@ class InitialPlacement:
         return node
 
     def _workload_of(self, record: StoredObject) -> Key:
-        """Up the chain of owners: a pod, its ReplicaSet, its Deployment."""
+        """Return the workload at the top of a pod's owners: its ReplicaSet's Deployment, for example."""
         kind = "Pod"
         while record.owners and (found := self._cluster.store.by_uid(record.owners[0])) is not None:
             kind, record = found[0].name, found[1]
@@ -88,7 +88,7 @@ class InitialPlacement:
 
 
 _ANOTHER_SEED = 1 << 32
-"""Names and uids of the past must not come again when time has started."""
+"""A separate seed, so that names and uids don't repeat after the start."""
 _LOOK_EVERY_S = 1.0
 _PATIENCE_S = 5.0
 
@@ -96,13 +96,13 @@ _log = logging.getLogger(__name__)
 
 
 class ScenarioNotSettled(ValueError):  # noqa: N818 - says what is the case
-    """The API server refuses what the scenario consists of; the message names the object and the reason."""
+    """The API server rejects an object of the scenario; the message names the object and the reason."""
 
 
 def initial_objects(scenario: Scenario, now: datetime) -> list[Object]:
-    """All objects of the cluster as it is `now`, when time starts. Not within a running event loop.
+    """Return all objects of the cluster when the scenario starts at `now`.
 
-    Raises `ScenarioNotSettled`.
+    Don't call it in a running event loop. Raises `ScenarioNotSettled` if an object is rejected.
     """
     return run_virtual(_settle(scenario, now))
 
@@ -127,7 +127,7 @@ async def _create_all(server: ApiServer, scenario: Scenario, now: datetime) -> N
 
 
 async def _create(operator: ScenarioOperator, content: Object) -> None:
-    """What belongs to a definition that was made a moment ago has to wait until that is established."""
+    """Create an object; retry while the definition of its kind is not established yet."""
     left_s = _PATIENCE_S
     while True:
         try:
@@ -191,7 +191,7 @@ async def _until_placed(placing: InitialPlacement, patience: timedelta) -> None:
 
 
 def _everything(server: ApiServer) -> Iterator[Object]:
-    """Definitions first, so that what they define is known."""
+    """Return all objects, definitions first."""
     seen = set()
     for kind in sorted(server.kinds, key=lambda kind: kind.name != "CustomResourceDefinition"):
         if kind.stored_as in seen or kind.group == "metrics.k8s.io":

@@ -61,7 +61,7 @@ class Scenario(ScenarioModel):
         return [*self.nodes, *(machine for pool in self.pools for machine in pool.machines())]
 
     def seeded_behaviour(self) -> Behaviour:
-        """With the scenario's seed, unless it has one of its own."""
+        """Return the behaviour with the scenario's seed, unless it has its own."""
         if "seed" in self.behaviour.model_fields_set:
             return self.behaviour
         return self.behaviour.model_copy(update={"seed": self.seed})
@@ -79,7 +79,7 @@ _PLAIN_VALUES = (
 
 
 class UnreadableScenario(ValueError):  # noqa: N818 - says what the file is
-    """The text has no structure that one could look into; the message says where and why."""
+    """The text has no readable structure; the message says where and why."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -100,7 +100,7 @@ for _tag, _pattern, _first_letters in _PLAIN_VALUES:
 
 
 def read_document(content: bytes) -> Any:
-    """Raises `UnreadableScenario`."""
+    """Parse YAML into plain data; raise `UnreadableScenario` if that fails."""
     if len(content) > LARGEST_BYTES:
         raise UnreadableScenario(f"{len(content)} bytes: at most {LARGEST_BYTES} are allowed")
     try:
@@ -118,7 +118,7 @@ def read_document(content: bytes) -> Any:
 
 
 def contradictions(scenario: Scenario) -> Iterator[str]:
-    """Each with its path."""
+    """Return contradictions between parts of a scenario, each with its path."""
     yield from _twice(scenario)
     nodes = {machine.name for machine in scenario.machines()}
     nodes |= {item["metadata"]["name"] for item in scenario.objects if item["kind"] == "Node"}
@@ -157,7 +157,7 @@ _WHOLE = "the file"
 
 
 class ScenarioError(ValueError):
-    """The scenario can't be used; every mistake is in `problems`, each with its path."""
+    """The scenario can't be used; `problems` has every mistake with its path."""
 
     def __init__(self, source: str, problems: Iterable[str]) -> None:
         self.source = source
@@ -168,7 +168,7 @@ class ScenarioError(ValueError):
 
 
 def read_scenario(path: Path) -> Scenario:
-    """Raises `ScenarioError`, also for a file that can't be read."""
+    """Read a scenario file; raise `ScenarioError` if it is invalid or can't be read."""
     try:
         content = path.read_bytes()
     except (OSError, ValueError) as error:
@@ -186,7 +186,7 @@ def parse_scenario(content: bytes, *, source: str) -> Scenario:
 
 
 def load_scenario(data: object, *, source: str = "scenario") -> Scenario:
-    """From plain data, as YAML gives it."""
+    """Read a scenario from plain data."""
     try:
         scenario = Scenario.model_validate({} if data is None else data)
     except ValidationError as invalid:
@@ -197,6 +197,8 @@ def load_scenario(data: object, *, source: str = "scenario") -> Scenario:
 
 
 def lopsided_shop() -> Scenario:
-    """Six nodes, two of them hot and one idle, with the workloads a shop would run."""
+    """Return the built-in scenario: six nodes, two of them overloaded and one idle, with a shop's
+    workloads.
+    """
     name = "lopsided-shop.yaml"
     return parse_scenario(files(__package__).joinpath(name).read_bytes(), source=name)

@@ -57,7 +57,7 @@ class ScenarioClaim(ScenarioModel):
 
 
 def _places(value: object) -> object:
-    """`{worker-1: 2, worker-2: 1}` is short for `[worker-1, worker-1, worker-2]`."""
+    """Expand `{worker-1: 2, worker-2: 1}` to `[worker-1, worker-1, worker-2]`."""
     if isinstance(value, str):
         return (value,)
     if not isinstance(value, dict):
@@ -168,7 +168,7 @@ class ScenarioNodePool(_Shape):
 
 
 def node_object(machine: ScenarioNode, number: int, now: datetime) -> Object:
-    """As its kubelet registers it; `number` gives it an address of its own."""
+    """Return the node as its kubelet registers it; its address is derived from `number`."""
     size = {"cpu": machine.cpu, "memory": machine.memory, "pods": machine.pods, **machine.resources}
     spec: Object = {"taints": [taint.model_dump() for taint in machine.taints]} if machine.taints else {}
     if machine.unschedulable:

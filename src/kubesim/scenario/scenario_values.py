@@ -70,7 +70,7 @@ def _name(value: str) -> str:
 
 
 def _text(value: object) -> object:
-    """YAML takes `1.20` and `true` for a number and a yes; as a label they are texts."""
+    """Return a label value as text: YAML reads `1.20` as a number and `true` as a boolean."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else value

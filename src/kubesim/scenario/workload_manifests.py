@@ -17,7 +17,7 @@ _POD_SPEC = _MERGING["v1", "Pod"].at("spec")
 
 
 def workload_objects(workload: ScenarioWorkload) -> Iterator[Object]:
-    """In an order in which an API server accepts them."""
+    """Return the objects in an order in which an API server accepts them."""
     if workload.service is not None:
         yield _service(workload)
     if workload.kind != "StatefulSet":
@@ -129,7 +129,7 @@ def _claim_spec(claim: ScenarioClaim) -> Object:
 
 
 def storage_class() -> Object:
-    """For claims that name no other: a volume is made in the zone where its first pod comes to be."""
+    """Return the default storage class, which provisions a volume in the zone of its first pod."""
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",

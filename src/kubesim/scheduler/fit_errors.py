@@ -25,10 +25,10 @@ __all__ = [
 
 class FilterRejection(NamedTuple):
     filter: str
-    """The plugin's name, as Kubernetes has it."""
+    """The name of the plugin in Kubernetes."""
     reasons: tuple[str, ...]
     final: bool = True
-    """True if nothing changes by taking other pods away: preemption need not be tried."""
+    """Whether preemption can't help, because removing other pods changes nothing."""
 
 
 Check = Callable[[NodeInfo], FilterRejection | None]
@@ -40,14 +40,16 @@ NOT_HELPFUL = "Preemption is not helpful for scheduling"
 
 
 def no_place(nodes: int, refused: FilterRejection | None, refusals: Mapping[str, FilterRejection]) -> str:
-    """`refused` is said of the pod wherever it might go, `refusals` of single nodes."""
+    """Return the message of an unschedulable pod; `refused` applies to all nodes, `refusals` to single
+    ones.
+    """
     if refused is not None:
         return f"0/{nodes} nodes are available: {', '.join(refused.reasons)}."
     return _available(nodes, (reason for refusal in refusals.values() for reason in refusal.reasons))
 
 
 def no_preemption(nodes: int, tried: Mapping[str, Iterable[str]]) -> str:
-    """`tried` are nodes where taking pods away was tried, and why it did not help."""
+    """Return the message about preemption; `tried` has the nodes where it did not help, and why."""
     reasons = [reason for found in tried.values() for reason in found]
     return _available(nodes, [*reasons, *[NOT_HELPFUL] * (nodes - len(tried))])
 

@@ -21,7 +21,7 @@ _UNWELCOME = FilterRejection(
 )
 
 _Places = Counter[tuple[str, str]]
-"""Topology key and value → how many pods are there."""
+"""The number of pods by topology key and value."""
 
 
 def pod_affinity(pod: PodInfo, cluster: SchedulerCache) -> Check | None:
@@ -59,7 +59,7 @@ def _places_that_refuse(pod: PodInfo, cluster: SchedulerCache) -> _Places:
 
 
 def _places_of_matches(terms: tuple[InterPodTerm, ...], cluster: SchedulerCache) -> _Places:
-    """Where pods are that match all of the terms at once."""
+    """Count the pods that match all terms, by topology."""
     places: _Places = Counter()
     if not terms:
         return places
@@ -146,7 +146,7 @@ def topology_spread(pod: PodInfo, cluster: SchedulerCache) -> Check | None:
 def _limit(
     constraint: _Constraint, together: list[_Constraint], pod: PodInfo, cluster: SchedulerCache
 ) -> tuple[str, dict[str, int], int]:
-    """The key, how many pods are in each of its domains, and how many may be where the pod goes."""
+    """Return the key, the number of pods in each domain, and the maximum for the pod's domain."""
     counts = _domains(constraint, together, pod, cluster)
     emptiest = min(counts.values()) if len(counts) >= constraint.least_domains else 0
     itself = 1 if constraint.selector.matches(pod.labels) else 0
@@ -156,7 +156,7 @@ def _limit(
 def _domains(
     constraint: _Constraint, together: list[_Constraint], pod: PodInfo, cluster: SchedulerCache
 ) -> dict[str, int]:
-    """Domain → how many pods count there. Only nodes that have the labels of all constraints take part."""
+    """Count pods by domain; only nodes with the labels of all constraints take part."""
     selector, namespace = constraint.selector, pod.namespace
 
     def counted(other: PodInfo) -> bool:
@@ -175,7 +175,7 @@ def _domains(
 
 
 def _selector(constraint: Object, pod: PodInfo) -> Selector:
-    """With the values of the labels to match, which a newer API server has already merged in."""
+    """Return the selector with `matchLabelKeys`, which newer API servers have already merged."""
     try:
         selector = selector_from_object(constraint.get("labelSelector"))
     except SelectorError:  # nothing that was admitted; what can't be read selects nothing

@@ -42,14 +42,14 @@ FILTERS: tuple[Filter, ...] = (
 
 
 class PreparedFilters(NamedTuple):
-    """Ready to be asked about nodes, as long as nothing changes in the cluster."""
+    """Filters that are prepared for one pod and one state of the cluster."""
 
     refused: FilterRejection | None
-    """The pod can't go anywhere, whatever the node."""
+    """Why the pod fits on no node, if a filter says so for all of them."""
     checks: tuple[Check, ...]
 
     def refusal(self, node: NodeInfo) -> FilterRejection | None:
-        """The first one, as the real scheduler tells it: it doesn't ask further."""
+        """Return the error of the first failing filter, as the real scheduler does."""
         if self.refused is not None:
             return self.refused
         for check in self.checks:
@@ -58,7 +58,7 @@ class PreparedFilters(NamedTuple):
         return None
 
     def refusals(self, node: NodeInfo) -> Iterator[FilterRejection]:
-        """All of them, for those who want to know more."""
+        """Return the errors of all filters."""
         if self.refused is not None:
             yield self.refused
         for check in self.checks:
@@ -79,20 +79,20 @@ def prepare(pod: PodInfo, cluster: SchedulerCache) -> PreparedFilters:
 
 
 Nominations = Mapping[str, Mapping[str, PodInfo]]
-"""Node → the pods that wait for room on it, by their keys."""
+"""The nominated pods of each node, by key."""
 
 
 class FeasibleNodes(NamedTuple):
     nodes: list[NodeInfo]
     refused: FilterRejection | None
-    """The pod can't go anywhere."""
+    """Why the pod fits on no node."""
     refusals: dict[str, FilterRejection]
 
 
 def fitting(
     pod: PodInfo, cluster: SchedulerCache, nominations: Nominations, among: Iterable[str]
 ) -> FeasibleNodes:
-    """`among` are the names of the nodes to look at."""
+    """Return the nodes that fit, among those named in `among`."""
     prepared = prepare(pod, cluster)
     if prepared.refused is not None:
         return FeasibleNodes([], prepared.refused, {})

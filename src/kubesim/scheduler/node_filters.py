@@ -49,7 +49,7 @@ def node_affinity(pod: PodInfo, _: SchedulerCache) -> Check | FilterRejection | 
 
 
 class WantedNodes:
-    """What one pod says about nodes."""
+    """The node selector and required node affinity of one pod."""
 
     def __init__(self, pod: PodInfo) -> None:
         self._labels: Mapping[str, str] = pod.spec.get("nodeSelector") or {}
@@ -78,12 +78,12 @@ def matches_term(term: Object, node: NodeInfo) -> bool:
 
 
 def matches_any_term(terms: Iterable[Object], labels: Mapping[str, str]) -> bool:
-    """As volumes ask it, who don't know the node's name: conditions on it are taken as met."""
+    """Match the node affinity of a volume, where conditions on the node's name count as met."""
     return any(_Term(term).matches(labels, None) for term in terms)
 
 
 class _Term:
-    """A term without conditions, or with one that can't be read, matches no node."""
+    """A node selector term; without conditions, or with an invalid one, it matches no node."""
 
     def __init__(self, term: Object) -> None:
         self._fields: list[Object] = term.get("matchFields") or []
@@ -104,13 +104,13 @@ class _Term:
 
 
 def _field_matches(field: Object, name: str) -> bool:
-    """The one field there is to ask for is `metadata.name`."""
+    """Match a field; the only supported one is `metadata.name`."""
     named = name if field["key"] == "metadata.name" else ""
     return bool((named == field["values"][0]) is (field["operator"] == "In"))
 
 
 def _named_nodes(terms: Iterable[Object]) -> frozenset[str] | None:
-    """The only nodes that the terms allow by name, or None if some term names none."""
+    """Return the only nodes that the terms allow by name, or None if some term names none."""
     allowed: frozenset[str] = frozenset()
     for term in terms:
         named = [
@@ -161,7 +161,7 @@ def _tolerated(taint: Object, tolerations: Iterable[Object]) -> bool:
 
 
 def _tolerates(toleration: Object, taint: Object) -> bool:
-    """The operators Lt and Gt are behind a feature gate that is off: they tolerate nothing."""
+    """Return whether the toleration matches; Lt and Gt are behind a disabled feature gate and never match."""
     if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
         return False
     if toleration.get("key") and toleration["key"] != taint.get("key"):
@@ -179,7 +179,7 @@ _ALWAYS_FIRST = ("cpu", "memory", "ephemeral-storage")
 
 
 def resources(pod: PodInfo, _: SchedulerCache) -> Check:
-    """The order of the reasons is the real one: the pod count, the usual three, then the rest."""
+    """Return the missing resources in the order of the real scheduler: pods, the usual three, then others."""
     asked = [(name, amount) for name in _ALWAYS_FIRST if (amount := pod.wanted.get(name, 0)) > 0]
     asked += sorted(
         (name, amount) for name, amount in pod.wanted.items() if amount > 0 and name not in _ALWAYS_FIRST

@@ -26,7 +26,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class InterPodTerm:
-    """Hashable, so that pods of one workload share what is counted for it."""
+    """A term of inter-pod affinity; hashable, so that the pods of a workload share its counts."""
 
     topology_key: str
     namespaces: frozenset[str]
@@ -38,7 +38,7 @@ class InterPodTerm:
 
 
 def required_terms(pod: Object, kind: str) -> tuple[InterPodTerm, ...]:
-    """`kind` is `podAffinity` or `podAntiAffinity`."""
+    """Return the required terms; `kind` is `podAffinity` or `podAntiAffinity`."""
     affinity = (pod["spec"].get("affinity") or {}).get(kind) or {}
     own = pod["metadata"].get("namespace", "")
     listed = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
@@ -46,7 +46,7 @@ def required_terms(pod: Object, kind: str) -> tuple[InterPodTerm, ...]:
 
 
 def _term(term: Object, own_namespace: str) -> InterPodTerm:
-    """The label keys to match were merged into the selector when the pod was created."""
+    """Return a term; its label keys were merged into the selector when the pod was created."""
     named, by_labels = term.get("namespaces") or (), term.get("namespaceSelector")
     return InterPodTerm(
         topology_key=term["topologyKey"],
@@ -80,7 +80,7 @@ class PodHostPort(NamedTuple):
 
 
 class PodInfo:
-    """Never changes: a pod that did is looked at anew."""
+    """A pod with cached values; immutable."""
 
     def __init__(self, pod: Object) -> None:
         metadata, self.spec = pod["metadata"], pod["spec"]
@@ -96,7 +96,7 @@ class PodInfo:
         self.status: Object = pod.get("status") or {}
 
     def counts_like(self, other: "PodInfo") -> bool:
-        """Nothing differs that is counted on the node it is on: only its status moved on."""
+        """Return whether nothing differs that counts on its node."""
         return (
             (self.uid, self.owner_uid, self.node, self.terminating, self.finished)
             == (other.uid, other.owner_uid, other.node, other.terminating, other.finished)
@@ -115,17 +115,17 @@ class PodInfo:
 
     @cached_property
     def wanted(self) -> Amounts:
-        """What it needs to be put on a node."""
+        """The resources it needs to be placed."""
         return wanted_by(self.object)
 
     @cached_property
     def held(self) -> Amounts:
-        """What it takes of the node it is on."""
+        """The resources it uses of its node."""
         return held_by(self.object)
 
     @cached_property
     def host_ports(self) -> tuple[PodHostPort, ...]:
-        """Of containers that run all the time: init containers only if they are sidecars."""
+        """The host ports of containers and sidecars, without other init containers."""
         running = [
             *(
                 item
@@ -155,7 +155,7 @@ class PodInfo:
 
     @cached_property
     def claims(self) -> tuple[str, ...]:
-        """Names of the claims it mentions itself; those of ephemeral volumes are not among them."""
+        """The names of its claims, without those of ephemeral volumes."""
         return tuple(
             volume["persistentVolumeClaim"]["claimName"]
             for volume in self.volumes
@@ -164,7 +164,7 @@ class PodInfo:
 
     @cached_property
     def owner_uid(self) -> str:
-        """Of the controller that made it: pods of one workload have the same."""
+        """The uid of its controller."""
         owners = self.object["metadata"].get("ownerReferences") or ()
         return next((owner["uid"] for owner in owners if owner.get("controller")), "")
 
@@ -174,7 +174,7 @@ class PodInfo:
 
 
 class NodeInfo:
-    """The node stays the same, the pods on it come and go."""
+    """A node with the pods on it; the node is fixed, the pods change."""
 
     def __init__(self, node: Object) -> None:
         metadata, spec = node["metadata"], node.get("spec") or {}
@@ -192,10 +192,10 @@ class NodeInfo:
         self.requested: dict[str, int] = {}
         self.with_ports: dict[str, PodInfo] = {}
         self.owners: dict[str, int] = {}
-        """Uid of a workload → how many of its pods are here."""
+        """The number of pods here by the uid of their controller."""
 
     def is_like(self, other: "NodeInfo") -> bool:
-        """Nothing differs that a filter looks at."""
+        """Return whether nothing differs that a filter uses."""
         return all(
             getattr(self, field) == getattr(other, field)
             for field in (
@@ -221,12 +221,12 @@ class NodeInfo:
             self.requested[name] -= amount
 
     def take_over(self, before: "NodeInfo") -> None:
-        """The pods of the same node, as it was before it changed."""
+        """Take over the pods of an earlier state of the same node."""
         self.pods, self.with_ports = before.pods, before.with_ports
         self.requested, self.owners = before.requested, before.owners
 
     def replace(self, pod: PodInfo) -> None:
-        """The same pod in a newer state, in which nothing differs that is summed up here."""
+        """Replace a pod by a newer state in which no sum differs."""
         self.pods[pod.key] = pod
         if pod.host_ports:
             self.with_ports[pod.key] = pod
@@ -237,7 +237,7 @@ _BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 
 
 class StorageInfo:
-    """Plain objects by name; claims by `namespace/name`."""
+    """Storage objects by name; claims by `namespace/name`."""
 
     def __init__(self) -> None:
         self.claims: dict[str, Object] = {}
@@ -264,7 +264,7 @@ class StorageInfo:
 
 
 def claims_of(pod: PodInfo) -> Iterator[tuple[str, bool]]:
-    """The claim's name, and whether it is made for an ephemeral volume of the pod."""
+    """Yield the name of each claim, and whether it belongs to an ephemeral volume of the pod."""
     for volume in pod.volumes:
         if volume.get("persistentVolumeClaim"):
             yield volume["persistentVolumeClaim"]["claimName"], False
@@ -281,7 +281,7 @@ def volume_class(volume: Object) -> str:
 
 
 def is_bound(claim: Object) -> bool:
-    """By both sides: the claim names its volume, and the binding was completed."""
+    """Return whether the claim names its volume and the binding is complete."""
     annotations = claim["metadata"].get("annotations") or {}
     return bool(claim["spec"].get("volumeName")) and _BIND_COMPLETED in annotations
 

@@ -16,19 +16,19 @@ __all__ = ["PreemptionCandidate", "PreemptionOutcome", "not_eligible", "preempt"
 class PreemptionCandidate(NamedTuple):
     node: str
     victims: tuple[PodInfo, ...]
-    """The most important first."""
+    """The pods to remove, the most important first."""
     violations: int
-    """How many of them a budget protects."""
+    """How many of them violate a budget."""
 
 
 class PreemptionOutcome(NamedTuple):
     chosen: PreemptionCandidate | None
     tried: dict[str, tuple[str, ...]]
-    """Nodes where it did not help, and why."""
+    """The nodes where preemption does not help, and why."""
 
 
 def not_eligible(pod: PodInfo, cluster: SchedulerCache, refusal: FilterRejection | None) -> str:
-    """Why the pod may not preempt at all. `refusal` is of the node that it was promised before, if any."""
+    """Return why the pod may not preempt; `refusal` is the error of its nominated node, if any."""
     if pod.spec.get("preemptionPolicy") == "Never":
         return "not eligible due to preemptionPolicy=Never."
     promised = cluster.nodes.get(pod.nominated_node)
@@ -94,12 +94,12 @@ def _victims(
 
 
 def _importance(pod: PodInfo) -> tuple[int, str, str]:
-    """The most important first: by priority, then by how long it has been running."""
+    """Return the sort key, the most important first: by priority, then by start time."""
     return (-pod.priority, pod.status.get("startTime") or "~", pod.key)
 
 
 def _protected(victims: Iterable[PodInfo], budgets: Sequence[Object]) -> set[str]:
-    """Those whose going would break a budget, if all of them went in this order."""
+    """Return the pods whose removal would violate a budget, if all were removed in this order."""
     left = [_Budget(budget) for budget in budgets]
     found: set[str] = set()
     for pod in victims:

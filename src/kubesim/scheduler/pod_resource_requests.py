@@ -11,21 +11,21 @@ from kubevalues.quantity import Quantity, quantity_of
 __all__ = ["Amounts", "amounts", "held_by", "wanted_by"]
 
 Amounts = Mapping[str, int]
-"""Thousandths for cpu, whole units for everything else; only resources that a scheduler counts."""
+"""Amounts in thousandths for CPU and whole units otherwise, of resources that a scheduler counts."""
 
 _Quantities = dict[str, Quantity]
 _COUNTED = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 
 def wanted_by(pod: Object) -> Amounts:
-    """For a pod that has no node yet: what its spec says."""
+    """Return the resources that a pod without a node needs, from its spec."""
     return _whole_pod(
         pod, _containers(pod, _spec_of), _quantities((pod["spec"].get("resources") or {}).get("requests"))
     )
 
 
 def held_by(pod: Object) -> Amounts:
-    """For a pod on a node: what it may be using or about to use."""
+    """Return the resources that a pod on a node may be using now or soon."""
     status = pod.get("status") or {}
     infeasible = _resize_infeasible(status)
     allocated, actual = _allocated(pod, status, infeasible=infeasible)
@@ -45,7 +45,7 @@ def held_by(pod: Object) -> Amounts:
 
 
 def amounts(listed: Mapping[str, object] | None) -> dict[str, int]:
-    """A list of resources as whole numbers; what no scheduler counts is left out."""
+    """Return resources as whole numbers, without those that a scheduler does not count."""
     return {
         name: quantity.millis if name == "cpu" else quantity.whole
         for name, quantity in _quantities(listed).items()
@@ -89,12 +89,12 @@ def _containers(pod: Object, read: _Reading) -> _Quantities:
 
 
 def _spec_of(asking: Object) -> _Quantities:
-    """Of a container, or of a pod's spec for the pod as a whole."""
+    """Return the requests of a container, or of a pod as a whole."""
     return _quantities((asking.get("resources") or {}).get("requests"))
 
 
 def _allocated(pod: Object, status: Object, *, infeasible: bool) -> tuple[_Quantities, _Quantities]:
-    """What was allocated to the pod, and what it has; newer kubelets report both for the pod as a whole."""
+    """Return what is allocated to the pod and what it has; newer kubelets report both for the whole pod."""
     reported = (status.get("resources") or {}).get("requests")
     if status.get("allocatedResources") and reported:
         return _quantities(status["allocatedResources"]), _quantities(reported)

@@ -33,7 +33,7 @@ _PREFERENCE_WEIGHT = 2.0
 
 
 def best(pod: PodInfo, nodes: Sequence[NodeInfo], more: Mapping[str, float]) -> NodeInfo:
-    """`more` is what extenders add per node. Equal nodes are told apart by their names."""
+    """Return the best node; `more` are the scores of extenders, and names decide between equal nodes."""
     siblings = _siblings(pod, nodes)
     preferences = _preferences(pod, nodes)
 
@@ -54,7 +54,7 @@ def _least_allocated(pod: PodInfo, node: NodeInfo) -> float:
 
 
 def _siblings(pod: PodInfo, nodes: Sequence[NodeInfo]) -> dict[str, float]:
-    """Full marks where no pod of the same workload is, none where most of them are."""
+    """Score nodes by the pods of the same workload: the fewer, the better."""
     if not pod.owner_uid:
         return {}
     counts = {node.name: node.owners.get(pod.owner_uid, 0) for node in nodes}
@@ -89,9 +89,9 @@ class Scheduler:
     def __init__(
         self, cluster: SimulatedCluster, *, name: str = DEFAULT_NAME, extenders: Sequence[Extender] = ()
     ) -> None:
-        """Places the pods that ask for it by `name`. Extenders need a running event loop."""
+        """Schedule the pods with this scheduler `name`. Extenders need a running event loop."""
         self.extenders = tuple(extenders)
-        """Who is asked; others may be named at any time."""
+        """The extenders to call; the list may change at any time."""
         self._clock = cluster.clock
         self._seen = SchedulerState(cluster, name)
         self._writes = SchedulerWrites(cluster, name)
@@ -111,7 +111,7 @@ class Scheduler:
         self._wake()
 
     def _retry_later(self, pod: PodInfo) -> None:
-        """After a pause that doubles with every try in vain. Being woken again meanwhile changes nothing."""
+        """Retry a pod after a pause that doubles with every failed attempt."""
         if pod.uid in self._seen.retrying:
             return
         self._seen.retrying.add(pod.uid)
@@ -176,13 +176,13 @@ class Scheduler:
         return fitting(pod, self._seen.view, self._seen.nominations, self._seen.view.nodes)
 
     def _still_fitting(self, pod: PodInfo, found: FeasibleNodes) -> FeasibleNodes:
-        """Much may have happened while extenders were asked."""
+        """Filter the nodes again, because the cluster may have changed while extenders were called."""
         names = [node.name for node in found.nodes if node.name in self._seen.view.nodes]
         now = fitting(pod, self._seen.view, self._seen.nominations, names)
         return FeasibleNodes(now.nodes, now.refused, {**found.refusals, **now.refusals})
 
     def _settle(self, pod: PodInfo, found: FeasibleNodes, scores: Mapping[str, float]) -> None:
-        """A node for the pod, or a reason why there is none."""
+        """Bind the pod to a node, or record why it fits on none."""
         current = self._seen.waiting.get(pod.key)
         if current is None or current.uid != pod.uid:
             return
@@ -216,7 +216,7 @@ class Scheduler:
     def _make_room(
         self, pod: PodInfo, refusals: Mapping[str, FilterRejection], total: int
     ) -> tuple[str, str | None]:
-        """What came of preemption, and the node to promise: None if promises stay as they are."""
+        """Return the message of preemption and the nominated node, or None if nominations stay unchanged."""
         view, nominations = self._seen.view, self._seen.nominations
         if why := not_eligible(pod, view, refusals.get(pod.nominated_node)):
             return why, None

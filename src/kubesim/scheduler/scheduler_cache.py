@@ -33,7 +33,7 @@ class LabelIndex(Generic[T]):
             del self._found[label]
 
     def candidates(self, labels: Mapping[str, str]) -> Iterator[T]:
-        """All whose selector may match these labels, and few others."""
+        """Return all items whose selector may match these labels, and few others."""
         yield from self._found.get(None, ())
         for label in labels.items():
             yield from self._found.get(label, ())
@@ -67,9 +67,9 @@ class PodCounts:
     def of(
         self, request: Hashable, selector: Selector, counted: Counted, nodes: Iterable[NodeInfo]
     ) -> Mapping[str, int]:
-        """Node name → how many of its pods count; nodes without any are not there.
+        """Return how many pods count on each node that has any.
 
-        All pods that count match the selector; not all that match it need count.
+        All pods that count match the selector, but not all that match it need to count.
         """
         if (found := self._kept.get(request)) is not None:
             return found.counts
@@ -95,14 +95,14 @@ class PodCounts:
 
 
 class SchedulerCache:
-    """Pods on nodes that are not there (yet) wait aside and count for nothing."""
+    """The scheduler's view of the cluster; pods on unknown nodes are kept aside and don't count."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, NodeInfo] = {}
         self.namespaces: dict[str, dict[str, str]] = {}
         self.storage = StorageInfo()
         self.claim_users: Counter[str] = Counter()
-        """`namespace/claim` → how many pods on nodes use it."""
+        """How many pods on nodes use each `namespace/claim`."""
         self._holders: dict[InterPodTerm, Counter[str]] = {}
         self._terms: LabelIndex[InterPodTerm] = LabelIndex()
         self._placed: dict[str, PodInfo] = {}
@@ -110,14 +110,14 @@ class SchedulerCache:
 
     @classmethod
     def of(cls, objects: Iterable[Object]) -> "SchedulerCache":
-        """From plain objects with their kinds, in any order."""
+        """Return a cache of plain objects with their kinds, in any order."""
         view = cls()
         for item in objects:
             view.put(item["kind"], item)
         return view
 
     def put(self, kind: str, item: Object) -> None:
-        """An object as it now is; kinds that have nothing to do with placement are ignored."""
+        """Add or update an object; kinds that don't matter for scheduling are ignored."""
         name = item["metadata"]["name"]
         match kind:
             case "Pod":
@@ -146,7 +146,7 @@ class SchedulerCache:
                     kept.pop(_key(item), None)
 
     def put_pod(self, pod: PodInfo) -> None:
-        """Counts if it has a node and still runs, whatever it was before."""
+        """Add or update a pod; it counts if it has a node and has not ended."""
         before = self._placed.get(pod.key)
         if before is not None and before.counts_like(pod):
             self._placed[pod.key] = pod
@@ -170,7 +170,7 @@ class SchedulerCache:
 
     @contextmanager
     def without(self, pods: Iterable[PodInfo]) -> Iterator[None]:
-        """As if these pods were not there."""
+        """Return the cache as if these pods did not exist."""
         taken = [pod for pod in pods if pod.key in self._placed]
         for pod in taken:
             self.drop_pod(pod.key)
@@ -182,7 +182,7 @@ class SchedulerCache:
 
     @contextmanager
     def with_also(self, pods: Iterable[PodInfo], node: NodeInfo) -> Iterator[None]:
-        """As if these pods were on the node as well."""
+        """Return the cache as if these pods were on the node as well."""
         added = list(pods)
         for pod in added:
             self._count(pod, node, 1)
@@ -196,14 +196,14 @@ class SchedulerCache:
         return self.namespaces.get(namespace, {})
 
     def tally(self, request: Hashable, selector: Selector, counted: Counted) -> Mapping[str, int]:
-        """Node name → how many of its pods count; equal questions must count the same pods.
+        """Return how many pods count on each node; equal keys must count the same pods.
 
-        Pods that count match the selector: it tells which pods need not be looked at.
+        Only pods that match the selector are checked.
         """
         return self._tallies.of(request, selector, counted, self.nodes.values())
 
     def terms_against(self, pod: PodInfo) -> Iterator[tuple[InterPodTerm, Mapping[str, int]]]:
-        """Anti-affinity of pods on nodes that may mean this pod, and how many such pods each node has."""
+        """Return the anti-affinity terms of placed pods that may match this pod, with counts per node."""
         for term in self._terms.candidates(pod.labels):
             yield term, self._holders[term]
 

@@ -11,20 +11,20 @@ from kubesim.scheduler.node_info import NodeInfo, PodInfo
 __all__ = ["BY_EXTENDER", "Extender", "ExtenderError", "ExtenderOpinion", "ExtenderTransport", "consult"]
 
 BY_EXTENDER = "an extender"
-"""Instead of a filter's name, in a refusal of an extender's."""
+"""Used instead of a filter's name in the error of an extender."""
 _SCALE = 10.0  # extenders score up to 10, nodes up to 100
 
 ExtenderTransport = Callable[[str, Object], Awaitable[Any]]
-"""Verb and arguments → the decoded answer; raises what it likes if there is none."""
+"""Calls a verb with arguments and returns the decoded response; raises any exception on failure."""
 
 
 class ExtenderError(Exception):
-    """An extender that is not ignorable gave no answer: the pod can't be placed now."""
+    """An extender that is not ignorable failed: the pod can't be scheduled now."""
 
 
 @dataclass(frozen=True)
 class Extender:
-    """As in KubeSchedulerConfiguration; verbs that are empty are not asked."""
+    """An extender as in KubeSchedulerConfiguration; empty verbs are not called."""
 
     name: str
     carry: ExtenderTransport
@@ -36,7 +36,9 @@ class Extender:
     managed_resources: frozenset[str] = frozenset()
 
     def is_interested_in(self, pod: PodInfo) -> bool:
-        """One that manages resources is asked only about pods that mention one of them."""
+        """Return whether the extender handles this pod: one with managed resources needs a pod that uses
+        them.
+        """
         if not self.managed_resources:
             return True
         containers = (*(pod.spec.get("containers") or ()), *(pod.spec.get("initContainers") or ()))
@@ -55,7 +57,7 @@ class ExtenderOpinion(NamedTuple):
 
 
 async def consult(extenders: Sequence[Extender], pod: PodInfo, nodes: list[NodeInfo]) -> ExtenderOpinion:
-    """One after the other: what one refuses, the next is not asked about. Raises `ExtenderError`."""
+    """Call the extenders one after the other, each with the nodes that remain. Raises `ExtenderError`."""
     refusals: dict[str, FilterRejection] = {}
     interested = [extender for extender in extenders if extender.is_interested_in(pod)]
     for extender in interested:
@@ -83,7 +85,7 @@ async def _filtered(
 
 
 async def _scored(extender: Extender, pod: PodInfo, nodes: list[NodeInfo]) -> dict[str, float]:
-    """Failing to score is never a reason not to place a pod."""
+    """Return the scores; a failure to score never blocks a pod."""
     try:
         answer = await extender.carry(extender.prioritize_verb, _arguments(extender, pod, nodes))
         return {entry["host"]: float(entry["score"]) for entry in map(_lower, answer or ())}
@@ -123,5 +125,5 @@ def _refusals(answer: Object) -> dict[str, FilterRejection]:
 
 
 def _lower(answer: Mapping[str, Any] | None) -> Object:
-    """Field names in whatever case: Go reads them all, and extenders write them all."""
+    """Return the response with lower-case field names: Go reads, and extenders write, any case."""
     return {key.lower(): value for key, value in (answer or {}).items()}

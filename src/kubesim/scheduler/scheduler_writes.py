@@ -23,7 +23,7 @@ _ZONE, _HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 
 
 def give_volumes(cluster: SimulatedCluster, storage: StorageInfo, pod: PodInfo, node: NodeInfo) -> None:
-    """Every claim of the pod is bound afterwards."""
+    """Bind or provision a volume for every claim of the pod."""
     matched, to_make = planned_volumes(pod, node, storage)
     for claim, volume in matched:
         _bind(cluster, claim, volume, {})
@@ -89,7 +89,7 @@ class SchedulerWrites:
         self._events = cluster.kind("v1", "Event")
 
     def bind(self, pod: PodInfo, node: NodeInfo, storage: StorageInfo) -> bool:
-        """False if the pod is not what it was any more: whatever changed it brings it back."""
+        """Bind the pod, and return False if it has changed; its change enqueues it again."""
         record = self._still_there(pod)
         if record is None:
             return False
@@ -105,7 +105,7 @@ class SchedulerWrites:
         return True
 
     def say_why_not(self, pod: PodInfo, message: str, *, reason: str, nominate: str | None = None) -> None:
-        """Only if it was not said before. `nominate`: a node to promise, or empty to take a promise back."""
+        """Record a new reason why the pod is unschedulable; `nominate` sets a node, or clears it if empty."""
         record = self._still_there(pod)
         if record is None:
             return
@@ -132,7 +132,7 @@ class SchedulerWrites:
         self._record_event(pod, "Warning", "FailedScheduling", "Scheduling", message)
 
     def preempt(self, victim: PodInfo, preemptor: PodInfo, node: str) -> None:
-        """Graceful, and whatever its budget says: the choice was made with an eye on that."""
+        """Delete a victim gracefully, without checking its budget: the choice has considered it."""
         record = self._still_there(victim)
         if record is None or record.deleting:
             return
@@ -153,7 +153,7 @@ class SchedulerWrites:
         )
 
     def clear_nomination(self, pod: PodInfo) -> None:
-        """The room it waited for goes to a more important pod."""
+        """Clear the nomination of a pod, because a more important pod gets the node."""
         if (record := self._still_there(pod)) is not None:
             content = record.object
             if content.get("status", {}).pop("nominatedNodeName", None):

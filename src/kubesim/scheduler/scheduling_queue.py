@@ -26,7 +26,7 @@ WOKEN_BY: Mapping[str, frozenset[str]] = {
     "storage changed": _VOLUMES,
     "namespace changed": frozenset({"InterPodAffinity"}),
 }
-"""What happened → which filters might now say otherwise."""
+"""The filters whose result may change, by what happened."""
 
 
 class SchedulingQueue:
@@ -34,9 +34,9 @@ class SchedulingQueue:
         self._pods: dict[str, PodInfo] = {}
         self._parked: dict[str, frozenset[str]] = {}
         self._turns: list[tuple[int, str, str, str]] = []
-        """A heap; entries whose pod is gone, parked or another one by now are skipped when they come up."""
+        """A heap; entries of deleted, parked or replaced pods are skipped."""
         self.attempts: dict[str, int] = {}
-        """By uid: how often a pod was tried in vain."""
+        """The number of failed attempts by uid."""
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -45,7 +45,7 @@ class SchedulingQueue:
         return self._pods.get(key)
 
     def put(self, pod: PodInfo) -> None:
-        """It gets a turn if it is new, or what it asks for is."""
+        """Add a pod if it is new or its spec has changed."""
         before = self._pods.get(pod.key)
         self._pods[pod.key] = pod
         if before is None or before.uid != pod.uid or _asks_otherwise(before, pod):
@@ -58,13 +58,13 @@ class SchedulingQueue:
         self._parked.pop(key, None)
 
     def park(self, pod: PodInfo, refused_by: Iterable[str]) -> int:
-        """Until something changes that these filters look at. How often it was tried by now."""
+        """Park a pod until a change concerns these filters, and return its number of attempts."""
         self._parked[pod.key] = frozenset(refused_by)
         self.attempts[pod.uid] = self.attempts.get(pod.uid, 0) + 1
         return self.attempts[pod.uid]
 
     def woken_by(self, happened: str) -> list[PodInfo]:
-        """Those that are worth another try; they stay parked until they are released."""
+        """Return the parked pods that a change may help; they stay parked until they are released."""
         filters = WOKEN_BY[happened]
         return [
             self._pods[key]
@@ -81,7 +81,7 @@ class SchedulingQueue:
         return bool(self._turns)
 
     def next(self) -> PodInfo | None:
-        """The most important, then the oldest. It has had its turn: it is placed now, or parked."""
+        """Remove and return the most important pod, then the oldest."""
         self._skip_stale()
         return self._pods[heapq.heappop(self._turns)[2]] if self._turns else None
 
@@ -122,7 +122,7 @@ class SchedulerState:
         self.waiting = SchedulingQueue()
         self.nominations: dict[str, dict[str, PodInfo]] = {}
         self.retrying: set[str] = set()
-        """Uids of pods whose pause before the next try has begun."""
+        """The uids of pods that wait for their next attempt."""
         self._scheduler = scheduler
         self._store = cluster.store
         self._budgets = cluster.kind("policy/v1", "PodDisruptionBudget")
@@ -136,7 +136,7 @@ class SchedulerState:
         return [record.object for record in self._store.collection(self._budgets).ordered()]
 
     def observe(self, kind: ResourceKind, change: StoreChange) -> str | None:
-        """What happened, in the words of `WOKEN_BY`; None if it helps no pod that waits."""
+        """Apply a change and return what happened, as in `WOKEN_BY`, or None if it helps no waiting pod."""
         if kind.stored_as == _PODS:
             return self._pod_changed(change)
         happened = _FOLLOWED.get(kind.stored_as)
@@ -177,7 +177,7 @@ class SchedulerState:
         return None
 
     def _is_ours(self, pod: PodInfo) -> bool:
-        """Gated pods are not looked at, and pods that end before they began never will be."""
+        """Return whether this scheduler handles the pod: not gated and not ended."""
         asked = pod.spec.get("schedulerName") or "default-scheduler"
         gated = bool(pod.spec.get("schedulingGates"))
         return asked == self._scheduler and not gated and not pod.terminating and not pod.finished

@@ -31,7 +31,7 @@ _NONE = Quantity(0)
 
 
 def find_volume(claim: Object, node: NodeInfo, volumes: Iterable[Object], taken: Set[str]) -> Object | None:
-    """`taken` are volumes that other claims of the same pod will get."""
+    """Return the volume for a claim; `taken` are those of other claims of the same pod."""
     wanted = _selector(claim)
     smallest: tuple[Quantity, str, Object] | None = None
     for volume in volumes:
@@ -58,7 +58,7 @@ def storage_size(claim: Object) -> Quantity:
 
 
 def _could_be(volume: Object, claim: Object) -> bool:
-    """Of the right class, size and mode, and not meant for another claim."""
+    """Return whether the volume has the right class, size and mode, and is not reserved for another claim."""
     spec = volume["spec"]
     return (
         volume_class(volume) == claim_class(claim)
@@ -134,7 +134,7 @@ def volume_binding(pod: PodInfo, cluster: SchedulerCache) -> Check | FilterRejec
 def planned_volumes(
     pod: PodInfo, node: NodeInfo, storage: StorageInfo
 ) -> tuple[list[tuple[Object, Object]], list[Object]]:
-    """For a node that was chosen: claims with the volumes they will get, and claims to make volumes for."""
+    """Return the claims with their volumes on the chosen node, and the claims to provision."""
     claims = [storage.claims[f"{pod.namespace}/{name}"] for name, _ in claims_of(pod)]
     return _planned([claim for claim in claims if not is_bound(claim)], node, storage)
 
@@ -155,14 +155,14 @@ def _fault(claim: Object | None, name: str, pod: PodInfo, *, ephemeral: bool) ->
 
 
 def _waits_for_its_pod(claim: Object, storage: StorageInfo) -> bool:
-    """A claim that names a volume already should have been bound to it by now."""
+    """Return whether a claim waits for its first consumer; one that names a volume should be bound by now."""
     made_by = storage.classes.get(claim_class(claim))
     waits = made_by is not None and made_by.get("volumeBindingMode") == "WaitForFirstConsumer"
     return waits and not claim["spec"].get("volumeName")
 
 
 def _bound_trouble(claims: list[Object], node: NodeInfo, storage: StorageInfo) -> Iterator[str]:
-    """Only the first trouble is told."""
+    """Return the first problem of the bound claims."""
     for claim in claims:
         volume = storage.volumes.get(claim["spec"]["volumeName"])
         if volume is None:
@@ -221,7 +221,7 @@ def _can_provision(made_by: Object, node: NodeInfo) -> bool:
 
 
 def _has_capacity(claim: Object, made_by: Object, node: NodeInfo, storage: StorageInfo) -> bool:
-    """Asked only of drivers that publish what they have left."""
+    """Check the free capacity of drivers that publish it."""
     driver = storage.csi_drivers.get(made_by["provisioner"])
     if driver is None or not driver["spec"].get("storageCapacity"):
         return True
@@ -236,7 +236,7 @@ def _has_capacity(claim: Object, made_by: Object, node: NodeInfo, storage: Stora
 
 
 def _within_reach(capacity: Object, node: NodeInfo) -> bool:
-    """Capacity that says nothing about nodes is within reach of none."""
+    """Return whether a capacity applies to the node; without a topology, it applies to none."""
     try:
         return selector_from_object(capacity.get("nodeTopology")).matches(node.labels)
     except SelectorError:

@@ -93,7 +93,7 @@ def _check_system_class(name: str, value: int, *, is_default: bool) -> Iterator[
 
 
 def check_event(new: Object, _: Object | None) -> Iterator[FieldError]:
-    """An event is where its object is; one about a cluster-wide object is in `default`."""
+    """Check that an event is in the namespace of its object, or in `default` for cluster-scoped objects."""
     about, here = new.get("involvedObject", {}).get("namespace", ""), new["metadata"].get("namespace", "")
     if new.get("eventTime"):
         fits = bool(about) or here in ("default", "kube-system")

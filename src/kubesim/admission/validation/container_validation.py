@@ -64,7 +64,7 @@ def _check_action(name: str, action: Object, path: str) -> Iterator[FieldError]:
 
 
 def check_port(port: int | str, path: str) -> Iterator[FieldError]:
-    """A number, or the name of a container's port."""
+    """Check a port number or the name of a container port."""
     for complaint in name_syntax.port_name(port) if isinstance(port, str) else name_syntax.port_number(port):
         yield field_errors.invalid(path, port, complaint)
 
@@ -87,7 +87,7 @@ def _is_native(name: str) -> bool:
 
 
 def _is_extended(name: str) -> bool:
-    """A device or the like, counted in whole units: `example.com/gpu`."""
+    """Return whether this is an extended resource, counted in whole units: `example.com/gpu`."""
     return not (
         _is_native(name) or name.startswith("requests.") or name_syntax.qualified_name(f"requests.{name}")
     )
@@ -145,7 +145,7 @@ def _check_name(name: str, path: str) -> Iterator[FieldError]:
 
 
 def check_amounts(amounts: dict[str, str], path: str) -> Iterator[FieldError]:
-    """Of a node: keys are part of the path there, without brackets."""
+    """Check the resource amounts of a node, whose keys are part of the path without brackets."""
     for name, quantity in amounts.items():
         yield from check_amount(name, quantity, f"{path}.{name}")
 

@@ -19,7 +19,7 @@ _NAMED = ("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", 
 
 
 def schedule_fault(schedule: str) -> str | None:
-    """What is wrong with it; none if nothing is."""
+    """Return what is wrong with a cron schedule, or None."""
     if schedule.startswith("@"):
         if schedule in _NAMED:
             return None
@@ -122,7 +122,7 @@ def check_job(new: Object, old: Object | None) -> Iterator[FieldError]:
 
 
 def _check_generated_selector(job: Object) -> Iterator[FieldError]:
-    """Labels that a user set against the generated ones would mix up the pods of two jobs."""
+    """Check that labels of the user don't contradict generated ones, which would mix the pods of two jobs."""
     spec = job["spec"]
     if spec.get("manualSelector"):
         return

@@ -62,7 +62,7 @@ def _check_requirement(requirement: Object, path: str) -> Iterator[FieldError]:
 
 
 def selector_of(selector: Object) -> Selector | None:
-    """To match with; none if it has faults."""
+    """Return the parsed selector, or None if it is invalid."""
     try:
         return selector_from_object(selector)
     except SelectorError:
@@ -191,7 +191,7 @@ def check_count_or_percent(value: int | str, path: str) -> Iterator[FieldError]:
 
 
 def as_number(value: int | str) -> int:
-    """Of what counts, only whether it is zero matters: `0%` is as little as 0."""
+    """Return the number; of a percentage, only whether it is zero matters."""
     if isinstance(value, int):
         return value
     return int(value[:-1]) if not name_syntax.percentage(value) else 0

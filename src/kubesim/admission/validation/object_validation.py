@@ -63,7 +63,7 @@ _RULES: dict[str, Callable[[Object, Object | None], Iterator[FieldError]]] = {
 def validate_object(
     kind: ResourceKind, new: Object, old: Object | None, *, lookup: Lookup, subresource: str = ""
 ) -> list[FieldError]:
-    """The faults of `new`; `old` is what it replaces, none when it is created."""
+    """Return the faults of `new`; `old` is the object it replaces, or None on creation."""
     found = list(check_metadata(kind, new["metadata"], creating=old is None))
     if kind.custom:
         schema = served_definitions.schema_of(kind, lookup)

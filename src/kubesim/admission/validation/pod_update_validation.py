@@ -28,7 +28,7 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def check_pod_update(new: Object, old: Object, *, may_resize: bool = False) -> Iterator[FieldError]:
-    """`may_resize`: the resources of containers may change as well, as through the subresource `resize`."""
+    """Check a pod update; with `may_resize`, container resources may change as well."""
     spec, before = new["spec"], old["spec"]
     for group in _GROUPS:
         if len(spec.get(group, ())) != len(before.get(group, ())):
@@ -107,7 +107,7 @@ def _only_adds(term: Object, before: Object) -> bool:
 
 
 def _with_changeable_undone(spec: Object, before: Object, *, may_resize: bool) -> Object:
-    """`spec` with all that may change set back to what it was."""
+    """Return `spec` with all changeable fields set to their old values."""
     fields = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
     undone = _without(spec, *fields) | {field: before[field] for field in fields if field in before}
     if before.get("terminationGracePeriodSeconds", 0) < 0 and spec.get("terminationGracePeriodSeconds") == 1:
@@ -139,7 +139,7 @@ def _without(obj: Object, *fields: str) -> Object:
 
 
 def without_empty(value: Any) -> Any:
-    """Left out and empty mean the same."""
+    """Return the value without empty fields, which mean the same as absent ones."""
     if isinstance(value, dict):
         return {
             key: without_empty(inner)

@@ -37,7 +37,7 @@ _SINGLE_NAME = {
     "csi": "driver",
     "hostPath": "path",
 }
-"""Source → its one field that can't be left out."""
+"""The required field of each volume source."""
 
 
 def check_volumes(volumes: list[Object], path: str) -> Iterator[FieldError]:
@@ -51,7 +51,7 @@ def check_volumes(volumes: list[Object], path: str) -> Iterator[FieldError]:
 
 
 def usable_names(volumes: list[Object], path: str) -> set[str]:
-    """What containers can mount: a volume with a fault is none."""
+    """Return the names of valid volumes, which containers can mount."""
     seen: set[str] = set()
     for volume in volumes:
         if not any(_check_source(volume, path)) and not any(_check_name(volume, seen, path)):
@@ -172,7 +172,7 @@ _INT32 = range(-(1 << 31), 1 << 31)
 
 
 def check_pod(pod: Object) -> Iterator[FieldError]:
-    """What holds for new and for changed pods."""
+    """Check what applies to both new and changed pods."""
     spec = pod["spec"]
     yield from _check_deletion_cost(pod["metadata"].get("annotations", {}))
     yield from _spec_faults(encode(spec))
@@ -187,12 +187,12 @@ def check_pod(pod: Object) -> Iterator[FieldError]:
 
 @lru_cache(maxsize=512)
 def _spec_faults(spec: bytes) -> tuple[FieldError, ...]:
-    """Pods of one workload have the same spec, and it costs more to check than to encode."""
+    """Return the faults of a spec, cached because pods of one workload have the same spec."""
     return tuple(check_pod_spec(decode(spec), "spec", in_pod=True))
 
 
 def _check_deletion_cost(annotations: dict[str, str]) -> Iterator[FieldError]:
-    """Which of its pods a replica set removes first."""
+    """Check the annotation that sets the order in which a ReplicaSet removes pods."""
     if _DELETION_COST not in annotations:
         return
     cost = annotations[_DELETION_COST]

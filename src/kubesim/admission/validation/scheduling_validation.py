@@ -61,7 +61,7 @@ def _check_domains(constraint: Object, path: str) -> Iterator[FieldError]:
 
 
 def check_label_keys(term: Object, path: str) -> Iterator[FieldError]:
-    """Of `matchLabelKeys` and `mismatchLabelKeys`."""
+    """Check `matchLabelKeys` and `mismatchLabelKeys`."""
     for field in ("matchLabelKeys", "mismatchLabelKeys"):
         keys = term.get(field, ())
         if keys and "labelSelector" not in term:
@@ -79,7 +79,7 @@ def check_label_keys(term: Object, path: str) -> Iterator[FieldError]:
 
 
 def _check_keys_are_not_selected_too(term: Object, path: str) -> Iterator[FieldError]:
-    """Defaulting has added one requirement for each key; a second one is the user's."""
+    """Check that the user's selector does not use the keys for which defaulting has added a requirement."""
     selector = term.get("labelSelector", {})
     position = {key: index for index, key in enumerate(term.get("matchLabelKeys", ()))}
     seen = set(selector.get("matchLabels", ()))

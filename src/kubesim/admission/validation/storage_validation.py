@@ -130,7 +130,7 @@ def check_storage_class(new: Object, old: Object | None) -> Iterator[FieldError]
 
 
 def check_capacity(new: Object, old: Object | None) -> Iterator[FieldError]:
-    """What a driver has left of a class."""
+    """Check a CSIStorageCapacity."""
     class_name = new.get("storageClassName", "")
     yield from check_selector(new.get("nodeTopology", {}), "nodeTopology")
     for complaint in name_syntax.dns_subdomain(class_name):

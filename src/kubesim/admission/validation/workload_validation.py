@@ -117,7 +117,7 @@ def _check_selector_given(spec: Object, owner: str) -> Iterator[FieldError]:
 
 
 def check_selected_template(spec: Object, path: str) -> Iterator[FieldError]:
-    """A workload must select the pods it makes, or it would make more and more of them."""
+    """Check that a workload selects its own pods; otherwise it would create more and more of them."""
     if "selector" in spec and selector_of(spec["selector"]) is None:
         yield field_errors.invalid(f"{path}.selector", spec["selector"], "invalid label selector")
         return
@@ -200,7 +200,7 @@ def _check_stateful_strategy(strategy: Object, path: str) -> Iterator[FieldError
 
 
 def _with_claimed_volumes(spec: Object) -> Object:
-    """The controller adds a volume for each claim; containers may mount it."""
+    """Return the template with a volume for each claim, which the controller will add."""
     claims = [claim.get("metadata", {}).get("name", "") for claim in spec.get("volumeClaimTemplates", ())]
     pod_spec = spec["template"].get("spec", {})
     own = [volume for volume in pod_spec.get("volumes", ()) if volume.get("name") not in claims]
@@ -238,7 +238,7 @@ def _check_stateful_set(status: Object) -> Iterator[FieldError]:
 
 
 def _check_counts(status: Object, *parts: str) -> Iterator[FieldError]:
-    """Each is a part of all replicas."""
+    """Check that each count is at most the number of replicas."""
     yield from check_not_negative(status, ["replicas", *parts], "status")
     for part in parts:
         if status.get(part, 0) > status.get("replicas", 0):
