@@ -1,7 +1,7 @@
-"""The reference tables in docs/scenarios.md, generated from the words themselves.
+"""Generate the reference tables in docs/scenarios.md from the scenario's models.
 
-python -m kubesim.scenario.reference --write docs/scenarios.md
-python -m kubesim.scenario.reference --check docs/scenarios.md    (exit code 1 if stale)
+python -m tools.scenario_reference --write docs/scenarios.md
+python -m tools.scenario_reference --check docs/scenarios.md    # exit code 1 if they are stale
 """
 
 import ast

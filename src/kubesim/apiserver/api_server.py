@@ -49,7 +49,7 @@ def access_review_response(request: ServerRequest) -> ServerResponse | None:
     if request.method != "POST" or request.path not in _ACCESS_REVIEW_PATHS:
         return None
     asked = body_object(request)
-    verdict = {"allowed": True, "reason": "the simulated API server lets anyone do anything"}
+    verdict = {"allowed": True, "reason": "the simulated API server allows every request"}
     return object_response(201, {**asked, "status": verdict})
 
 

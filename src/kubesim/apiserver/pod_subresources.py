@@ -179,5 +179,5 @@ async def read_log(cluster: SimulatedCluster, request: ServerRequest, route: Req
         raise bad_request(f"container {wanted} is not valid for pod {route.name}")
     if not pod["spec"].get("nodeName"):
         return bytes_response(200, b"", "text/plain")
-    text = f"{wanted} of {route.namespace}/{route.name} is simulated: it runs nothing and logs nothing\n"
+    text = f"{wanted} of {route.namespace}/{route.name} is simulated and has no log\n"
     return bytes_response(200, text.encode(), "text/plain")

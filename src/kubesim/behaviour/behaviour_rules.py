@@ -87,7 +87,7 @@ class BehaviourModel(BaseModel):
 
 
 class ReadinessRule(BehaviourModel):
-    """So long after the container started, or `never`; with `ready` and `unready` on and off for ever."""
+    """Ready this long after the container started, or `never`; with `ready` and `unready`, it alternates."""
 
     after: Duration | None = NOTHING
     """None: never."""
@@ -97,22 +97,22 @@ class ReadinessRule(BehaviourModel):
     @model_validator(mode="after")
     def _both_or_none(self) -> "ReadinessRule":
         if (self.ready is None) != (self.unready is None):
-            raise ValueError("`ready` and `unready` go together: how long each lasts")
+            raise ValueError("`ready` and `unready` must be given together")
         return self
 
 
 class ContainerRun(BehaviourModel):
-    """How long a container runs and how it ends. Without `lasts` it runs for ever.
+    """How long a container runs and how it ends. Without `lasts` it runs forever.
 
-    Whether it is started again is for the pod's restartPolicy to say, with a kubelet's back-off.
+    The pod's restartPolicy decides whether it is started again, with a kubelet's back-off.
     """
 
     lasts: Duration | None = None
     exit_code: int = Field(default=0, ge=0, le=255)
     reason: str = ""
-    """As kubectl shows it; `OOMKilled` brings its exit code along."""
+    """The reason as kubectl shows it; `OOMKilled` sets its exit code."""
     times: int | None = Field(default=None, ge=1)
-    """Ends like this so many times; the run after that is a good one."""
+    """How often it ends like this; the next run succeeds."""
 
     @model_validator(mode="before")
     @classmethod
@@ -127,7 +127,7 @@ class ContainerRun(BehaviourModel):
 
 
 class BlockedRule(BehaviourModel):
-    """Why a container does not come to life. Image errors are tried again and again, like a kubelet's."""
+    """Why a container does not start. Image errors are retried as a kubelet does."""
 
     reason: Literal[
         "ContainerCreating",
@@ -141,7 +141,7 @@ class BlockedRule(BehaviourModel):
     ]
     message: str = ""
     heals: LongerThanNothing | None = None
-    """After so long it starts after all."""
+    """Starts after this long."""
 
     @property
     def pulls(self) -> bool:
@@ -149,7 +149,7 @@ class BlockedRule(BehaviourModel):
 
 
 class EvictionRule(BehaviourModel):
-    """The kubelet gives the whole pod up, so long after it accepted it: phase Failed."""
+    """The kubelet evicts the whole pod this long after it accepted it: phase Failed."""
 
     after: Duration = NOTHING
     reason: Pattern = "Evicted"
@@ -176,16 +176,16 @@ class PodRule(BehaviourModel):
 
     match: PodMatch = PodMatch()
     startup: Duration | None = None
-    """From the container's turn to start (init containers come one after another) until it runs."""
+    """The time until the container runs, from when it may start; init containers start one after another."""
     readiness: Annotated[ReadinessRule, BeforeValidator(_readiness)] | None = None
     run: ContainerRun | None = None
-    """Of ordinary containers and sidecars."""
+    """For ordinary containers and sidecars."""
     init: ContainerRun | None = None
-    """Of init containers; one without `lasts` never ends."""
+    """For init containers; one without `lasts` never ends."""
     blocked: Annotated[BlockedRule, BeforeValidator(_blocked)] | None = None
     evicted: EvictionRule | None = None
     termination: Termination | None = None
-    """From SIGTERM to the end; `ignored`: it lives its whole grace period and is killed."""
+    """The time from SIGTERM to the end; `ignored`: it is killed at the end of the grace period."""
     usage: UsageRule | None = None
 
 
@@ -195,7 +195,7 @@ class NodeMatch(BehaviourModel):
 
 
 class NodeOutage(BehaviourModel):
-    """No heartbeats and no kubelet work between two moments, counted from the scenario's start."""
+    """No heartbeats and no kubelet between two times, counted from the start of the scenario."""
 
     after: Duration = NOTHING
     until: Duration | None = None
@@ -212,16 +212,16 @@ class NodeRule(BehaviourModel):
     match: NodeMatch = NodeMatch()
     dead: Annotated[tuple[NodeOutage, ...], BeforeValidator(_outages)] | None = None
     slow: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Start-up, readiness and termination take so many times as long."""
+    """Start-up, readiness and termination take this many times as long."""
     usage: UsageRule | None = None
-    """Of the system, beside the pods; shares are of what is allocatable."""
+    """Usage of the system, beside the pods; shares are of what is allocatable."""
 
 
 class Behaviour(BehaviourModel):
     pods: tuple[PodRule, ...] = ()
     nodes: tuple[NodeRule, ...] = ()
     seed: int = 0
-    """Of all noise: the same seed, the same usage."""
+    """Seed of all noise: the same seed gives the same usage."""
 
 
 ORDINARY = PodRule(
@@ -231,4 +231,4 @@ ORDINARY = PodRule(
     init=ContainerRun(lasts=timedelta(seconds=1)),
     termination=timedelta(seconds=1),
 )
-"""How a container behaves where no rule says otherwise; usage is in `patterns`."""
+"""How a container behaves where no rule applies; default usage is in `usage_patterns`."""

@@ -39,7 +39,7 @@ __all__ = [
 
 NOTHING = timedelta(0)
 IGNORED = timedelta.max
-"""The termination time of a container that does not listen to SIGTERM."""
+"""The termination time of a container that ignores SIGTERM."""
 
 Pattern = Annotated[str, Field(min_length=1)]
 """A name, or a name with the wildcards `*`, `?` and `[…]`."""
@@ -76,7 +76,7 @@ Termination = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class UsageAmount:
-    """So much of a resource, or a share of what was requested: `250m`, `1Gi`, `80%`."""
+    """An amount of a resource, or a share of the request: `250m`, `1Gi`, `80%`."""
 
     units: float = 0.0
     """Cores or bytes."""
@@ -96,11 +96,11 @@ def _amount(value: object) -> UsageAmount:
         try:
             amount = UsageAmount(share=float(text[:-1]) / 100)
         except ValueError:
-            raise ValueError("must be a number of percent such as 80%") from None
+            raise ValueError("must be a percentage such as 80%") from None
     else:
         amount = UsageAmount(units=parse_quantity(text).nanos / 1e9)
     if not 0 <= amount.units + amount.share < float("inf"):
-        raise ValueError("must not be negative or endless")
+        raise ValueError("must be finite and not negative")
     return amount
 
 
@@ -116,7 +116,7 @@ class _Pattern(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     noise: Noise = 0.0
-    """The largest part by which chance moves it, up or down; another one every 15 seconds."""
+    """The largest random deviation, up or down, as a fraction; it changes every 15 seconds."""
 
 
 class UsageLevel(_Pattern):
@@ -128,7 +128,7 @@ class UsageWave(_Pattern):
     swing: AmountText
     every: LongerThanNothing
     peak: Duration = NOTHING
-    """So long after 1970 (for a day: after midnight UTC), and a period later, and so on."""
+    """The peak, this long after 1970 (for a day: after midnight UTC), repeated every period."""
 
 
 class UsageRamp(_Pattern):

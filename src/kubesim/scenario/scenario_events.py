@@ -25,13 +25,13 @@ class ObjectChoice(ScenarioModel):
 
     what: ReferenceText
     count: int | None = Field(default=None, ge=1)
-    """So many of those that match, chosen by the scenario's seed; not given: all."""
+    """This many of the matching objects, chosen by the scenario's seed; not given: all."""
 
 
 class MetadataChange(ScenarioModel):
     what: ReferenceText
     set: Mapping[str, Text | None]
-    """null takes one away."""
+    """null removes it."""
 
 
 class Scaling(ScenarioModel):
@@ -40,12 +40,12 @@ class Scaling(ScenarioModel):
 
 
 class RollOut(ScenarioModel):
-    """Another image for a workload's pods."""
+    """A new image for a workload's pods."""
 
     what: ReferenceText
     image: str = Field(min_length=1)
     container: str | None = None
-    """Not given: the first one."""
+    """Not given: the first container."""
 
 
 class ObjectChange(ScenarioModel):
@@ -60,15 +60,16 @@ _Chosen = Annotated[
 
 
 class ScenarioEvent(ScenarioModel):
-    """One action, at one time or again and again. All but `kill`, `revive`, `fault` and `behaviour` go
-    through the API, as an operator's would: they may be refused, and the scenario goes on."""
+    """One action, once or repeatedly. All but `kill`, `revive`, `fault` and `behaviour` go through the API,
+    as an operator's would: they may be rejected, and the scenario continues.
+    """
 
     at: Duration | None = None
-    """So long after time started; not given: after the first `every`, or at once."""
+    """This long after the start; not given: after the first `every`, or immediately."""
     every: LongerThanNothing | None = None
-    """And again after each of these."""
+    """Repeated at this interval."""
     until: Duration | None = None
-    """Not again after this."""
+    """Not repeated after this time."""
 
     cordon: Names | None = None
     """Nodes, by name."""
@@ -80,23 +81,23 @@ class ScenarioEvent(ScenarioModel):
     roll_out: RollOut | None = None
     delete: _Chosen | None = None
     evict: _Chosen | None = None
-    """Pods; budgets may refuse."""
+    """Pods; disruption budgets may reject it."""
     apply: RawObject | None = None
-    """An object that is created, or changed to be like this."""
+    """An object to create or update."""
     kill: Names | None = None
-    """Nodes whose kubelets fall silent."""
+    """Nodes whose kubelets stop."""
     revive: Names | None = None
     fault: ScenarioFault | None = None
     behaviour: Behaviour | None = None
-    """From now on these rules come before all others: another usage, a crash loop."""
+    """Rules that take precedence over all others from now on: another usage, a crash loop."""
 
     @property
     def action(self) -> tuple[str, Any]:
-        """Its name, and what it is to be done to."""
+        """Return the name of the action and its value."""
         return next((name, getattr(self, name)) for name in ACTIONS if getattr(self, name) is not None)
 
     def times(self) -> Iterator[timedelta]:
-        """From the scenario's start; endless for some."""
+        """Yield the times from the start of the scenario; without end for some."""
         moment = self.at if self.at is not None else self.every or NOTHING
         yield moment
         while self.every is not None:
@@ -110,7 +111,9 @@ class ScenarioEvent(ScenarioModel):
         given = [_shown(name) for name in ACTIONS if getattr(self, name) is not None]
         if len(given) != 1:
             allowed = ", ".join(map(_shown, ACTIONS))
-            raise ValueError(f"must do one thing, not {len(given)} ({', '.join(given) or 'none'}): {allowed}")
+            raise ValueError(
+                f"must have one action, not {len(given)} ({', '.join(given) or 'none'}): {allowed}"
+            )
         if self.until is not None and self.every is None:
             raise ValueError("`until` needs `every`")
         return self

@@ -36,26 +36,26 @@ __all__ = [
 
 
 class Scenario(ScenarioModel):
-    """A cluster and what happens to it. Same seed, same history."""
+    """A cluster and what happens to it. The same seed gives the same history."""
 
     name: str = ""
     description: str = ""
     seed: int = Field(default=0, ge=0)
     settle: Duration = timedelta(minutes=10)
-    """How long the cluster has been running when time starts."""
+    """How long the cluster has been running at the start."""
     nodes: tuple[ScenarioNode, ...] = ()
     pools: tuple[ScenarioNodePool, ...] = ()
     workloads: tuple[ScenarioWorkload, ...] = ()
     objects: tuple[RawObject, ...] = ()
     """Any other objects; they are created before the workloads."""
     behaviour: Behaviour = Behaviour()
-    """How nodes and pods behave: start-up, failures, usage, outages. Times count from when time starts."""
+    """How nodes and pods behave: start-up, failures, usage, outages. Times count from the start."""
     extenders: tuple[ScenarioExtender, ...] = ()
-    """Whom the scheduler asks, over HTTP; only where time is real."""
+    """Scheduler extenders, called over HTTP; only in real time."""
     faults: tuple[ScheduledFault, ...] = ()
-    """Bad days of the API server."""
+    """Faults of the API server."""
     events: tuple[ScenarioEvent, ...] = ()
-    """What happens, and when."""
+    """Events and their times."""
 
     def machines(self) -> list[ScenarioNode]:
         return [*self.nodes, *(machine for pool in self.pools for machine in pool.machines())]
@@ -90,7 +90,7 @@ class _Loader(yaml.SafeLoader):
         for key, _ in node.value:
             if key.value in seen:
                 line = key.start_mark.line + 1
-                raise UnreadableScenario(f"line {line}: {key.value!r} is given twice: only once is allowed")
+                raise UnreadableScenario(f"line {line}: {key.value!r} is given twice")
             seen.add(key.value)
         return super().construct_mapping(node, deep=deep)
 
@@ -114,7 +114,7 @@ def read_document(content: bytes) -> Any:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UnreadableScenario(f"not YAML: {' '.join(str(error).split())}") from None
     except RecursionError:
-        raise UnreadableScenario("nested too deep") from None
+        raise UnreadableScenario("nested too deeply") from None
 
 
 def contradictions(scenario: Scenario) -> Iterator[str]:
@@ -128,7 +128,7 @@ def contradictions(scenario: Scenario) -> Iterator[str]:
             if name not in nodes:
                 yield f"{path}: {name!r}: there is no such node; there are {_some(sorted(nodes))}"
         if workload.on and workload.kind != "Pod" and scenario.settle == NOTHING:
-            yield f"{path}: needs a `settle` that is longer than 0s: until then there are no pods to place"
+            yield f"{path}: needs a `settle` longer than 0s: there are no pods to place before"
     for place, event in enumerate(scenario.events):
         action, given = event.action
         if action in ("cordon", "uncordon", "kill", "revive"):
@@ -173,7 +173,7 @@ def read_scenario(path: Path) -> Scenario:
         content = path.read_bytes()
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        raise ScenarioError(str(path), [f"{_WHOLE}: {why}: a file that can be read is needed"]) from error
+        raise ScenarioError(str(path), [f"{_WHOLE}: {why}"]) from error
     return parse_scenario(content, source=str(path))
 
 

@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 STANDARD = "standard"
-"""The storage class of claims that name no other."""
+"""The storage class of claims that name none."""
 
 Kind = Literal["Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob", "Pod"]
 Count = int | Annotated[str, Field(pattern=r"^(100|[0-9]{1,2})%$")]
@@ -31,7 +31,7 @@ Count = int | Annotated[str, Field(pattern=r"^(100|[0-9]{1,2})%$")]
 
 
 class ScenarioBudget(ScenarioModel):
-    """A PodDisruptionBudget of the workload's name, for its pods."""
+    """A PodDisruptionBudget with the workload's name, for its pods."""
 
     min_available: Count | None = None
     max_unavailable: Count | None = None
@@ -50,7 +50,7 @@ class ScenarioClaim(ScenarioModel):
     name: Name
     size: Quantity = "10Gi"
     storage_class: Name = STANDARD
-    """`standard` is there without being asked for."""
+    """`standard` always exists."""
     access_mode: Literal["ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany", "ReadOnlyMany"] = (
         "ReadWriteOnce"
     )
@@ -69,36 +69,38 @@ def _places(value: object) -> object:
 
 
 class ScenarioWorkload(ScenarioModel):
-    """Pods of one sort. Its pods, its selector and its Service have the label `app: NAME`."""
+    """Pods of one kind. Its pods, its selector and its Service have the label `app: NAME`."""
 
     kind: Kind = "Deployment"
     namespace: Name = "default"
     name: Name
     replicas: int | None = Field(default=None, ge=0, le=100_000)
-    """Of a Job: completions, all at once. Not given: as many as `on` names, else 1."""
+    """For a Job: completions, all in parallel. Not given: as many as `on` names, else 1."""
     cpu: Quantity | None = "100m"
-    """What each pod requests; null: nothing."""
+    """The requests of each pod; null: none."""
     memory: Quantity | None = "128Mi"
     image: str = ""
     """Not given: `example.com/NAME:1.0`."""
     labels: Mapping[str, Text] = {}
-    """Of the workload and of its pods."""
+    """Labels of the workload and of its pods."""
     annotations: Mapping[str, Text] = {}
-    """Of its pods."""
+    """Annotations of its pods."""
     pod: Mapping[str, Any] = {}
-    """Merged into the pod's spec as kubectl merges: constraints, volumes, priorityClassName, anything.
-    Its container has the workload's name."""
+    """Merged into the pod's spec as kubectl merges: constraints, volumes, priorityClassName, anything. Its
+    container has the workload's name.
+    """
     spec: Mapping[str, Any] = {}
     """Merged into the workload's own spec: strategy, podManagementPolicy, parallelism, …"""
     on: Annotated[tuple[Name, ...], BeforeValidator(_places)] = ()
-    """Nodes where its first pods are when time starts, whether they belong there or not: a list of nodes, or
-    `{node: count}`. The scheduler places the rest."""
+    """Nodes of its first pods at the start, whether they fit there or not: a list of nodes, or `{node:
+    count}`. The scheduler places the others.
+    """
     budget: ScenarioBudget | None = None
     service: int | None = Field(default=None, ge=1, le=65535)
-    """A Service of its name at this port."""
+    """A Service with its name at this port."""
     claims: tuple[ScenarioClaim, ...] = ()
     schedule: Text | None = None
-    """Of a CronJob: when, as in `*/5 * * * *`."""
+    """The schedule of a CronJob, as in `*/5 * * * *`."""
 
     @property
     def size(self) -> int:
@@ -131,12 +133,12 @@ class ScenarioTaint(ScenarioModel):
 class _Shape(ScenarioModel):
     name: Name
     cpu: Quantity = "4"
-    """What is reserved for the system is already taken off."""
+    """Allocatable, without what is reserved for the system."""
     memory: Quantity = "16Gi"
     pods: Quantity = "110"
-    """How many pods it takes."""
+    """The maximum number of pods."""
     resources: Mapping[str, Quantity] = {}
-    """What else it has, such as `nvidia.com/gpu: 2`."""
+    """Other resources, such as `nvidia.com/gpu: 2`."""
     price: Text | None = None
     """Becomes its label `price`."""
     labels: Mapping[str, Text] = {}
@@ -153,11 +155,11 @@ class ScenarioNode(_Shape):
 
 
 class ScenarioNodePool(_Shape):
-    """Nodes that are alike: `name-1`, `name-2` and so on, each with the label `pool: name`."""
+    """Identical nodes: `name-1`, `name-2` and so on, each with the label `pool: name`."""
 
     count: int = Field(ge=0, le=10_000)
     zones: tuple[Name, ...] = ()
-    """The nodes are in these zones in turn."""
+    """The nodes are spread over these zones in turn."""
 
     def machines(self) -> Iterator[ScenarioNode]:
         shared = {field: getattr(self, field) for field in _Shape.model_fields}

@@ -38,7 +38,7 @@ __all__ = [
 
 
 class ScenarioModel(BaseModel):
-    """A map in the file; fields that it does not have are refused."""
+    """A map in the file; unknown fields are rejected."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -65,7 +65,7 @@ def _quantity(value: object) -> str:
 
 def _name(value: str) -> str:
     if len(value) > 253 or not re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", value):
-        raise ValueError("must be a name: small letters, digits, - and ., such as worker-1")
+        raise ValueError("must be a name of lower-case letters, digits, - and ., such as worker-1")
     return value
 
 
@@ -82,7 +82,7 @@ Text = Annotated[str, BeforeValidator(_text)]
 Names = Annotated[
     tuple[Pattern, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
 ]
-"""One name or a list of names; each may have wildcards."""
+"""One name or a list of names, with wildcards."""
 
 
 class ObjectReference(NamedTuple):
@@ -91,7 +91,7 @@ class ObjectReference(NamedTuple):
     kind: str
     """With its group where the kind alone is not enough: `Gadget.example.com`."""
     namespace: str
-    """Empty for objects that are in none."""
+    """Empty for cluster-scoped objects."""
     name: str
     """May have wildcards."""
 
@@ -133,23 +133,23 @@ Verb = Literal["get", "list", "watch", "create", "update", "patch", "delete", "d
 
 
 class ScenarioFault(ScenarioModel):
-    """Strikes the requests that match all it says; what it leaves out matches everything."""
+    """Applies to the requests that match all its fields; fields that are not given match everything."""
 
     kind: FaultKind
-    """`drop-watches` and `compact` happen at once, all others wait for requests."""
+    """`drop-watches` and `compact` take effect immediately, all others apply to requests."""
     verbs: tuple[Verb, ...] = ()
-    """Not given: those for which the fault makes sense."""
+    """Not given: those to which the fault can apply."""
     resource: Pattern = "*"
     """`pods`, `deployments.apps`, `pods/eviction`."""
     namespace: Pattern = "*"
     name: Pattern = "*"
     times: int | None = Field(default=None, ge=1)
-    """How many requests it strikes; not given: all, until it ends."""
+    """How many requests it applies to; not given: all, until it ends."""
     lasts: LongerThanNothing | None = None
-    """Ends after so long; not given: never."""
+    """Ends after this long; not given: never."""
     probability: float = Field(default=1.0, gt=0, le=1)
     retry_after: LongerThanNothing | None = None
-    """For `too-many-requests` and `unavailable`: what the client is told; whole seconds."""
+    """For `too-many-requests` and `unavailable`: the Retry-After of the response, in whole seconds."""
     delay: Duration = timedelta(seconds=1)
     """For `slow`."""
 
@@ -171,7 +171,7 @@ class ScenarioFault(ScenarioModel):
 
 class ScheduledFault(ScenarioFault):
     at: Duration = NOTHING
-    """Since when."""
+    """When it starts."""
 
 
 def _url(value: str) -> str:
@@ -182,25 +182,25 @@ def _url(value: str) -> str:
 
 
 class ScenarioExtender(ScenarioModel):
-    """Somebody who is asked which of the fitting nodes a pod may have; as in KubeSchedulerConfiguration."""
+    """A scheduler extender, as in KubeSchedulerConfiguration."""
 
     url: Annotated[str, AfterValidator(_url)]
-    """What the verbs are appended to."""
+    """The URL to which verbs are appended."""
     filter: str = ""
-    """The verb for which nodes are allowed; not given: it is not asked that."""
+    """The verb that filters nodes; not given: it does not filter."""
     prioritize: str = ""
-    """The verb for which nodes are liked."""
+    """The verb that scores nodes."""
     weight: int = Field(default=1, ge=1)
     ignorable: bool = False
-    """While it gives no answer, pods are placed without it; else they wait."""
+    """If true, pods are scheduled without it while it fails; otherwise they wait."""
     names_only: bool = True
-    """It is told the nodes' names (`nodeCacheCapable`), not the whole nodes."""
+    """Send node names (`nodeCacheCapable`) instead of whole nodes."""
     managed_resources: tuple[str, ...] = ()
-    """It is asked only about pods that mention one of these."""
+    """Called only for pods that request one of these resources."""
     timeout: LongerThanNothing = timedelta(seconds=5)
 
     @model_validator(mode="after")
     def _asked_something(self) -> "ScenarioExtender":
         if not self.filter and not self.prioritize:
-            raise ValueError("must have `filter` or `prioritize`: it would never be asked")
+            raise ValueError("must have `filter` or `prioritize`")
         return self

@@ -169,7 +169,9 @@ def _expect_loopback(host: str) -> None:
     except ValueError:
         loopback = False
     if not loopback:
-        raise ValueError(f"{host!r} is not loopback, and the simulated API server lets anyone do anything")
+        raise ValueError(
+            f"{host!r} is not a loopback address: the simulated API server does not authorize requests"
+        )
 
 
 class _Shell:
