@@ -88,7 +88,7 @@ class Kubelets:
         found = (self._cluster.store.by_uid(uid) for uid in self._placed.get(node, ()))
         return [entry[1] for entry in found if entry is not None]
 
-    # -- what needs work
+    # -- which pods to sync
 
     def _changed(self, kind: ResourceKind, change: StoreChange) -> None:
         after = change.after
@@ -110,7 +110,7 @@ class Kubelets:
         for uid in self._placed.get(node, ()):
             self._queue.add(uid)
 
-    # -- the work
+    # -- sync a pod
 
     def _sync_pod(self, uid: str) -> None:
         found = self._cluster.store.by_uid(uid)
@@ -206,9 +206,7 @@ class KubeletMeter:
         return {draw.container: draw.at(at, behaviour.seed) for draw in draws}
 
     def _most_remembered(self) -> int:
-        """Return the cache size above which the cache is cleared, because deleted pods are not removed
-        singly.
-        """
+        """Return the size at which the cache is cleared, because deleted pods are not removed singly."""
         return 2 * len(self._cluster.store.collection(self._pods).records) + 100
 
     def _read_at(self) -> datetime:

@@ -211,9 +211,7 @@ class AdmissionChain:
         return self._with_defaults(kind, mutated.object, old, subresource)
 
     def warnings(self, kind: ResourceKind, content: Object, options: WriteOptions) -> list[str]:
-        """Return warnings about unknown fields; raise `StatusError` if the request asks for strict
-        validation.
-        """
+        """Return warnings about unknown fields; raise `StatusError` if validation is strict."""
         return warn_or_refuse(kind, content, options.field_validation, lookup=self.lookup)
 
     def printer_columns(self, kind: ResourceKind) -> list[Object] | None:

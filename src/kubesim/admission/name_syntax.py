@@ -111,9 +111,7 @@ def dns_1035_label(text: str) -> tuple[str, ...]:
 
 @_remembered
 def qualified_name(text: str) -> tuple[str, ...]:
-    """Check keys of labels and annotations, finalizers and gates: `example.com/name`, or without the
-    prefix.
-    """
+    """Check label and annotation keys, finalizers and gates: `example.com/name`, or without the prefix."""
     prefix, slash, name = text.rpartition("/")
     if "/" in prefix:
         suffix = " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"

@@ -218,9 +218,7 @@ def reader_of(type_name: str) -> TypeReader:
 
 
 def decode_object(kind: ResourceKind, obj: Object) -> Object:
-    """Return a copy of `obj` with the known fields only; raise a `StatusError` of code 400 for a wrong
-    type.
-    """
+    """Return a copy of `obj` with known fields only; raise a `StatusError` of code 400 for a wrong type."""
     type_name = type_of(kind)
     try:
         if type_name:

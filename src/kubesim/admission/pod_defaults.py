@@ -234,7 +234,7 @@ def _tolerate_node_troubles(spec: Object) -> None:
 def _fill_status(pod: Object, about: DefaultingContext) -> None:
     status = inner(pod, "status")
     fill(status, phase="Pending")
-    status["qosClass"] = quality_of_service(pod["spec"])  # anew: admission may have changed what it asks for
+    status["qosClass"] = quality_of_service(pod["spec"])  # again: admission may have changed its requests
     conditions = status.get("conditions", [])
     if pod["spec"].get("schedulingGates") and not any(c.get("type") == "PodScheduled" for c in conditions):
         blocked = {

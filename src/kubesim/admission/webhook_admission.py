@@ -158,7 +158,7 @@ async def mutate(
             attempt = await _ask(webhook, attempt, caller, new_uid(), warnings)
             called.append((webhook, attempt.object))
     for webhook, seen in called:
-        # Whoever asked for it has a second look at what others changed after it, once.
+        # With reinvocationPolicy, a webhook is called once more if later webhooks changed the object.
         if (
             webhook.get("reinvocationPolicy") == "IfNeeded"
             and attempt.object != seen
@@ -222,9 +222,7 @@ async def _ask(
 async def _verdict(
     webhook: Object, attempt: AdmissionAttributes, caller: WebhookCaller, uid: str, *, may_change: bool = True
 ) -> WebhookVerdict | None:
-    """Return the verdict, or None if the call failed and the policy ignores that; raise `StatusError` on
-    denial.
-    """
+    """Return the verdict, or None for an ignored failure; raise `StatusError` on denial."""
     name = webhook["name"]
     if attempt.dry_run and webhook.get("sideEffects") not in _DRY_RUN_SAFE:
         raise bad_request(f'admission webhook "{name}" does not support dry run')

@@ -72,7 +72,7 @@ class GarbageCollector:
         """Return whether an owner is `there`, `gone`, or `waits` for the deletion of its dependents."""
         owner_kind = self._cluster.kinds.named(reference["apiVersion"], reference["kind"])
         if owner_kind is None or (owner_kind.namespaced and not kind.namespaced):
-            return "there"  # it can't be looked up, so nobody can say that it is gone
+            return "there"  # its kind is unknown, so it can't be known to be gone
         namespace = record.namespace if owner_kind.namespaced else ""
         owner = self._store.find(owner_kind, namespace, reference["name"])
         if owner is None or owner.uid != reference["uid"]:

@@ -19,9 +19,7 @@ class ResourceKind(msgspec.Struct, frozen=True, kw_only=True):
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()
-    """If `status` is among them, plain writes don't change the status, and status writes change nothing
-    else.
-    """
+    """With `status`, plain writes don't change the status, and status writes change nothing else."""
     has_generation: bool = False
     """Changes of anything but metadata and status raise `metadata.generation`."""
     verbs: tuple[str, ...] = (
@@ -44,9 +42,7 @@ class ResourceKind(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stored_as(self) -> tuple[str, str]:
-        """Return the key of the stored objects, whatever version serves them: both event groups share
-        theirs.
-        """
+        """Return the key of the stored objects, which both groups of events share."""
         return ("", "events") if self.plural == "events" and not self.custom else (self.group, self.plural)
 
     @property

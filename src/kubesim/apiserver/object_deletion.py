@@ -134,7 +134,7 @@ class ObjectDeletion:
             return self._keep(kind, record, content, before, options)
         if options.dry_run:
             return DeletionOutcome(record.raw, record, gone=True)
-        if graceful:  # pods tell their watchers that they end before they are gone
+        if graceful:  # watchers see a terminating pod before it is deleted
             record = self._store.put(kind, content)
         change = self._store.remove(kind, record)
         return DeletionOutcome(record.shown_at(change.version), record, gone=True)
@@ -211,7 +211,7 @@ def _check(kind: ResourceKind, record: StoredObject, wanted: Preconditions) -> N
 def _grace_of(pod: Object, options: DeleteOptions) -> int:
     spec = pod.get("spec", {})
     if not spec.get("nodeName") or pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}:
-        return 0  # nobody runs it, so nobody has to stop it
+        return 0  # no kubelet runs it, so nothing has to stop
     grace = spec.get("terminationGracePeriodSeconds", 30) if options.grace_s is None else options.grace_s
     return 1 if grace < 0 else int(grace)
 

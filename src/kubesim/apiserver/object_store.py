@@ -89,7 +89,7 @@ class StoredCollection:
             del self.records[old.key]
             self._sorted = None
         self.changes.append(change)
-        if len(self.changes) > self._limit * 1.25:  # dropping many at once keeps it cheap
+        if len(self.changes) > self._limit * 1.25:  # dropping many together is cheap
             self._drop(len(self.changes) - self._limit)
         for listener in tuple(self.listeners):
             listener()

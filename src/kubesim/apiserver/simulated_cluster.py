@@ -90,11 +90,10 @@ def parse_saved_cluster(raw: bytes, *, source: str) -> list[Object]:
 def load_objects(
     objects: Iterable[Object], *, store: ObjectStore, kinds: KindRegistry, clock: Clock, naming: ObjectNaming
 ) -> list[Object]:
-    """Stores objects as they are, with their uids, times and statuses; they are not changed.
+    """Store objects as they are, with uids, times and statuses, and return those of unknown kinds.
 
-    Nothing is defaulted or checked: they come from an API server, or from someone who knows. Namespaces
-    that nobody brought are made, and so are owners, because without them the garbage collector would
-    take everything they own. What no kind is known for is returned.
+    Nothing is defaulted or checked. Missing namespaces and owners are created; without their owners, the
+    garbage collector would delete objects.
     """
     needed_namespaces: set[str] = set()
     owners = _Owners()
@@ -270,9 +269,7 @@ def _owner_faults(content: Object) -> Iterator[str]:
 
 
 def definitions_first(objects: Iterable[Object]) -> list[Object]:
-    """Return the objects with definitions first, so that custom kinds are known when their objects are
-    loaded.
-    """
+    """Return the objects with definitions first, so that custom kinds are known before their objects."""
     return sorted(objects, key=lambda content: content["kind"] != "CustomResourceDefinition")
 
 

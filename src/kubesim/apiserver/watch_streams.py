@@ -45,9 +45,7 @@ class OpenWatches:
         options: WatchOptions,
         presentation: ObjectPresentation,
     ) -> AsyncIterator[bytes]:
-        """Register a watch immediately, so that its stream has all changes from now on, whenever it is
-        read.
-        """
+        """Register a watch immediately, so that its stream has all changes from now on."""
         watch = _Watch(self._store, self._clock, kind, selection, options, presentation)
         return self._lines(watch)
 
@@ -128,7 +126,7 @@ class _Watch:
                 return
             if now >= self._next_bookmark:
                 self._next_bookmark = self._bookmark_after(now)
-                # Whoever was slow to take the lines above has not been told what came meanwhile.
+                # A slow client has not received changes that were made while it read the lines above.
                 if (reached := self._version_reached()) is not None:
                     yield self._presentation.bookmark(reached)
             if not self._wake.is_set():
@@ -163,9 +161,7 @@ class _Watch:
                 yield line
 
     def _line(self, change: StoreChange) -> bytes | None:
-        """Return the line of a change: an object that starts to match is added, one that stops to match is
-        deleted.
-        """
+        """Return the line of a change; an object that starts or stops to match is added or deleted."""
         if change.version <= (self._options.version or 0):  # a version that is yet to come was asked for
             return None
         before, after = change.before, change.after

@@ -294,7 +294,7 @@ def _dressed(status: Object, container: Object, pod: Object, *, ready: bool) -> 
         dressed["containerID"] = f"containerd://{_hash(identity)}"
     resources = container.get("resources")
     if resources:
-        # What a resize in place changes is granted at once.
+        # What a resize in place changes is granted immediately.
         dressed["resources"] = resources
         if resources.get("requests"):
             dressed["allocatedResources"] = resources["requests"]

@@ -122,9 +122,7 @@ def _decoded(raw: bytes) -> Object:
 
 
 def _replaced(kind: ResourceKind, name: str) -> StatusError:
-    return StatusError(
-        409, "Conflict", f'{kind.resource} "{name}" is no longer the object that was looked at'
-    )
+    return StatusError(409, "Conflict", f'{kind.resource} "{name}" has been replaced since it was read')
 
 
 ChangeHandler = Callable[[StoreChange], None]
@@ -149,10 +147,10 @@ class ControllerContext:
         return self.clock.now()
 
     def read(self, kind: ResourceKind, namespace: str, name: str) -> Object | None:
-        """With its defaults, which loaded objects may lack; a real server adds them on every read.
+        """Return an object with its defaults, which loaded objects may lack.
 
-        None also for one without a spec: loading makes such owners up from references to them, and there
-        is nothing to be done about them.
+        Return None also for an object without a spec: loading creates such owners from references, and
+        there is nothing to reconcile.
         """
         record = self.store.find(kind, namespace, name)
         content = self.complete(kind, record) if record is not None and b'"spec"' in record.raw else None
@@ -190,10 +188,10 @@ class ControllerBase(ABC):
 
     @abstractmethod
     async def reconcile(self, key: str) -> float | None:
-        """Makes what is like what should be; answers after how many seconds to look again, if at all.
+        """Make the state match the spec; return after how many seconds to reconcile again, if at all.
 
-        May be called at any time and any number of times. A `StatusError` means: again, after a pause that
-        grows. Anything else that is raised is a mistake in the controller.
+        May be called at any time and any number of times. A `StatusError` leads to a retry with back-off.
+        Any other exception is a bug in the controller.
         """
 
     def enqueue(self, change: StoreChange) -> None:

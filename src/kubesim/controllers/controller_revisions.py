@@ -35,10 +35,10 @@ class ControllerRevisions:
         self._kind = context.cluster.kind("apps/v1", "ControllerRevision")
 
     async def of(self, owner: Object, pods: Iterable[IndexedPod]) -> RevisionHistory:
-        """With one for the present template: the one that had it before, under a new number, or a new one.
+        """Return the history with a revision for the current template, reused or new.
 
-        Loaded pods may come without the revisions that their labels name. Then the newest of them is
-        taken at its word, or all would be replaced because nobody knows any more what they were made from.
+        Loaded pods may lack the revisions that their labels name. Then the revision of the newest pod
+        counts as the current one; otherwise all pods would be replaced.
         """
         known = self._known(owner)
         data = {"spec": {"template": {**owner["spec"]["template"], "$patch": "replace"}}}

@@ -63,7 +63,7 @@ class DeploymentController(ControllerBase):
         self._selectors = SelectorIndex(context.store.collection(self._deployments).ordered())
         self._steps = DeploymentRollout(context, self.writes)
 
-    # -- what to look at
+    # -- which objects to reconcile
 
     def watches(self) -> Mapping[ResourceKind, ChangeHandler]:
         return {self._deployments: self._deployment_changed, self._replica_sets: self._replica_set_changed}
@@ -177,9 +177,7 @@ class DeploymentController(ControllerBase):
         return seconds_to_deadline(deployment, self.context.now())
 
     def _reread(self, family: DeploymentReplicaSets) -> DeploymentReplicaSets:
-        """Read the Deployment and its ReplicaSets again, because unavailable replicas depend on current
-        sizes.
-        """
+        """Read the objects again, because unavailable replicas depend on current sizes."""
         found = (
             self.context.read(self._replica_sets, each["metadata"]["namespace"], each["metadata"]["name"])
             for each in family.all

@@ -84,7 +84,7 @@ class DisruptionController(ControllerBase):
         for pod in pods:
             owner = pod.controller
             if owner is None or owner.uid in seen:
-                continue  # a pod of nobody adds nothing to what is expected
+                continue  # a pod without a controller adds nothing to the expected count
             seen.add(owner.uid)
             uid, scale = self._scale_of(pod, owner)
             scales[uid] = scale

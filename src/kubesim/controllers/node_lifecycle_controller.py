@@ -123,9 +123,7 @@ class NodeLifecycleController(ControllerBase):
 
 
 def _wanted_taints(node: IndexedNode) -> Iterator[tuple[str, str]]:
-    """Return the taints for the conditions of a node: NoSchedule for each problem, NoExecute if it is not
-    ready.
-    """
+    """Yield a NoSchedule taint for each problem of a node, and NoExecute if it is not ready."""
     for (type_, value), key in _TAINTS_BY_CONDITION.items():
         if node.condition_status(type_) == value:
             yield key, "NoSchedule"

@@ -153,10 +153,10 @@ class ReplicaSetController(PodOwnerController):
                 raise
 
     def _related(self, replica_set: Object) -> list[IndexedPod]:
-        """Active pods that any ReplicaSet of the same controller selects: where the workload is doubled up.
+        """Return the active pods that any ReplicaSet of the same controller selects.
 
-        Selected, not owned, so a copy that somebody else holds counts; and none for a ReplicaSet of
-        nobody's, which therefore does not look at nodes at all.
+        They are selected, not owned, so a copy with another owner counts. A ReplicaSet without a
+        controller has none, and therefore ignores on which nodes its pods are.
         """
         owners = replica_set["metadata"].get("ownerReferences") or ()
         owner = next((each for each in owners if each.get("controller")), None)

@@ -34,7 +34,7 @@ class VolumeController(ControllerBase):
         self._classes = self.kind("storage.k8s.io/v1", "StorageClass")
         self._nodes = self.kind("v1", "Node")
 
-    # -- what to look at
+    # -- which objects to reconcile
 
     def watches(self) -> Mapping[ResourceKind, ChangeHandler]:
         return {
@@ -68,7 +68,7 @@ class VolumeController(ControllerBase):
     async def reconcile(self, key: str) -> float | None:
         namespace, name = split_key(key)
         if not namespace:
-            await self._tend_volume(name)
+            await self._sync_volume(name)
             return None
         claim = self.context.read(self._claims, namespace, name)
         if claim is not None and claim.get("status", {}).get("phase") != "Bound":
@@ -187,7 +187,7 @@ class VolumeController(ControllerBase):
         status = {"phase": "Bound", "accessModes": spec["accessModes"], "capacity": spec["capacity"]}
         await self.writes.set_status(self._claims, claim, {**claim.get("status", {}), **status})
 
-    async def _tend_volume(self, name: str) -> None:
+    async def _sync_volume(self, name: str) -> None:
         """Release a volume whose claim is deleted, and delete it if its policy says so."""
         volume = self.context.read(self._volumes, "", name)
         if volume is None:

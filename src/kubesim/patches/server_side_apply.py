@@ -173,7 +173,7 @@ def _prune(
 ) -> Object:
     """Remove fields that were applied before and no longer are, unless another manager owns them."""
     kept = frozenset().union(*owned)
-    # Whole items before their fields: an item takes with it what nobody owns, defaults for example.
+    # Whole items before their fields: removing an item removes unowned fields too, such as defaults.
     for path in sorted(dropped, key=len):
         if not _identifies_its_item(path) and not any(other[: len(path)] == path for other in kept):
             content = without_field(content, path, schema)

@@ -197,8 +197,6 @@ def load_scenario(data: object, *, source: str = "scenario") -> Scenario:
 
 
 def lopsided_shop() -> Scenario:
-    """Return the built-in scenario: six nodes, two of them overloaded and one idle, with a shop's
-    workloads.
-    """
+    """Return the built-in scenario: six nodes, two overloaded and one idle, with a shop's workloads."""
     name = "lopsided-shop.yaml"
     return parse_scenario(files(__package__).joinpath(name).read_bytes(), source=name)

@@ -40,9 +40,7 @@ NOT_HELPFUL = "Preemption is not helpful for scheduling"
 
 
 def no_place(nodes: int, refused: FilterRejection | None, refusals: Mapping[str, FilterRejection]) -> str:
-    """Return the message of an unschedulable pod; `refused` applies to all nodes, `refusals` to single
-    ones.
-    """
+    """Return why a pod is unschedulable; `refused` applies to all nodes, `refusals` to single ones."""
     if refused is not None:
         return f"0/{nodes} nodes are available: {', '.join(refused.reasons)}."
     return _available(nodes, (reason for refusal in refusals.values() for reason in refusal.reasons))

@@ -197,7 +197,7 @@ class Scheduler:
         total = len(self._seen.view.nodes)
         refused_by = {refusal.filter for refusal in found.refusals.values()}
         refused_by |= {found.refused.filter} if found.refused else set()
-        if BY_EXTENDER in refused_by:  # nobody knows what would change its mind
+        if BY_EXTENDER in refused_by:  # any change may change the result of an extender
             refused_by.add(ANYTHING)
         # Parked before anything is written: what is written may be just what wakes it.
         self._seen.waiting.park(pod, refused_by or {ANYTHING})

@@ -36,9 +36,7 @@ class Extender:
     managed_resources: frozenset[str] = frozenset()
 
     def is_interested_in(self, pod: PodInfo) -> bool:
-        """Return whether the extender handles this pod: one with managed resources needs a pod that uses
-        them.
-        """
+        """Return whether the pod uses a managed resource, if the extender has any."""
         if not self.managed_resources:
             return True
         containers = (*(pod.spec.get("containers") or ()), *(pod.spec.get("initContainers") or ()))

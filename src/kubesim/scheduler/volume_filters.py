@@ -16,7 +16,7 @@ _VOLUME_LIMITS = "NodeVolumeLimits"
 _TOO_MANY = FilterRejection(_VOLUME_LIMITS, ("node(s) exceed max volume count",), final=False)
 
 _Attached = dict[str, str]
-"""A volume's unique name → its driver."""
+"""The driver of each volume, by the volume's unique name."""
 
 
 def volume_limits(pod: PodInfo, cluster: SchedulerCache) -> Check | None:
@@ -56,7 +56,7 @@ def _exceeds(wanted: _Attached, node: NodeInfo, storage: StorageInfo, limits: di
 
 
 def _attachments_to(node: NodeInfo, storage: StorageInfo) -> _Attached:
-    """They come before their pods and outlive them."""
+    """Return the VolumeAttachments of a node, which may exist without pods."""
     attached: _Attached = {}
     for attachment in storage.attachments.values():
         spec = attachment["spec"]
@@ -78,7 +78,9 @@ def _volumes_of(pod: PodInfo, storage: StorageInfo) -> _Attached:
 
 
 def _driver_of(claim: Object, storage: StorageInfo) -> tuple[str, str] | None:
-    """Driver and handle; a claim without volume counts as one that its class will make."""
+    """Return driver and handle; a claim without a volume counts as the volume that its class will
+    provision.
+    """
     volume = storage.volumes.get(claim["spec"].get("volumeName") or "")
     if volume is not None:
         csi = volume["spec"].get("csi")
@@ -140,7 +142,7 @@ def _for_one_pod(pod: PodInfo, cluster: SchedulerCache) -> Iterator[str]:
 
 
 def _same_disk(mine: Object, other: Object) -> bool:
-    """The same disk twice is fine only where both sides just read it; a disk of Amazon's not even then."""
+    """Return whether two volumes conflict: one disk may be shared read-only, except on Amazon EBS."""
     for kind in _EXCLUSIVE:
         a, b = mine.get(kind), other.get(kind)
         if a and b and _IS_SAME[kind](a, b) and (kind == "awsElasticBlockStore" or not _both_read(a, b)):

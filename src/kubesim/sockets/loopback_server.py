@@ -24,7 +24,7 @@ _ANYONE = "anyone"  # kubectl asks for a password where there is no credential a
 
 
 def kubeconfig(url: str, *, authority: bytes | None = None, token: str | None = None) -> str:
-    """`authority` is the PEM of the certificate authority, for HTTPS."""
+    """Return a kubeconfig; `authority` is the PEM of the certificate authority, for HTTPS."""
     cluster: dict[str, str] = {"server": url}
     if authority is not None:
         cluster["certificate-authority-data"] = base64.b64encode(authority).decode()
@@ -56,7 +56,7 @@ class RequestHandler(Protocol):
 
 
 class RunningServer:
-    """Made by `serve`; `stop` closes every watch and connection."""
+    """A server started by `serve`; `stop` closes every watch and connection."""
 
     def __init__(
         self,
@@ -86,11 +86,10 @@ class RunningServer:
 
 
 class _Listener(socket.socket):
-    """Knows the connections that it has accepted, until their sockets are closed.
+    """A listening socket that keeps track of its accepted connections until they are closed.
 
-    aiohttp knows none whose TLS handshake is not finished, and of the others it only asks that they close,
-    which waits for the client. With the event loop gone meanwhile, a socket would stay open until it is
-    garbage.
+    aiohttp does not know connections whose TLS handshake is not finished, and waits for clients to close the
+    others. If the event loop ended meanwhile, sockets would stay open until they are garbage-collected.
     """
 
     def __init__(self, family: int, kind: int, protocol: int) -> None:
@@ -103,7 +102,7 @@ class _Listener(socket.socket):
         return made, peer
 
     async def end_connections(self) -> None:
-        """End them all, whatever clients do, and let the event loop close them."""
+        """End all connections, whatever clients do, and let the event loop close them."""
         for _ in range(_MOST_TURNS):
             left = [each for each in self._accepted if each.fileno() >= 0]
             if not left:
@@ -127,7 +126,7 @@ async def serve(
     tls: bool = True,
     token: str | None = None,
 ) -> RunningServer:
-    """Port 0 is a free one. With a token, only requests that carry it are answered."""
+    """Serve on loopback; port 0 is a free port. With a token, other requests are rejected."""
     _expect_loopback(host)
     certificates = make_serving_certificate() if tls else None
     shell = _Shell(server.handle, token)
@@ -148,7 +147,7 @@ async def serve(
 
 
 def _listening(host: str, port: int) -> _Listener:
-    """Raises `OSError` if the port is taken."""
+    """Return a listening socket; raise `OSError` if the port is taken."""
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     listener = _Listener(family, kind, protocol)
     try:
@@ -221,7 +220,7 @@ class _Shell:
 
 
 def _abort(request: web.BaseRequest, response: web.StreamResponse | None = None) -> web.StreamResponse:
-    """Breaks the connection off in the middle, so that the client can't know what was done."""
+    """Break the connection, so that the client can't know whether the request was executed."""
     if request.transport is not None:
         request.transport.abort()
     return response or web.Response(status=500)

@@ -25,7 +25,7 @@ from kubesim.scheduler import ExtenderTransport
 __all__ = ["HttpExtenderCaller", "HttpsWebhookCaller", "WebhookAddress"]
 
 _MOST_BYTES = 3 << 20
-"""As much as the real server reads of an answer."""
+"""The maximum size of a response, as in the real server."""
 _MOST_SHOWN = 200
 
 
@@ -36,7 +36,7 @@ class WebhookAddress(NamedTuple):
 
 class HttpsWebhookCaller:
     def __init__(self, services: Mapping[str, WebhookAddress] | None = None) -> None:
-        """`services`: where `namespace/name` really is."""
+        """Call webhooks; `services` has the real addresses of services by `namespace/name`."""
         self._services = services or {}
         self._session: aiohttp.ClientSession | None = None
 
@@ -56,7 +56,7 @@ class HttpsWebhookCaller:
             await self._session.close()
 
     async def call(self, endpoint: WebhookEndpoint, body: bytes, timeout_s: float) -> bytes:
-        """Raises `WebhookCallFailed`."""
+        """Call a webhook and return its response; raise `WebhookCallFailed` if it fails."""
         asked = f"{endpoint.url}?timeout={timeout_s:g}s"
         try:
             async with asyncio.timeout(timeout_s):
@@ -121,7 +121,7 @@ def _webhook_error(error: Exception) -> str:
 
 
 class HttpExtenderCaller:
-    """One connection pool for all of them."""
+    """Calls scheduler extenders, with one connection pool for all."""
 
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
@@ -139,7 +139,7 @@ class HttpExtenderCaller:
             await self._session.close()
 
     def at(self, url: str, timeout_s: float) -> ExtenderTransport:
-        """Carries questions to the extender there. Raises `OSError`, in the words of the real scheduler."""
+        """Return the transport to an extender; it raises `OSError`, in the words of the real scheduler."""
 
         async def carry(verb: str, arguments: Object) -> Any:
             return await self._ask(f"{url.rstrip('/')}/{verb}", verb, arguments, timeout_s)

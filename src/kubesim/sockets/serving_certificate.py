@@ -12,7 +12,7 @@ _NAMES: Final = ("localhost", "kubernetes.default.svc")
 
 
 class ServingCertificate(NamedTuple):
-    """All in PEM."""
+    """A serving certificate, its key and its authority, in PEM."""
 
     authority: bytes
     certificate: bytes
@@ -20,7 +20,7 @@ class ServingCertificate(NamedTuple):
 
 
 def make_serving_certificate(addresses: tuple[str, ...] = ("127.0.0.1", "::1")) -> ServingCertificate:
-    """For the name `localhost` and the given addresses."""
+    """Return a certificate for the name `localhost` and the given addresses."""
     now = datetime.now(UTC)
     authority = new_authority("simulator-ca", now, _LIFETIME)
     serving = new_serving_certificate(authority, "simulator", (*_NAMES, *addresses), now, _LIFETIME)
