@@ -45,7 +45,7 @@ class Kubelets:
         self._killed: set[str] = set()
         self._placed: dict[str, dict[str, None]] = {}
         """The uids of the pods on each node."""
-        self._wakes: dict[str, Timer] = {}
+        self._timers: dict[str, Timer] = {}
         self._queue = DelayedQueue(cluster.clock, _REACTION_S, self._sync_pod)
         cluster.store.observers.append(self._changed)
         for pod in cluster.store.collection(self._pods).ordered():
@@ -98,7 +98,7 @@ class Kubelets:
             if after is not None:
                 self._enqueue(after)
             elif (gone := change.before) is not None:
-                self._wake(gone.uid, None)
+                self._set_timer(gone.uid, None)
                 self._placed.get(gone.fields["spec.nodeName"], {}).pop(gone.uid, None)
 
     def _enqueue(self, pod: StoredObject) -> None:
@@ -119,11 +119,11 @@ class Kubelets:
         record = found[1]
         node = record.fields["spec.nodeName"]
         if self.is_dead(node):
-            self._wake(uid, self._end_of_outage(node))
+            self._set_timer(uid, self._end_of_outage(node))
             return
         pod = record.object
         action, wake_at = advance(pod, self._behaviour, self._cluster.clock.now(), self._host(node))
-        self._wake(uid, wake_at)
+        self._set_timer(uid, wake_at)
         match action:
             case StatusUpdate(status):
                 self._cluster.store.put(self._pods, pod | {"status": status})
@@ -144,13 +144,13 @@ class Kubelets:
         change = of_node(self._behaviour, name, node.labels).next_change(elapsed)
         return None if change is None else self._began + change
 
-    def _wake(self, uid: str, at: datetime | None) -> None:
+    def _set_timer(self, uid: str, at: datetime | None) -> None:
         """Set the timer of a pod, which replaces an earlier one."""
-        if (timer := self._wakes.pop(uid, None)) is not None:
+        if (timer := self._timers.pop(uid, None)) is not None:
             timer.cancel()
         if at is not None:
             delay = max(at - self._cluster.clock.now(), timedelta())
-            self._wakes[uid] = self._cluster.clock.call_later(
+            self._timers[uid] = self._cluster.clock.call_later(
                 delay.total_seconds(), lambda: self._queue.add(uid)
             )
 

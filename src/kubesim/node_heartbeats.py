@@ -31,15 +31,15 @@ class Heartbeats:
         self._is_dead = is_dead
         self._nodes = cluster.kind("v1", "Node")
         self._leases = cluster.kind("coordination.k8s.io/v1", "Lease")
-        cluster.clock.call_later(0, self._beat)
+        cluster.clock.call_later(0, self._renew_all)
 
-    def _beat(self) -> None:
+    def _renew_all(self) -> None:
         """Renew all Leases in one step: one timer for all nodes, and a fixed order."""
         for node in list(self._cluster.store.collection(self._nodes).ordered()):
             if not self._is_dead(node.name):
                 self._renew(node)
                 self._recover(node)
-        self._cluster.clock.call_later(EVERY_S, self._beat)
+        self._cluster.clock.call_later(EVERY_S, self._renew_all)
 
     def _renew(self, node: StoredObject) -> None:
         now = self._cluster.clock.now()

@@ -62,7 +62,7 @@ def type_of(kind: ResourceKind) -> str | None:
     return name if name in fields_by_type() else None
 
 
-_FALSE_SAYS_NOTHING = {
+_FALSE_AS_ABSENT = {
     "PodSpec": ("hostNetwork", "hostPID", "hostIPC"),
     "Container": ("stdin", "stdinOnce", "tty"),
     "NodeSpec": ("unschedulable",),
@@ -148,14 +148,16 @@ class _Record:
     def resolve(self, fields: dict[str, TypeReader]) -> None:
         """Fill in the fields of all types once all types exist, because they refer to each other."""
         self._fields = fields
-        self._unsaid: dict[str, Any] = {field: {} for field, reader in fields.items() if type(reader) is _Map}
-        self._unsaid |= dict.fromkeys(_FALSE_SAYS_NOTHING.get(self._name, ()), False)
+        self._absent_values: dict[str, Any] = {
+            field: {} for field, reader in fields.items() if type(reader) is _Map
+        }
+        self._absent_values |= dict.fromkeys(_FALSE_AS_ABSENT.get(self._name, ()), False)
         self._readers = {field: reader.read for field, reader in fields.items()}
 
     def read(self, value: Any) -> dict[str, Any]:
         if type(value) is not dict:
             raise TypeMismatch(value, self.go_name)
-        readers, unsaid = self._readers, self._unsaid
+        readers, absent_values = self._readers, self._absent_values
         known: dict[str, Any] = {}
         for field, entry in value.items():
             if entry is None or field not in readers:
@@ -165,7 +167,7 @@ class _Record:
             except TypeMismatch as mismatch:
                 mismatch.came_through(self._name, field)
                 raise
-            if field in unsaid and known[field] == unsaid[field]:
+            if field in absent_values and known[field] == absent_values[field]:
                 del known[field]
         return known
 

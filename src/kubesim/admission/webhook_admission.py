@@ -155,7 +155,7 @@ async def mutate(
     called: list[tuple[Object, Object | None]] = []
     for webhook in _in_order(configurations):
         if _wants(webhook, attempt):
-            attempt = await _ask(webhook, attempt, caller, new_uid(), warnings)
+            attempt = await _call_webhook(webhook, attempt, caller, new_uid(), warnings)
             called.append((webhook, attempt.object))
     for webhook, seen in called:
         # With reinvocationPolicy, a webhook is called once more if later webhooks changed the object.
@@ -164,7 +164,7 @@ async def mutate(
             and attempt.object != seen
             and _wants(webhook, attempt)
         ):
-            attempt = await _ask(webhook, attempt, caller, new_uid(), warnings)
+            attempt = await _call_webhook(webhook, attempt, caller, new_uid(), warnings)
     return MutationOutcome(attempt.object, attempt.object != original, tuple(warnings))
 
 
@@ -209,7 +209,7 @@ def _wants(webhook: Object, attempt: AdmissionAttributes) -> bool:
         raise _failed(webhook, f"match conditions have no value: {undefined}") from undefined
 
 
-async def _ask(
+async def _call_webhook(
     webhook: Object, attempt: AdmissionAttributes, caller: WebhookCaller, uid: str, warnings: list[str]
 ) -> AdmissionAttributes:
     verdict = await _verdict(webhook, attempt, caller, uid)

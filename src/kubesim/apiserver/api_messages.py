@@ -73,6 +73,6 @@ class ServerRequest:
             body=body,
         )
 
-    def asks(self, option: str) -> bool:
+    def has_flag(self, option: str) -> bool:
         """Return whether a boolean query parameter is true."""
         return self.query.get(option, "").lower() in {"true", "1", "t"}

@@ -190,6 +190,6 @@ _VERBS_OF_ALL = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
 
 def _verb_name(request: ServerRequest, route: RequestRoute) -> str:
     """Return the verb as RBAC names it."""
-    if request.method == "GET" and request.asks("watch"):
+    if request.method == "GET" and request.has_flag("watch"):
         return "watch"
     return (_VERBS_OF_ONE if route.name else _VERBS_OF_ALL).get(request.method, "")

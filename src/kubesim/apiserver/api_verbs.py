@@ -62,7 +62,7 @@ class ApiVerbs:
         return bytes_response(200, shown.one(record.raw), shown.content_type)
 
     async def list(self, request: ServerRequest, route: RequestRoute) -> ServerResponse:
-        if request.asks("watch"):
+        if request.has_flag("watch"):
             return self.watch(request, route)
         shown = self.presentation(request, route.kind)
         selection = ListSelection.parse(route, request.query)
@@ -82,9 +82,9 @@ class ApiVerbs:
             raise bad_options("resourceVersionMatch", f"Forbidden: {why}")
         options = WatchOptions(
             version=_watched_version(query.get("resourceVersion", "")),
-            bookmarks=request.asks("allowWatchBookmarks"),
+            bookmarks=request.has_flag("allowWatchBookmarks"),
             timeout_s=_seconds(query.get("timeoutSeconds")),
-            initial_events=None if initial is None else request.asks("sendInitialEvents"),
+            initial_events=None if initial is None else request.has_flag("sendInitialEvents"),
         )
         shown = self.presentation(request, route.kind)
         lines = self._watches.stream(route.kind, ListSelection.parse(route, query), options, shown)

@@ -124,7 +124,7 @@ class ObjectDeletion:
             _mark(meta, self._clock.now(), _grace_of(content, options))
             graceful = True
         _set_finalizers(kind, meta, options.policy)
-        _hold_definition(kind, meta)
+        _keep_definition(kind, meta)
         if kind.name == "Namespace" and not kind.group:
             return self._terminate_namespace(kind, record, content, options)
         waits = bool(meta.get("finalizers"))
@@ -258,7 +258,7 @@ def _set_finalizers(kind: ResourceKind, meta: Object, policy: str) -> None:
         meta.pop("finalizers", None)
 
 
-def _hold_definition(kind: ResourceKind, meta: Object) -> None:
+def _keep_definition(kind: ResourceKind, meta: Object) -> None:
     """Keep a definition until the objects of its kind are deleted."""
     if kind.name == "CustomResourceDefinition" and "deletionTimestamp" not in meta:
         meta["finalizers"] = [*(meta.get("finalizers") or ()), CLEANUP_FINALIZER]

@@ -30,7 +30,7 @@ async def evict(cluster: SimulatedCluster, request: ServerRequest, route: Reques
     record = cluster.expect(route.kind, route.namespace, route.name)
     pod = record.object
     if not _needs_no_budget(pod):
-        _ask_budget(cluster, record, pod, dry_run=options.dry_run)
+        _check_budgets(cluster, record, pod, dry_run=options.dry_run)
     _delete(cluster, route, options)
     return object_response(201, success())
 
@@ -57,7 +57,7 @@ def _needs_no_budget(pod: Object) -> bool:
     return phase in {"Succeeded", "Failed", "Pending"} or "deletionTimestamp" in pod["metadata"]
 
 
-def _ask_budget(cluster: SimulatedCluster, record: StoredObject, pod: Object, *, dry_run: bool) -> None:
+def _check_budgets(cluster: SimulatedCluster, record: StoredObject, pod: Object, *, dry_run: bool) -> None:
     budgets = list(_budgets_of(cluster, record))
     if not budgets:
         return
@@ -68,7 +68,7 @@ def _ask_budget(cluster: SimulatedCluster, record: StoredObject, pod: Object, *,
         return
     _check(budget)
     if not dry_run:
-        _spend(cluster, budget, record.name)
+        _use_disruption(cluster, budget, record.name)
 
 
 def _budgets_of(cluster: SimulatedCluster, record: StoredObject) -> Iterator[StoredObject]:
@@ -125,7 +125,7 @@ def _why_none(name: str, status: Object) -> str:
     return f"{does_not_allow} ({allowed.get('reason', '')}): {message}" if message else does_not_allow
 
 
-def _spend(cluster: SimulatedCluster, budget: Object, pod_name: str) -> None:
+def _use_disruption(cluster: SimulatedCluster, budget: Object, pod_name: str) -> None:
     """Use up one allowed disruption, and record the pod for the disruption controller."""
     now = cluster.clock.now()
     status = budget["status"]

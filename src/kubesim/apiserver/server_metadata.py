@@ -96,7 +96,7 @@ def carry_over(kind: ResourceKind, new: Object, old: Object) -> list[FieldError]
         )
     faults += [
         FieldError(f"metadata.{field}", "FieldValueInvalid", f"Invalid value: {shown}: field is immutable")
-        for field, shown in _says_when_it_ends(metadata, before)
+        for field, shown in _deletion_fields(metadata, before)
     ]
     for field in ("uid", "creationTimestamp", "generation", "deletionTimestamp"):
         _restore(metadata, before, field)
@@ -119,7 +119,7 @@ def carry_over(kind: ResourceKind, new: Object, old: Object) -> list[FieldError]
     return faults
 
 
-def _says_when_it_ends(metadata: Object, before: Object) -> Iterator[tuple[str, str]]:
+def _deletion_fields(metadata: Object, before: Object) -> Iterator[tuple[str, str]]:
     """Check the deletion fields, which only a deletion may set."""
     if metadata.get("deletionTimestamp") and "deletionTimestamp" not in before:
         yield "deletionTimestamp", f'"{metadata["deletionTimestamp"]}"'

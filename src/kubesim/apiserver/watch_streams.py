@@ -87,7 +87,7 @@ class _Watch:
         self._options = options
         self._presentation = presentation
         self._ended = False
-        self._wake = asyncio.Event()
+        self._changed = asyncio.Event()
         self._timer: Timer | None = None
         self._deadline = clock.now() + timedelta(seconds=options.timeout_s)
         self._next_bookmark = self._bookmark_after(clock.now())
@@ -114,11 +114,11 @@ class _Watch:
         if self._too_old is not None:
             yield _error(self._too_old)
             return
-        self._collection.listeners.add(self._wake.set)
+        self._collection.listeners.add(self._changed.set)
         if first := b"".join(self._initial_lines()):
             yield first
         while not self._ended:
-            self._wake.clear()
+            self._changed.clear()
             if lines := b"".join(self._lines()):
                 yield lines
             now = self._clock.now()
@@ -129,9 +129,9 @@ class _Watch:
                 # A slow client has not received changes that were made while it read the lines above.
                 if (reached := self._version_reached()) is not None:
                     yield self._presentation.bookmark(reached)
-            if not self._wake.is_set():
+            if not self._changed.is_set():
                 self._set_timer(now)
-                await self._wake.wait()
+                await self._changed.wait()
 
     def _initial_lines(self) -> Iterator[bytes]:
         for record in self._first:
@@ -186,14 +186,14 @@ class _Watch:
         if self._timer is not None:
             self._timer.cancel()
         due = min(self._deadline, self._next_bookmark)
-        self._timer = self._clock.call_later(max(0.0, (due - now).total_seconds()), self._wake.set)
+        self._timer = self._clock.call_later(max(0.0, (due - now).total_seconds()), self._changed.set)
 
     def end(self) -> None:
         self._ended = True
-        self._wake.set()
+        self._changed.set()
 
     def close(self) -> None:
-        self._collection.listeners.discard(self._wake.set)
+        self._collection.listeners.discard(self._changed.set)
         if self._timer is not None:
             self._timer.cancel()
 

@@ -52,7 +52,7 @@ class WriteOptions(msgspec.Struct, frozen=True):
             dry_run=asked == "All",
             manager=request.query.get("fieldManager") or program,
             named_manager=request.query.get("fieldManager", ""),
-            force=request.asks("force"),
+            force=request.has_flag("force"),
             field_validation=validation or "Warn",
         )
 

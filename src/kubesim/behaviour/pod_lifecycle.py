@@ -185,10 +185,12 @@ def advance(pod: Object, behaviour: Behaviour, now: datetime, host: HostFacts = 
         if now < due:
             return PodStep(None, due)
         return PodStep(StatusUpdate(terminated(pod, containers, host.slow, now)), None)
-    return _live_on(pod, containers, now, host)
+    return _advance_containers(pod, containers, now, host)
 
 
-def _live_on(pod: Object, containers: list[PodContainer], now: datetime, host: HostFacts) -> PodStep:
+def _advance_containers(
+    pod: Object, containers: list[PodContainer], now: datetime, host: HostFacts
+) -> PodStep:
     before = pod.get("status") or {}
     begun = parse_timestamp(before["startTime"]) if "startTime" in before else whole_second(now)
     end = end_of(pod, containers, begun)

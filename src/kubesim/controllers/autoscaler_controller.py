@@ -86,40 +86,40 @@ class AutoscalerController(ControllerBase):
         kind, content = target
         spec, current = autoscaler["spec"], content["spec"].get("replicas", 1)
         status |= {"currentReplicas": current, "desiredReplicas": current}
-        say = partial(set_condition, status, now=now)
-        say("AbleToScale", "True", reason="SucceededGetScale", message=_GOT_SCALE)
-        wanted = self._wanted_by_metrics(autoscaler, content, status, say)
+        report = partial(set_condition, status, now=now)
+        report("AbleToScale", "True", reason="SucceededGetScale", message=_GOT_SCALE)
+        wanted = self._wanted_by_metrics(autoscaler, content, status, report)
         if wanted is None:
             return
-        steadied = self._steadied(key, spec, current, wanted, now)
-        if steadied != wanted:
-            say("AbleToScale", "True", reason="ScaleDownStabilized", message=_STABILIZED)
+        stabilized = self._stabilized(key, spec, current, wanted, now)
+        if stabilized != wanted:
+            report("AbleToScale", "True", reason="ScaleDownStabilized", message=_STABILIZED)
         else:
-            say("AbleToScale", "True", reason="ReadyForNewScale", message=_READY)
-        size = max(spec.get("minReplicas", 1), min(spec["maxReplicas"], steadied))
-        limited = _limited(steadied, size)
-        within = "False" if size == steadied else "True"
-        say("ScalingLimited", within, reason=limited, message=_LIMITED[limited])
+            report("AbleToScale", "True", reason="ReadyForNewScale", message=_READY)
+        size = max(spec.get("minReplicas", 1), min(spec["maxReplicas"], stabilized))
+        limited = _limited(stabilized, size)
+        within = "False" if size == stabilized else "True"
+        report("ScalingLimited", within, reason=limited, message=_LIMITED[limited])
         status["desiredReplicas"] = size
         if size != current:
             await self._resize(kind, content, size)
             status["lastScaleTime"] = format_timestamp(now)
-            say("AbleToScale", "True", reason="SucceededRescale", message=f"{_RESCALED} {size}")
-            say("ScaledToZero", "False", reason="NotScaledToZero", message=_NOT_TO_ZERO)
+            report("AbleToScale", "True", reason="SucceededRescale", message=f"{_RESCALED} {size}")
+            report("ScaledToZero", "False", reason="NotScaledToZero", message=_NOT_TO_ZERO)
 
     def _wanted_by_metrics(
-        self, autoscaler: Object, content: Object, status: Object, say: Callable[..., None]
+        self, autoscaler: Object, content: Object, status: Object, report: Callable[..., None]
     ) -> int | None:
         """Return the recommended replicas, or None if scaling is off or usage is unknown."""
         current = status["currentReplicas"]
         if current == 0:
-            say("ScalingActive", "False", reason="ScalingDisabled", message=_DISABLED)
+            report("ScalingActive", "False", reason="ScalingDisabled", message=_DISABLED)
             return None
         pods = self._pods(content)
         metrics = [each for each in autoscaler["spec"].get("metrics") or () if each["type"] == "Resource"]
         shares = [self._share(metric["resource"], pods) for metric in metrics]
         if None in shares or not shares:
-            say("ScalingActive", "False", reason="FailedGetResourceMetric", message=_NO_METRICS)
+            report("ScalingActive", "False", reason="FailedGetResourceMetric", message=_NO_METRICS)
             return None
         status["currentMetrics"] = [
             _shown(metric, share) for metric, share in zip(metrics, shares, strict=True)
@@ -133,7 +133,7 @@ class AutoscalerController(ControllerBase):
         ]
         wanted, name = max(proposals, key=lambda each: each[0])
         message = f"{_CALCULATED} {name} resource utilization (percentage of request)"
-        say("ScalingActive", "True", reason="ValidMetricFound", message=message)
+        report("ScalingActive", "True", reason="ValidMetricFound", message=message)
         return wanted
 
     def _pods(self, content: Object) -> list[IndexedPod]:
@@ -159,7 +159,7 @@ class AutoscalerController(ControllerBase):
             used += sum(quantity_of(item["usage"][resource["name"]]).nanos for item in metrics["containers"])
         return used * 100 // asked if asked else None
 
-    def _steadied(self, key: str, spec: Object, current: int, wanted: int, now: datetime) -> int:
+    def _stabilized(self, key: str, spec: Object, current: int, wanted: int, now: datetime) -> int:
         down = (spec.get("behavior") or {}).get("scaleDown") or {}
         steady = timedelta(seconds=down.get("stabilizationWindowSeconds", _STEADY_S))
         lately = [each for each in self._wanted.get(key, [(now, current)]) if now - each[0] < steady]

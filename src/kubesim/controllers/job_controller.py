@@ -57,7 +57,7 @@ class JobController(PodOwnerController):
         if verdict is not None:
             await asyncio.gather(*map(self.delete_pod, tally.active))
         elif job["spec"].get("suspend"):
-            await self._dismiss(tally.active)
+            await self._delete_uncounted(tally.active)
         else:
             wait_s = await self._manage(job, tally, now)
         await self.writes.set_status(self.owner_kind, job, _status(job, tally, verdict, now))
@@ -72,7 +72,7 @@ class JobController(PodOwnerController):
         surplus = len(tally.active) - _wanted(job, tally)
         if surplus > 0:
             going = sorted(tally.active, key=lambda pod: (pod.ready, pod.phase == "Running", pod.name))
-            await self._dismiss(going[:surplus])
+            await self._delete_uncounted(going[:surplus])
         elif surplus < 0:
             if (pause_s := self._pause(job, tally, now)) > 0:
                 return pause_s
@@ -106,7 +106,7 @@ class JobController(PodOwnerController):
                     pod["spec"][field] = [_told_its_index(container) for container in pod["spec"][field]]
         await self.writes.create(self.context.pod_kind, job["metadata"]["namespace"], pod)
 
-    async def _dismiss(self, pods: Sequence[IndexedPod]) -> None:
+    async def _delete_uncounted(self, pods: Sequence[IndexedPod]) -> None:
         """Delete pods that are not needed now; they count neither as succeeded nor as failed."""
         await self._stop_tracking(pods)
         await asyncio.gather(*map(self.delete_pod, pods))

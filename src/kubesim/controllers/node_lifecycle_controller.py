@@ -187,11 +187,11 @@ class TaintEvictionController(ControllerBase):
         if not self._exists(pod.node):
             return await self._remove(pod)
         taints = self._tainted.get(pod.node, ())
-        patience_s = _patience(pod, taints)
-        if pod.deleting or pod.finished or patience_s is None:
+        tolerated_s = _tolerated_seconds(pod, taints)
+        if pod.deleting or pod.finished or tolerated_s is None:
             self._since.pop(pod.uid, None)
             return None
-        left_s = self._left(pod, patience_s)
+        left_s = self._left(pod, tolerated_s)
         if left_s > 0:
             return left_s
         reason, message = "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"
@@ -208,9 +208,9 @@ class TaintEvictionController(ControllerBase):
         await self.writes.delete(self.context.pod_kind, pod.namespace, pod.name, pod.uid, grace_s=0)
         return None
 
-    def _left(self, pod: IndexedPod, patience_s: float) -> float:
+    def _left(self, pod: IndexedPod, tolerated_s: float) -> float:
         now = self.context.now()
-        return patience_s - (now - self._since.setdefault(pod.uid, now)).total_seconds()
+        return tolerated_s - (now - self._since.setdefault(pod.uid, now)).total_seconds()
 
     async def _mark(self, pod: IndexedPod, reason: str, message: str, *, fail: bool = False) -> None:
         record = self.context.store.find(self.context.pod_kind, pod.namespace, pod.name)
@@ -225,7 +225,7 @@ class TaintEvictionController(ControllerBase):
         await self.writes.set_status(self.context.pod_kind, record.object, status)
 
 
-def _patience(pod: IndexedPod, taints: tuple[Object, ...]) -> float | None:
+def _tolerated_seconds(pod: IndexedPod, taints: tuple[Object, ...]) -> float | None:
     """Return the seconds until the pod is evicted, or None if it may stay."""
     if not taints:
         return None

@@ -181,17 +181,17 @@ class PodOwnerController(ControllerBase):
         old = before.controller if before is not None else None
         new = after.controller if after is not None else None
         if before is not None and old is not None and (new is None or new.uid != old.uid):
-            self._wake(before.namespace, old)
+            self._enqueue_owner(before.namespace, old)
         if after is None:
             return
         if new is not None:
-            self._wake(after.namespace, new)
+            self._enqueue_owner(after.namespace, new)
         elif before is None or old is not None or before.labels != after.labels:
             # An orphan may be anyone's, and only what can change whose it is matters.
             for key in self._selectors.matching(after.namespace, after.labels):
                 self.queue.add(key)
 
-    def _wake(self, namespace: str, reference: IndexedOwnerReference) -> None:
+    def _enqueue_owner(self, namespace: str, reference: IndexedOwnerReference) -> None:
         if reference.kind == self.owner_kind.name and reference.api_version == self.owner_kind.api_version:
             self.queue.add(key_of(namespace, reference.name))
 

@@ -116,7 +116,7 @@ def _has_scopes(quota: Object) -> bool:
 def _why_not(quota: Object, pod: Object, asked: Amounts) -> str:
     name, status = quota["metadata"]["name"], quota["status"]
     hard, used = status.get("hard") or {}, status.get("used") or {}
-    if missing := _unsaid(pod, hard):
+    if missing := _containers_without_values(pod, hard):
         return f"failed quota: {name}: must specify {missing}"
     exceeded = sorted(
         item
@@ -134,7 +134,7 @@ def _why_not(quota: Object, pod: Object, asked: Amounts) -> str:
     )
 
 
-def _unsaid(pod: Object, hard: Mapping[str, object]) -> str:
+def _containers_without_values(pod: Object, hard: Mapping[str, object]) -> str:
     """Return, by resource, the containers without a value for a limited resource."""
     if pod["spec"].get("resources"):
         return ""

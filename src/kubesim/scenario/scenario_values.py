@@ -200,7 +200,7 @@ class ScenarioExtender(ScenarioModel):
     timeout: LongerThanNothing = timedelta(seconds=5)
 
     @model_validator(mode="after")
-    def _asked_something(self) -> "ScenarioExtender":
+    def _check_verbs(self) -> "ScenarioExtender":
         if not self.filter and not self.prioritize:
             raise ValueError("must have `filter` or `prioritize`")
         return self

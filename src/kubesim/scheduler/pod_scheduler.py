@@ -97,10 +97,10 @@ class Scheduler:
         self._writes = SchedulerWrites(cluster, name)
         self._busy = False
         self._due = False
-        self._asking: asyncio.Task[None] | None = None
+        self._extender_task: asyncio.Task[None] | None = None
         self._happened_meanwhile = False
         cluster.store.observers.append(self._changed)
-        self._wake()
+        self._schedule_next()
 
     def _changed(self, kind: ResourceKind, change: StoreChange) -> None:
         happened = self._seen.observe(kind, change)
@@ -108,7 +108,7 @@ class Scheduler:
             self._happened_meanwhile = True
             for pod in self._seen.waiting.woken_by(happened):
                 self._retry_later(pod)
-        self._wake()
+        self._schedule_next()
 
     def _retry_later(self, pod: PodInfo) -> None:
         """Retry a pod after a pause that doubles with every failed attempt."""
@@ -121,11 +121,11 @@ class Scheduler:
         def retry() -> None:
             self._seen.retrying.discard(pod.uid)
             self._seen.waiting.release(pod.key)
-            self._wake()
+            self._schedule_next()
 
         self._clock.call_later(pause_s, retry)
 
-    def _wake(self, delay_s: float = _REACTION_S) -> None:
+    def _schedule_next(self, delay_s: float = _REACTION_S) -> None:
         if not self._due and not self._busy and self._seen.waiting.has_next():
             self._due = True
             self._clock.call_later(delay_s, self._cycle)
@@ -138,16 +138,16 @@ class Scheduler:
         self._busy = True
         found = self._find(pod)
         if found.nodes and any(extender.is_interested_in(pod) for extender in self.extenders):
-            self._asking = asyncio.get_running_loop().create_task(self._ask(pod, found))
+            self._extender_task = asyncio.get_running_loop().create_task(self._call_extenders(pod, found))
         else:
             self._settle(pod, found, {})
             self._rest()
 
     def _rest(self) -> None:
         self._busy = False
-        self._wake(_CYCLE_S)
+        self._schedule_next(_CYCLE_S)
 
-    async def _ask(self, pod: PodInfo, found: FeasibleNodes) -> None:
+    async def _call_extenders(self, pod: PodInfo, found: FeasibleNodes) -> None:
         self._happened_meanwhile = False
         try:
             opinion = await consult(self.extenders, pod, found.nodes)
@@ -160,7 +160,7 @@ class Scheduler:
                 self._retry_later(pod)
         except ExtenderError as error:
             self._seen.waiting.park(pod, {ANYTHING})
-            self._writes.say_why_not(pod, str(error), reason="SchedulerError")
+            self._writes.set_unschedulable(pod, str(error), reason="SchedulerError")
             self._retry_later(pod)
         finally:
             self._rest()
@@ -202,14 +202,14 @@ class Scheduler:
         # Parked before anything is written: what is written may be just what wakes it.
         self._seen.waiting.park(pod, refused_by or {ANYTHING})
         if not total:
-            self._writes.say_why_not(pod, NO_NODES, reason="Unschedulable")
+            self._writes.set_unschedulable(pod, NO_NODES, reason="Unschedulable")
             return
         message = no_place(total, found.refused, found.refusals)
         if found.refused is not None:
-            self._writes.say_why_not(pod, message + _AFTER_A_REFUSAL, reason="Unschedulable")
+            self._writes.set_unschedulable(pod, message + _AFTER_A_REFUSAL, reason="Unschedulable")
             return
         further, nominate = self._make_room(pod, found.refusals, total)
-        self._writes.say_why_not(
+        self._writes.set_unschedulable(
             pod, f"{message} preemption: {further}", reason="Unschedulable", nominate=nominate
         )
 

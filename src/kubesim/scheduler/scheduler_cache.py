@@ -23,10 +23,10 @@ class LabelIndex(Generic[T]):
         self._found: dict[tuple[str, str] | None, dict[T, None]] = {}
 
     def add(self, item: T, selector: Selector) -> None:
-        self._found.setdefault(_telling(selector), {})[item] = None
+        self._found.setdefault(_required_label(selector), {})[item] = None
 
     def remove(self, item: T, selector: Selector) -> None:
-        label = _telling(selector)
+        label = _required_label(selector)
         items = self._found[label]
         del items[item]
         if not items:
@@ -39,7 +39,7 @@ class LabelIndex(Generic[T]):
             yield from self._found.get(label, ())
 
 
-def _telling(selector: Selector) -> tuple[str, str] | None:
+def _required_label(selector: Selector) -> tuple[str, str] | None:
     for requirement in selector.requirements:
         if requirement.operator is SelectorOperator.IN and len(requirement.values) == 1:
             return requirement.key, requirement.values[0]

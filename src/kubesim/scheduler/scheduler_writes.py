@@ -104,7 +104,9 @@ class SchedulerWrites:
         )
         return True
 
-    def say_why_not(self, pod: PodInfo, message: str, *, reason: str, nominate: str | None = None) -> None:
+    def set_unschedulable(
+        self, pod: PodInfo, message: str, *, reason: str, nominate: str | None = None
+    ) -> None:
         """Record a new reason why the pod is unschedulable; `nominate` sets a node, or clears it if empty."""
         record = self._still_there(pod)
         if record is None:

@@ -48,7 +48,7 @@ class SchedulingQueue:
         """Add a pod if it is new or its spec has changed."""
         before = self._pods.get(pod.key)
         self._pods[pod.key] = pod
-        if before is None or before.uid != pod.uid or _asks_otherwise(before, pod):
+        if before is None or before.uid != pod.uid or _spec_changed(before, pod):
             self._parked.pop(pod.key, None)
             self._queue(pod)
 
@@ -98,7 +98,7 @@ class SchedulingQueue:
             heapq.heappop(self._turns)
 
 
-def _asks_otherwise(before: PodInfo, after: PodInfo) -> bool:
+def _spec_changed(before: PodInfo, after: PodInfo) -> bool:
     return before.spec != after.spec or before.labels != after.labels
 
 

@@ -75,7 +75,7 @@ class HttpsWebhookCaller:
             url,
             data=body,
             headers={"content-type": "application/json", "accept": "application/json"},
-            ssl=_trusting(endpoint.ca_bundle),
+            ssl=_tls_context(endpoint.ca_bundle),
             # A service has to prove its own name, wherever it really runs.
             server_hostname=URL(endpoint.url).host if endpoint.service else None,
             allow_redirects=False,
@@ -106,7 +106,7 @@ class HttpsWebhookCaller:
 
 
 @lru_cache(maxsize=64)
-def _trusting(ca_bundle: bytes) -> ssl.SSLContext:
+def _tls_context(ca_bundle: bytes) -> ssl.SSLContext:
     return ssl.create_default_context(cadata=ca_bundle.decode("ascii") if ca_bundle else None)
 
 
@@ -142,11 +142,11 @@ class HttpExtenderCaller:
         """Return the transport to an extender; it raises `OSError`, in the words of the real scheduler."""
 
         async def carry(verb: str, arguments: Object) -> Any:
-            return await self._ask(f"{url.rstrip('/')}/{verb}", verb, arguments, timeout_s)
+            return await self._call(f"{url.rstrip('/')}/{verb}", verb, arguments, timeout_s)
 
         return carry
 
-    async def _ask(self, address: str, verb: str, arguments: Object, timeout_s: float) -> Any:
+    async def _call(self, address: str, verb: str, arguments: Object, timeout_s: float) -> Any:
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._post(address, verb, arguments)
