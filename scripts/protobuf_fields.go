@@ -1,5 +1,5 @@
-// Prints the field numbers of Kubernetes' protobuf messages, as the simulated API server needs them to read
-// what typed clients send: for every message, number → [name in JSON, type, how it is held].
+// Print the field numbers of the protobuf messages of Kubernetes, which the simulated API server needs to read
+// requests of typed clients: for every message, number → [name in JSON, type, how it is held].
 //
 //	cd tests/testbed/control-plane
 //	go run ../../../scripts/protobuf_fields.go > ../../../src/kubesim/apiserver/protobuf_fields.json

@@ -1,8 +1,8 @@
-"""Writes `fields.txt` anew from Kubernetes' own OpenAPI document.
+"""Generate kubesim's `fields.txt` from the OpenAPI document of Kubernetes.
 
-    python -m kubesim.admission.object_decoding.extract 1.37.1 swagger.json > fields.txt
+    python -m tools.decoding_fields 1.37.1 swagger.json > src/kubesim/admission/fields.txt
 
-with `api/openapi-spec/swagger.json` of that version's source.
+`swagger.json` is `api/openapi-spec/swagger.json` in the source of that version.
 
 Only names and types are taken: one line per type, each field with the type of its value. Where two
 groups have a type of the same name, the group is put in front (`events.Event`).

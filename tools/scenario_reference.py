@@ -75,7 +75,7 @@ def _table(title: str, model: type[BaseModel]) -> Iterator[str]:
 
 
 def _notes(model: type[BaseModel]) -> dict[str, str]:
-    """The text below each field, also of the models that it is made from; Python itself forgets it."""
+    """Return the docstring below each field, including base models; Python does not keep it."""
     notes: dict[str, str] = {}
     for part in reversed(model.__mro__):
         if not issubclass(part, BaseModel) or part is BaseModel:
