@@ -62,7 +62,7 @@ def test_one_whose_pod_is_there_comes_last():
 
 def test_a_pod_that_was_told_is_told_the_same_again():
     book = IntentIndex([intent("m-1", "c", "a"), intent("m-2", "d", "b")])
-    assert told(book, used={"shop/m-2": 1}, told_before="m-2").cause == "m-2"
+    assert told(book, used={"shop/m-2": 1}, advised_by="m-2").cause == "m-2"
 
 
 def test_a_target_that_others_of_the_workload_leave_is_no_target():
@@ -94,5 +94,5 @@ def test_a_target_where_the_pod_kept_failing_is_none():
 
 
 def test_failed_attempts_alone_name_no_migration():
-    found = told(IntentIndex([failed("bad"), failed("worse")]), told_before="")
+    found = told(IntentIndex([failed("bad"), failed("worse")]), advised_by="")
     assert (found.cause, found.excluded) == ("", ("bad", "worse"))
