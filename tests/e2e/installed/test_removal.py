@@ -234,7 +234,7 @@ async def test_a_user_who_may_not_do_it_all_is_told_what_remains(
     partly = await asyncio.to_thread(uninstall, "-n", "limited", "--force", kubeconfig=kubeconfig)
     assert partly.returncode == 1
     for name in ("ClusterRole rescheduler.limited", "ClusterRoleBinding rescheduler.limited"):
-        assert f"{name} can't be read" in partly.stderr
+        assert f"can't read {name}" in partly.stderr
     left = control_plane.kubectl("get", "deployments,services,configmaps", "-n", "limited", "-o", "name")
     assert "rescheduler" not in left
     rest = await asyncio.to_thread(uninstall, "--history")

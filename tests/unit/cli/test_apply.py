@@ -54,7 +54,7 @@ def test_a_plan_is_shown_made_and_summed_up(rescheduler):
     name = json.loads(rescheduler("migrations", "-o", "json").stdout)["items"][0]["metadata"]["name"]
     story = rescheduler("migrations", name, "-n", "shop").stdout
     assert "handed over: the pod was evicted" in story
-    assert "over: Completed" in story
+    assert "finished: Completed" in story
     late = rescheduler("migrations", name, "-n", "shop", "--cancel")
     assert late.exit_code == 1
     assert "Completed already" in late.stderr

@@ -39,7 +39,7 @@ def test_ctrl_c_begins_nothing_more_and_what_is_under_way_comes_to_its_end(clust
     with spawned("apply", "--yes", "--install", "--kubeconfig", cluster, "--config", config) as apply:
         apply.until("moving, handover Adopt")
         apply.interrupt()
-        apply.until("Nothing more is begun")
+        apply.until("No more moves are started")
         assert apply.until_end() == 130
     assert "Completed" in apply.text
     assert "not begun: stopped before its turn" in apply.text
@@ -77,7 +77,7 @@ def test_on_a_terminal_what_is_under_way_is_shown_live_and_what_is_over_stays(cl
     config = write_config(tmp_path / "config.json", settleTime="1s")
     arguments = ("--yes", "--install", "--kubeconfig", cluster, "--config", config)
     with spawned("apply", *arguments, terminal=True) as apply:
-        seen = apply.until("of 2 moves made, 1 under way, 1 to come")
+        seen = apply.until("of 2 moves made, 1 in progress, 1 waiting")
         assert "moving, handover Adopt" in seen
         assert apply.until_end() == 0
     assert apply.text.count("✓ shop/web-") == 2

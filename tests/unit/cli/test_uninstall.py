@@ -249,7 +249,7 @@ def test_of_two_installations_the_other_keeps_all_that_it_has(tmp_path):
         left = run(tmp_path, "uninstall", "--check", "-n", "rescheduler")
         gone = run(tmp_path, "uninstall", "--check", "-n", "platform")
     assert unclear.exit_code == 1
-    assert "installed in several namespaces: platform, rescheduler. Name the namespace" in unclear.output
+    assert "installed in several namespaces: platform, rescheduler. Specify the namespace" in unclear.output
     assert result.exit_code == 0, result.output
     assert "rescheduler is also installed in namespace rescheduler and uses them" in result.output
     assert gone.exit_code == 0, gone.output
@@ -266,7 +266,7 @@ def test_what_a_user_may_not_read_or_delete_is_named_and_the_rest_is_removed(tmp
         result = run(tmp_path, "uninstall", "--yes")
         left = run(tmp_path, "uninstall", "--check", "-n", "rescheduler")
     assert result.exit_code == 1
-    assert "Service rescheduler/rescheduler-webhook can't be read" in result.output
+    assert "can't read Service rescheduler/rescheduler-webhook" in result.output
     assert ": installed" not in left.output
     assert left.exit_code == 1
     assert "It can't be told what is left" in left.output

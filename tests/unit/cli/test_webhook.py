@@ -12,18 +12,24 @@ from tests.unit.cli.simulated_server import served
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        pytest.param(["--url", "http://x"], "not of the form https://HOST[:PORT]", id="no TLS"),
-        pytest.param(["--url", "https://x/path"], "not of the form https://HOST[:PORT]", id="a path"),
+        pytest.param(["--url", "http://x"], "does not have the form https://HOST[:PORT]", id="no TLS"),
+        pytest.param(["--url", "https://x/path"], "does not have the form https://HOST[:PORT]", id="a path"),
         pytest.param(
-            ["--url", "https://x:port"], "not of the form https://HOST[:PORT]", id="a port that is none"
+            ["--url", "https://x:port"],
+            "does not have the form https://HOST[:PORT]",
+            id="a port that is none",
         ),
-        pytest.param(["--url", "https://"], "not of the form https://HOST[:PORT]", id="no host"),
-        pytest.param(["--service", ":443"], "not of the form NAME[:PORT]", id="a service without a name"),
-        pytest.param(["--service", "hook:"], "not of the form NAME[:PORT]", id="a service without its port"),
+        pytest.param(["--url", "https://"], "does not have the form https://HOST[:PORT]", id="no host"),
         pytest.param(
-            ["--service", "hook:99999"], "not of the form NAME[:PORT]", id="a port that there isn't"
+            ["--service", ":443"], "does not have the form NAME[:PORT]", id="a service without a name"
         ),
-        pytest.param(["--service", "a", "--url", "https://x"], "exclude each other", id="two addresses"),
+        pytest.param(
+            ["--service", "hook:"], "does not have the form NAME[:PORT]", id="a service without its port"
+        ),
+        pytest.param(
+            ["--service", "hook:99999"], "does not have the form NAME[:PORT]", id="a port that there isn't"
+        ),
+        pytest.param(["--service", "a", "--url", "https://x"], "can't be combined", id="two addresses"),
     ],
 )
 def test_what_can_t_be_an_address_is_refused(arguments: list[str], why: str):

@@ -135,7 +135,7 @@ async def _run_demo(console: Console, *, forever: bool, port: int) -> int:
 
 
 def _print_introduction(console: Console, url: str, kubeconfig: Path) -> None:
-    console.print(f"A simulated Kubernetes cluster with the daemon runs at {url}.")
+    console.print(f"A simulated Kubernetes cluster runs at {url}, with the daemon in it.")
     console.print("To watch or change it, run in another terminal:\n")
     console.print(f"  export KUBECONFIG={kubeconfig}", soft_wrap=True)
     console.print("  kubectl get pods -A -o wide --watch\n")
