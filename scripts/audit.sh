@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What is in the image, and whether anything in it has a known vulnerability: audit.sh PYTHON sbom FILE | vulnerabilities
-# The tools have an environment of their own, .venv-audit, which only this needs.
+# Lists the packages in the image and their known vulnerabilities: audit.sh PYTHON sbom FILE | vulnerabilities
+# The tools have their own environment, .venv-audit.
 set -euo pipefail
 python=$1 task=$2
 venv=.venv-audit
@@ -21,13 +21,13 @@ sbom)
 vulnerabilities)
   report=$(mktemp)
   trap 'rm -f "$report" "$report.err"' EXIT
-  # Strict: a package that could not be looked up is not one without vulnerabilities.
+  # Strict: a package that could not be looked up counts as an error.
   if "$venv/bin/pip-audit" --strict --disable-pip --require-hashes --progress-spinner off -r requirements/runtime.txt \
     --format json --output "$report" 2>"$report.err"; then
     echo "audit: no known vulnerabilities in requirements/runtime.txt"
   elif [ -s "$report" ]; then
     "$venv/bin/python" -m json.tool "$report"
-    echo "audit: vulnerabilities are known, see above" >&2
+    echo "audit: known vulnerabilities found, see above" >&2
     exit 1
   else
     tail -n 1 "$report.err" >&2
@@ -36,7 +36,7 @@ vulnerabilities)
   fi
   ;;
 *)
-  echo "audit: '$task' is unknown: sbom FILE or vulnerabilities" >&2
+  echo "audit: unknown task '$task': use sbom FILE or vulnerabilities" >&2
   exit 2
   ;;
 esac

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Resolves the dependencies into requirements files with hashes: lock.sh UV. For every platform and Python at once, and
-# without the address of any registry, so that whoever installs uses their own.
+# Resolves the dependencies into requirements files with hashes: lock.sh UV. For all platforms and Python versions, and
+# without a registry address, so that each installation uses its own.
 set -euo pipefail
 uv=$1
 compile() {

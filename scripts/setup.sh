@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Makes a private environment ready: setup.sh PYTHON VENV. Nothing global is touched.
+# Creates a virtual environment: setup.sh PYTHON VENV. It changes nothing outside the project.
 set -euo pipefail
 python=$1 venv=$2
 
 command -v "$python" >/dev/null || {
-  echo "set-up: '$python' was not found. Install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3" >&2
+  echo "set-up: '$python' was not found. Install Python 3.11 or newer, or specify one: make PYTHON=/path/to/python3" >&2
   exit 1
 }
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
@@ -12,9 +12,9 @@ command -v "$python" >/dev/null || {
   exit 1
 }
 if [ ! -x "$venv/bin/uv" ]; then
-  echo "set-up: making $venv"
+  echo "set-up: creating $venv"
   "$python" -m venv --clear "$venv" || {
-    echo "set-up: '$python -m venv' failed. On Debian and Ubuntu it is a package of its own: apt-get install python3-venv" >&2
+    echo "set-up: '$python -m venv' failed. On Debian and Ubuntu, run: apt-get install python3-venv" >&2
     exit 1
   }
   "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/bootstrap.txt

@@ -24,9 +24,9 @@ from rescheduler.kube.client import Client
 from rescheduler.kube.transport import InProcessTransport
 
 _AND_THEN_S = 0.1
-"""The others of the first wave are there at about the same time."""
+"""The other moves of the first wave finish at about the same time."""
 
-# Without a font from the web: a picture should need nothing but itself.
+# No web font, so that the picture is self-contained.
 _FRAME = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
 <style>
 .{unique_id}-matrix {{ font-family: ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace;

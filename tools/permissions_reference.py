@@ -1,4 +1,4 @@
-"""The tables of permissions and admission policies in docs/security.md, from what is installed."""
+"""Generates the tables of permissions and admission policies in docs/security.md."""
 
 import sys
 from collections.abc import Iterator, Sequence
