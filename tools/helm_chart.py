@@ -1,8 +1,8 @@
 """Generates the Helm chart in `deploy/helm` from the same objects as the plain manifests.
 
 Each option gets a placeholder as its value, and each placeholder in the objects becomes a reference to the
-chart's value. Helm therefore renders what `rescheduler manifests` prints, except for the namespace, which Helm
-creates itself. `values.yaml` and its schema come from the types of the options.
+chart's value. Helm therefore renders what `rescheduler manifests` prints, except for the namespace, which
+Helm creates itself. `values.yaml` and its schema come from the types of the options.
 """
 
 import argparse
