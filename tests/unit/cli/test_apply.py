@@ -57,7 +57,7 @@ def test_a_plan_is_shown_made_and_summed_up(rescheduler):
     assert "finished: Completed" in story
     late = rescheduler("migrations", name, "-n", "shop", "--cancel")
     assert late.exit_code == 1
-    assert "Completed already" in late.stderr
+    assert "it is already Completed" in late.stderr
 
 
 def test_nothing_is_moved_unless_somebody_agrees(rescheduler):

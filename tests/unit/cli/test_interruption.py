@@ -58,7 +58,7 @@ def test_ctrl_c_once_more_leaves_at_once_and_a_cancelled_migration_leaves_nothin
         apply.interrupt_again()
         assert apply.until_end() == 130
     assert "0 of 2 moves made, 1 still running, 1 not made." in apply.text
-    assert "Whoever executes next goes on with them" in apply.text
+    assert "The daemon or the next command continues them" in apply.text
 
     (left,) = migrations(rescheduler)
     assert left["status"]["phase"] == "InProgress"

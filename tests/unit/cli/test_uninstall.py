@@ -269,7 +269,7 @@ def test_what_a_user_may_not_read_or_delete_is_named_and_the_rest_is_removed(tmp
     assert "can't read Service rescheduler/rescheduler-webhook" in result.output
     assert ": installed" not in left.output
     assert left.exit_code == 1
-    assert "It can't be told what is left" in left.output
+    assert "Can't find out what is left" in left.output
 
 
 def test_a_budget_of_others_stays_although_it_is_labelled_like_a_temporary_one(tmp_path):
