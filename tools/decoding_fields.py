@@ -103,5 +103,5 @@ def lines(definitions: dict[str, Schema]) -> Iterator[str]:
 if __name__ == "__main__":
     _, version, swagger = sys.argv
     document = json.loads(Path(swagger).read_text("utf-8"))
-    sys.stdout.write(f"# The fields of Kubernetes {version}, written by extract.py.\n")
+    sys.stdout.write(f"# The fields of Kubernetes {version}, written by tools/decoding_fields.py.\n")
     sys.stdout.writelines(f"{line}\n" for line in lines(document["definitions"]))
