@@ -145,7 +145,7 @@ def injected_error(fault: InjectedFault, route: RequestRoute) -> StatusError | N
             message = "the server has received too many requests and has asked us to try again later"
             return StatusError(429, "TooManyRequests", message, details=details, headers=delay)
         case "internal-error":
-            return internal_error("a fault was asked for")
+            return internal_error("injected fault")
         case "unavailable":
             message = "the server is currently unable to handle the request"
             return StatusError(503, "ServiceUnavailable", message, details=details, headers=delay)
@@ -199,7 +199,7 @@ class SimulatorEndpoint:
         try:
             fault = msgspec.json.decode(body, type=InjectedFault)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise bad_request(f"not a fault: {error}") from error
+            raise bad_request(f"invalid fault: {error}") from error
         return self.add(fault)
 
     def add(self, fault: InjectedFault) -> Object:

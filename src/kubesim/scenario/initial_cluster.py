@@ -185,7 +185,7 @@ async def _until_placed(placing: InitialPlacement, patience: timedelta) -> None:
     while not placing.place():
         if loop.time() >= end_s:
             for place in placing.missing():
-                _log.warning("no pod came to take its place: %s", place)
+                _log.warning("no pod was created for this place: %s", place)
             return
         await asyncio.sleep(_LOOK_EVERY_S)
 

@@ -220,4 +220,4 @@ def test_a_place_that_nobody_takes_is_told(caplog):
     }  # fmt: skip
     scenario = {"pools": POOL, "objects": [quota], "workloads": [{"name": "a", "on": {"w-1": 1, "w-2": 1}}]}
     initial_objects(load_scenario(scenario), EPOCH)
-    assert "no pod came to take its place: Deployment/default/a: 1 on w-2" in caplog.text
+    assert "no pod was created for this place: Deployment/default/a: 1 on w-2" in caplog.text
