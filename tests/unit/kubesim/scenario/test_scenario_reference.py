@@ -32,7 +32,7 @@ def test_a_document_without_a_place_for_it_is_refused():
 
 def test_fields_are_shown_as_they_are_written_with_what_they_mean():
     assert "| `rollOut` |  |  |" in reference()
-    assert "| `settle` | `10m` | How long the cluster has been running when time starts. |" in reference()
+    assert "| `settle` | `10m` | How long the cluster has been running at the start. |" in reference()
     assert "| `name` | required |" in reference()
 
 
