@@ -56,7 +56,7 @@ async def test_a_token_if_one_is_asked_for():
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.1", "example.com", "::"])
 async def test_only_on_loopback(host):
-    with pytest.raises(ValueError, match="not loopback"):
+    with pytest.raises(ValueError, match="not a loopback address"):
         await serve(ApiServer(), host=host)
 
 
