@@ -50,7 +50,8 @@ def test_all_mistakes_are_told_at_once_with_their_paths():
     ("text", "told"),
     [
         ("nodes: [{name: a, zon: b}]", "nodes[0].zon: unknown field; there are cpu, labels, memory, name,"),
-        ("nodes: [{name: A_}]", "nodes[0].name: 'A_': must be a name of lower-case letters, digits, - and .,"),
+        ("nodes: [{name: A_}]",
+         "nodes[0].name: 'A_': must be a name of lower-case letters, digits, - and .,"),
         ("nodes: [{name: a, cpu: x}]", "nodes[0].cpu: 'x': must be a quantity such as 4, 500m or 16Gi"),
         ("events: [{kill: x, at: 5}]", "events[0].at: 5: must be a duration such as 90s, 1h30m or 500ms"),
         ("events: [{}]", "must have one action, not 0 (none): cordon, uncordon, label, annotate,"),
