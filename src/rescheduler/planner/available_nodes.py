@@ -26,7 +26,7 @@ __all__ = [
 Flags = npt.NDArray[np.bool_]
 
 _PLANNER = "Planner"
-_CLOSED = "node(s) take no moved pods"
+_CLOSED = "node(s) were being emptied"
 _SHOWN = 3
 """Nodes whose details are put into words."""
 
@@ -62,7 +62,9 @@ def node_availability(
     for node in np.flatnonzero(~fits).tolist():
         name = records[node].name
         if node == here:
-            found.setdefault((SchedulerRule.ALREADY_HERE, "node(s) it is on already"), []).append((name, ""))
+            found.setdefault((SchedulerRule.ALREADY_HERE, "node(s) were already running the pod"), []).append(
+                (name, "")
+            )
             continue
         refusals = placement.refusals(pod, node, source_stays=source_stays)
         for refusal in refusals:

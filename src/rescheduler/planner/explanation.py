@@ -155,11 +155,11 @@ def _kept_by_group(
     pod = eligibility.name_of(row)
     others = (eligibility.refusal(each) for each in members if each != row)
     if (kept := next((each for each in others if each is not None), None)) is not None:
-        detail = f"{kept.subject} has to stay ({kept.reason}: {kept.detail})"
+        detail = f"{kept.subject} can't move ({kept.reason}: {kept.detail})"
         yield Rejection(pod, Reason.GROUP_INCOMPLETE, group, detail)
     most = min(policy.max_concurrent_migrations, policy.max_reschedule_pods, MAX_GROUP_SIZE)
     if len(members) > most:
-        detail = f"{len(members)} pods have to move at once, of {most} at most"
+        detail = f"its group has {len(members)} pods that move together; the limit is {most}"
         yield Rejection(pod, Reason.GROUP_TOO_LARGE, group, detail)
 
 

@@ -84,8 +84,8 @@ def _behind(claim: ClaimRecord | None, storage: Storage) -> VolumeRecord | None:
     return storage.volumes.get(claim.volume) if claim is not None else None
 
 
-ASSUMED_STEERED = "the webhook is installed: replacements of evicted pods go where they should"
-_ASSUMED_WORKLOADS = "workloads were not given: handovers follow the kind of each pod's owner"
+ASSUMED_STEERED = "the webhook is installed and steers replacements of evicted pods to their targets"
+_ASSUMED_WORKLOADS = "the input has no workloads: handovers follow the kind of each pod's owner"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +163,11 @@ class HandoverChooser:
         if owner is None:
             return None
         if not any(_is(owner, kind, group) for kind, group in _KNOWN):
-            return ImpossibleHandover(Reason.OWNER_UNKNOWN, f"its owner is a {_full(owner)}", _named(owner))
+            return ImpossibleHandover(
+                Reason.OWNER_UNKNOWN, f"its owner is of the unknown kind {_full(owner)}", _named(owner)
+            )
         if line.record is None and owner.kind in self._kinds_read:
-            return ImpossibleHandover(Reason.OWNER_UNKNOWN, "its owner is not in the cluster", _named(owner))
+            return ImpossibleHandover(Reason.OWNER_UNKNOWN, "its owner does not exist", _named(owner))
         if not line.is_replica_set or above is None:
             return None
         if not _is(above, "Deployment", "apps"):
@@ -173,9 +175,7 @@ class HandoverChooser:
                 Reason.OWNER_UNKNOWN, f"its ReplicaSet belongs to a {_full(above)}", _named(above)
             )
         if line.above_record is None and above.kind in self._kinds_read:
-            return ImpossibleHandover(
-                Reason.OWNER_UNKNOWN, "its Deployment is not in the cluster", _named(above)
-            )
+            return ImpossibleHandover(Reason.OWNER_UNKNOWN, "its Deployment does not exist", _named(above))
         return None
 
     @cached_property
@@ -210,7 +210,9 @@ def _automatic(
     if line.owner is None:
         if claim:
             return ImpossibleHandover(
-                Reason.HANDOVER_IMPOSSIBLE, "nobody would replace it, and a copy can't use its claim", claim
+                Reason.HANDOVER_IMPOSSIBLE,
+                "it has no controller that would replace it, and a copy can't use its claim",
+                claim,
             )
         return HandoverChoice(Handover.COPY, "it has no controller that would replace it")
     if record is not None and is_rolling_out(record):
@@ -218,28 +220,28 @@ def _automatic(
             Reason.ROLLING_OUT, f"{record.kind} {record.key} is rolling out", record.key
         )
     if not line.is_replica_set:
-        return HandoverChoice(Handover.EVICT, f"only its {line.owner.kind} can make its successor", assumed)
+        return HandoverChoice(Handover.EVICT, f"only its {line.owner.kind} can create its successor", assumed)
     if foreign:
-        return HandoverChoice(Handover.EVICT, "whether its owner tolerates one more pod is not known")
+        return HandoverChoice(Handover.EVICT, "it is not known whether its owner tolerates an extra pod")
     if claim:
         return HandoverChoice(Handover.EVICT, f"its claim {claim} can be used on one node only", assumed)
     if record is not None and not tolerates_surge(record):
-        return HandoverChoice(
-            Handover.EVICT, f"{record.kind} {record.key} allows no pod more than it asks for"
-        )
-    return HandoverChoice(Handover.ADOPT, "its workload tolerates one more pod for a while", assumed)
+        return HandoverChoice(Handover.EVICT, f"{record.kind} {record.key} allows no extra pod")
+    return HandoverChoice(Handover.ADOPT, "its workload tolerates an extra pod temporarily", assumed)
 
 
 def _as_asked(asked: Handover, line: _ControllerChain, claim: str) -> HandoverChoice | ImpossibleHandover:
     record = line.top_record
     match asked:
         case Handover.ADOPT if not line.is_replica_set:
-            return ImpossibleHandover(Reason.HANDOVER_IMPOSSIBLE, "Adopt is for pods of ReplicaSets")
+            return ImpossibleHandover(Reason.HANDOVER_IMPOSSIBLE, "Adopt works only for pods of ReplicaSets")
         case Handover.COPY if line.owner is not None:
-            return ImpossibleHandover(Reason.HANDOVER_IMPOSSIBLE, "Copy is for pods without a controller")
+            return ImpossibleHandover(
+                Reason.HANDOVER_IMPOSSIBLE, "Copy works only for pods without a controller"
+            )
         case Handover.EVICT if line.owner is None:
             return ImpossibleHandover(
-                Reason.HANDOVER_IMPOSSIBLE, "Evict would lose a pod that has no controller"
+                Reason.HANDOVER_IMPOSSIBLE, "Evict would lose the pod, because no controller replaces it"
             )
         case Handover.ADOPT | Handover.COPY if claim:
             return ImpossibleHandover(
@@ -249,14 +251,14 @@ def _as_asked(asked: Handover, line: _ControllerChain, claim: str) -> HandoverCh
             return ImpossibleHandover(
                 Reason.ROLLING_OUT, f"{record.kind} {record.key} is rolling out", record.key
             )
-    return HandoverChoice(asked, f"{asked} is asked for")
+    return HandoverChoice(asked, f"{asked} is configured")
 
 
 def _read(wanted: str) -> Handover | ImpossibleHandover:
     try:
         return Handover(wanted)
     except ValueError:
-        detail = f'the annotation {HANDOVER_ANNOTATION}: "{wanted}" is none of {", ".join(Handover)}'
+        detail = f'the annotation {HANDOVER_ANNOTATION}: "{wanted}" is not one of {", ".join(Handover)}'
         return ImpossibleHandover(Reason.HANDOVER_IMPOSSIBLE, detail)
 
 

@@ -24,7 +24,7 @@ _SLOWEST_END_S: Final = 30.0
 """So much longer than its grace period may a pod take to end, on a busy node."""
 
 NOT_ENABLED: Final = (
-    "NodeMaintenance is not among enabledStrategies, so nothing empties it: "
+    "NodeMaintenance is not in enabledStrategies, so the node is not emptied: "
     "enable it, or use `rescheduler drain`"
 )
 

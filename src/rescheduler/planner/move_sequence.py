@@ -242,5 +242,5 @@ def _merged_move(placement: Placement, moves: Sequence[PlannedMove]) -> PlannedM
     if chosen_first.target == moves[-1].target:
         return chosen_first
     nodes = placement.snapshot.nodes.records
-    instead = f"{nodes[moves[-1].target].name} rather than {nodes[chosen_first.target].name}"
+    instead = f"{nodes[moves[-1].target].name} instead of {nodes[chosen_first.target].name}"
     return chosen_first.merged_with(moves[-1], instead)

@@ -35,7 +35,7 @@ def validate_move(  # noqa: PLR0913 - one per circumstance
     """
     row = snapshot.pods.row.get(move.pod)
     if row is None or snapshot.pods.records[row].uid != move.uid:
-        return Rejection(move.pod, Reason.GONE, "", "there is no such pod any more")
+        return Rejection(move.pod, Reason.GONE, "", "the pod no longer exists")
     pod = snapshot.pods.records[row]
     if pod.node != move.source:
         return Rejection(move.pod, Reason.ELSEWHERE, pod.node, f"it is on {pod.node or 'no node'}")
@@ -46,7 +46,7 @@ def validate_move(  # noqa: PLR0913 - one per circumstance
         return protected
     present = eligibility.handover(row)
     if present is not move.handover:
-        detail = f"it was planned with {move.handover}; now it would be {present}"
+        detail = f"it was planned with {move.handover}; now it needs {present}"
         return Rejection(move.pod, Reason.HANDOVER_IMPOSSIBLE, "", detail)
     return _validate_target(move, row, placement or Placement(snapshot))
 
@@ -62,7 +62,7 @@ def _validate_target(move: Move, row: int, placement: Placement) -> Rejection | 
         )
     target = placement.snapshot.nodes.row.get(move.target)
     if target is None:
-        return Rejection(move.pod, Reason.TARGET_UNFIT, move.target, "its target is gone")
+        return Rejection(move.pod, Reason.TARGET_UNFIT, move.target, "its target no longer exists")
     if closed := closed_because(placement.snapshot, target):
         return Rejection(move.pod, Reason.TARGET_UNFIT, move.target, f"its target {closed}")
     if placement.fits_on(row, target, source_stays=stays):

@@ -76,7 +76,7 @@ def _loads(snapshot: Snapshot, loads: list[float], has: list[bool]) -> dict[str,
 _OUTSIDE_WINDOW = (
     Reason.OUTSIDE_WINDOW,
     "",
-    "no window is open now: nothing is moved but pods that keep failing",
+    "no window is open now: only failing pods are moved",
 )
 
 
@@ -172,7 +172,7 @@ def _move(snapshot: Snapshot, move: PlannedMove, wave: int) -> Move:
 def _note_dropped(draft: PlanDraft, units: Iterable[MoveUnit]) -> None:
     for move in (move for unit in units for move in unit.moves):
         key = draft.snapshot.pods.records[move.pod].key
-        draft.rejections.add(Rejection(key, Reason.NO_ORDER, "", "the moves before it leave no room for it"))
+        draft.rejections.add(Rejection(key, Reason.NO_ORDER, "", "the moves before it leave no room"))
 
 
 def _plan_assumptions(

@@ -50,28 +50,32 @@ class _Form(msgspec.Struct, rename="camel"):
 
 
 class MoveForm(_Form, forbid_unknown_fields=True):
-    """One pod to another node. Moves are executed in this order, or wave by wave."""
+    """Move one pod to another node. Moves are executed in this order, or wave by wave."""
 
     pod: PodKey
-    uid: Annotated[str, Meta(min_length=1, description="of the pod: another of the same name is not moved")]
+    uid: Annotated[
+        str, Meta(min_length=1, description="of the pod; another pod with the same name is not moved")
+    ]
     source: Annotated[Text, Meta(description="the node it is on")] = msgspec.field(name="from")
-    target: Annotated[Text | None, Meta(description="null: to be chosen when it is executed")] = (
+    target: Annotated[Text | None, Meta(description="null: chosen when the move is executed")] = (
         msgspec.field(name="to")
     )
     strategy: Text
     handover: Annotated[
         Literal["Adopt", "Copy", "Evict"],
-        Meta(description="Adopt and Copy make before they break; Evict does not"),
+        Meta(description="Adopt and Copy start the successor first; Evict does not"),
     ]
-    reason: Annotated[str, Meta(description="in words and numbers, for people")]
+    reason: Annotated[str, Meta(description="for people, with numbers")]
     gain: Annotated[float, Meta(description="relative to what the strategy improves: 0.05 is 5 %")]
-    wave: Annotated[int, Meta(ge=0, description="moves of one wave may be under way together")] = 0
-    group: Annotated[str, Meta(description="pods of one group are handed over together, or not at all")] = ""
-    hop: Annotated[bool, Meta(description="only a stop: a later move of the same uid takes it on")] = False
+    wave: Annotated[int, Meta(ge=0, description="moves of one wave may run at the same time")] = 0
+    group: Annotated[str, Meta(description="pods of one group move together or not at all")] = ""
+    hop: Annotated[bool, Meta(description="an intermediate stop: a later move with the same uid follows")] = (
+        False
+    )
 
 
 class ChangeForm(_Form, forbid_unknown_fields=True):
-    """What is to be done to a node."""
+    """Cordon or uncordon a node."""
 
     node: Text
     change: NodeChange
@@ -81,11 +85,11 @@ class ChangeForm(_Form, forbid_unknown_fields=True):
 
 class LoadForm(_Form):
     before: Percent
-    after: Annotated[float, Meta(description="percent of allocatable, when all is done")]
+    after: Annotated[float, Meta(description="percent of allocatable, after all moves")]
 
 
 class NodeForm(_Form, omit_defaults=True):
-    """The loads of one node."""
+    """Show the load of one node before and after the plan."""
 
     name: Text
     cpu: LoadForm | None = None
@@ -95,17 +99,17 @@ class NodeForm(_Form, omit_defaults=True):
 
 
 class RefusalForm(_Form, omit_defaults=True):
-    """A pod that was not moved though something spoke for it; or a node; or, with neither, the whole plan."""
+    """A pod or a node that a strategy wanted to change and the plan does not; with neither, the whole plan."""
 
     pod: PodKey | None = None
     node: Text | None = None
-    reason: Annotated[str, Meta(description="for programs: one word of a documented list")] = ""
+    reason: Annotated[str, Meta(description="for programs; docs/reasons.md lists the values")] = ""
     detail: Annotated[str, Meta(description="for people")] = ""
-    by: Annotated[str, Meta(description="the object that is the cause, if it is another one")] = ""
+    by: Annotated[str, Meta(description="the object that is the cause, if it is not the subject itself")] = ""
 
 
 class SpreadForm(_Form):
-    """Over all nodes, in percent of allocatable."""
+    """Distribution over all nodes, in percent of allocatable."""
 
     mean: float
     deviation: Annotated[float, Meta(description="standard deviation")]
@@ -119,24 +123,24 @@ class OutlookForm(_Form):
 
 
 class SummaryForm(_Form):
-    """In short. Of a great many refusals a plan lists only some; all are counted here."""
+    """Totals. A plan lists a limited number of refusals; this counts them all."""
 
     moves: int = 0
     waves: int = 0
     by_strategy: dict[str, int] = {}
-    refused: Annotated[dict[str, int], Meta(description="how many pods and nodes, by reason")] = {}
+    refused: Annotated[dict[str, int], Meta(description="number of pods and nodes, by reason")] = {}
     load: Annotated[dict[str, OutlookForm], Meta(description="by resource")] = {}
     assumptions: Annotated[
-        list[str], Meta(description="what was taken for granted because the cluster did not say")
+        list[str], Meta(description="what the plan assumes because the input does not say")
     ] = []
 
 
 class PlanForm(_Form):
-    """What one check proposes, and what it expects of it."""
+    """The moves that one check proposes, and the loads that it expects."""
 
     api_version: Literal["rescheduler.dev/v1alpha1"]
     kind: Literal["Plan"]
-    taken_at: Annotated[str, Meta(description="when the cluster looked so, in RFC 3339")]
+    taken_at: Annotated[str, Meta(description="when the cluster was read, in RFC 3339")]
     moves: list[MoveForm]
     changes: list[ChangeForm] = []
     nodes: list[NodeForm] = []
@@ -161,8 +165,7 @@ class UnreadablePlan(ValueError):  # noqa: N818 - says what the content is
         more = [f"and {len(self.faults) - _MOST_FAULTS} more"] if len(self.faults) > _MOST_FAULTS else []
         listed = "\n  ".join([*self.faults[:_MOST_FAULTS], *more])
         super().__init__(
-            f"{source} is not a plan that can be used:\n  {listed}\n"
-            "A plan is saved by: rescheduler plan --save FILE"
+            f"{source} is not a valid plan:\n  {listed}\nSave a plan with: rescheduler plan --save FILE"
         )
 
 
@@ -304,10 +307,10 @@ def _seconds(moment: str, faults: list[str]) -> float:
     try:
         found = datetime.fromisoformat(moment)
     except ValueError:
-        faults.append(f'takenAt: "{moment}" is no time in RFC 3339')
+        faults.append(f'takenAt: "{moment}" is not an RFC 3339 time')
         return 0.0
     if found.tzinfo is None:
-        faults.append(f'takenAt: "{moment}" does not say its time zone')
+        faults.append(f'takenAt: "{moment}" has no time zone')
     return found.timestamp()
 
 
@@ -317,18 +320,18 @@ def _contradictions(moves: Sequence[MoveForm]) -> Iterator[str]:
     for place, move in enumerate(moves):
         path = f"moves[{place}]"
         if move.target == move.source:
-            yield f"{path}.to: {move.target} is where the pod is already"
+            yield f"{path}.to: {move.target} is the node that the pod is already on"
         if not math.isfinite(move.gain):
-            yield f"{path}.gain: a finite number is needed"
+            yield f"{path}.gain: must be a finite number"
         if place and move.wave < moves[place - 1].wave:
-            yield f"{path}.wave: {move.wave} comes after {moves[place - 1].wave}"
+            yield f"{path}.wave: {move.wave} after wave {moves[place - 1].wave}"
         before = stops.get(move.uid)
         if before is not None and not (before.hop and before.target == move.source):
-            yield f"{path}.uid: the pod {move.pod} is moved already, and not to {move.source} as a hop"
+            yield f"{path}.uid: another move already moves the pod {move.pod}, and not with a hop to {move.source}"
         stops[move.uid] = move
     for move in stops.values():
         if move.hop:
-            yield f"moves: {move.pod} hops to {move.target}, and nothing takes it on"
+            yield f"moves: {move.pod} hops to {move.target}, and no later move continues from there"
 
 
 def _move(form: MoveForm) -> Move:

@@ -162,7 +162,7 @@ class _Selection:
         """If it is taken, it is played on the board."""
         pods = tuple(proposed.pod for proposed in proposal.moves)
         if len(set(pods)) != len(pods):
-            raise ValueError(f"{view.strategy.name} proposes to move a pod twice at once: {proposal}")
+            raise ValueError(f"{view.strategy.name} proposes to move a pod twice: {proposal}")
         found = _refused_by_protection(self.draft, view, pods) or _sequenced(self.draft, view, proposal)
         room = self.draft.room
         refused = found if isinstance(found, _Refused) else self._add(found)
@@ -182,7 +182,7 @@ class _Selection:
         else:
             units = with_fewer_hops(self.start, self.units, more)
             if units is None:
-                return _Refused(Reason.NO_ORDER, "it would have to stop on the way, which it must not")
+                return _Refused(Reason.NO_ORDER, "it would need an intermediate stop, which is not allowed")
             draft.room += count_moves(self.units) - count_moves(units)
             self.units = units
         for unit in more:
@@ -197,7 +197,7 @@ def _refused_by_protection(draft: PlanDraft, view: PlanView, pods: tuple[int, ..
         return None
     group = draft.groups.of(kept[0])
     reason = Reason.GROUP_INCOMPLETE if group else Reason.NO_ORDER
-    return _Refused(reason, f"{draft.snapshot.pods.records[kept[0]].key} has to stay", group)
+    return _Refused(reason, f"{draft.snapshot.pods.records[kept[0]].key} can't move", group)
 
 
 def _sequenced(draft: PlanDraft, view: PlanView, proposal: Proposal) -> list[MoveUnit] | _Refused:
@@ -205,14 +205,14 @@ def _sequenced(draft: PlanDraft, view: PlanView, proposal: Proposal) -> list[Mov
     if (no := _refused_by_groups(draft, view, units)) is not None:
         return no
     if not all(view.open[proposed.target] for proposed in proposal.moves):
-        return _Refused(Reason.TARGET_UNFIT, "its target is not Ready, cordoned, or being emptied")
+        return _Refused(Reason.TARGET_UNFIT, "its target is not Ready, is cordoned, or is being emptied")
     if any(draft.placement.position[proposed.pod] == proposed.target for proposed in proposal.moves):
-        return _Refused(Reason.TARGET_UNFIT, "it is there already")
+        return _Refused(Reason.TARGET_UNFIT, "it is already there")
     found = sequence(draft.placement, units, view.stops)
     if found is None:
         if len(proposal.moves) == 1:
-            return _Refused(Reason.TARGET_UNFIT, "it does not fit there beside the other moves")
-        return _Refused(Reason.NO_ORDER, f"no order was found for these {len(proposal.moves)} moves")
+            return _Refused(Reason.TARGET_UNFIT, "it does not fit there together with the other moves")
+        return _Refused(Reason.NO_ORDER, f"found no order for these {len(proposal.moves)} moves")
     if count_moves(found) > view.room:
         return _Refused(*view.no_room)
     return found
@@ -246,12 +246,12 @@ def _refused_by_groups(draft: PlanDraft, view: PlanView, units: Sequence[MoveUni
         missing = set(view.moves_with(unit.moves[0].pod)) - {move.pod for move in unit.moves}
         if missing:
             names = ", ".join(draft.snapshot.pods.records[pod].key for pod in sorted(missing)[:3])
-            return _Refused(Reason.GROUP_INCOMPLETE, f"{names} would have to move too", unit.group)
+            return _Refused(Reason.GROUP_INCOMPLETE, f"{names} must move with it", unit.group)
         if len(unit.moves) > most:
-            detail = f"{len(unit.moves)} pods have to move at once, of {most} at most"
+            detail = f"its group has {len(unit.moves)} pods that move together; the limit is {most}"
             return _Refused(Reason.GROUP_TOO_LARGE, detail, unit.group)
         for budget, needed, allowed in draft.limits.demand(unit).disruptions:
             if needed > allowed:
-                detail = f"{needed} disruptions are needed at once, of {allowed} that {budget} allows"
+                detail = f"it needs {needed} disruptions at the same time; {budget} allows {allowed}"
                 return _Refused(Reason.BUDGET_SPENT, detail, budget)
     return None

@@ -1,4 +1,4 @@
-"""Why a pod stays where it is, and what to do about it: one table for `explain`, the page and metrics."""
+"""The reasons for which a pod is not moved, with their meanings and remedies."""
 
 from enum import StrEnum
 from typing import Final
@@ -11,9 +11,9 @@ __all__ = [
 
 
 class Reason(StrEnum):
-    """What programs compare. The words for people stand beside it in `REMEDIES`, and in each rejection."""
+    """Name each reason for programs; `REMEDIES` and the rejections have the text for people."""
 
-    # The pod by itself: it belongs to its node, or is in a state in which it can't be moved.
+    # The pod itself: it is bound to its node, or its state does not allow a move.
     MIRROR_POD = "MirrorPod"
     DAEMON_SET_POD = "DaemonSetPod"
     FINISHED = "Finished"
@@ -28,7 +28,7 @@ class Reason(StrEnum):
     FAILING = "Failing"
     RECOVERED = "Recovered"
 
-    # What kind of pod it is.
+    # The kind of pod.
     OWNER_UNKNOWN = "OwnerUnknown"
     JOB_POD = "JobPod"
     BARE_POD = "BarePod"
@@ -48,7 +48,7 @@ class Reason(StrEnum):
     CLAIM_SHARED = "ClaimShared"
     MARKS_IN_TEMPLATE = "MarksInTemplate"
 
-    # How it could be moved.
+    # How it would be moved.
     HANDOVER_IMPOSSIBLE = "HandoverImpossible"
     ROLLING_OUT = "RollingOut"
     REVISION_PENDING = "RevisionPending"
@@ -60,7 +60,7 @@ class Reason(StrEnum):
     SEVERAL_BUDGETS = "SeveralBudgets"
     BUDGET_SPENT = "BudgetSpent"
 
-    # Whether there is a place, and an order.
+    # Targets and order.
     NO_TARGET = "NoTarget"
     TARGET_UNFIT = "TargetUnfit"
     NO_ORDER = "NoOrder"
@@ -70,46 +70,46 @@ class Reason(StrEnum):
     OUTSIDE_WINDOW = "OutsideWindow"
     NAMESPACE_HELD = "NamespaceHeld"
 
-    # Pods that keep failing where they are.
+    # Pods that keep failing on their node.
     GAVE_UP = "GaveUp"
     NODE_LOST = "NodeLost"
     NO_MOVE_NEEDED = "NoMoveNeeded"
     RETRIES_MALFORMED = "RetriesMalformed"
     RECORD_FULL = "RecordFull"
 
-    # Found when a plan is checked again, before it is executed.
+    # Found when a move is validated again before it is executed.
     GONE = "Gone"
     ELSEWHERE = "Elsewhere"
 
 
 REMEDIES: Final[dict[Reason, tuple[str, str]]] = {
     Reason.MIRROR_POD: (
-        "A static pod: the kubelet runs it from a file on the node, and the API server only shows it.",
-        "Nothing to do: a drain leaves it. To stop it, remove its file from the kubelet's directory.",
+        "It is a static pod: the kubelet runs it from a file on the node.",
+        "Nothing to do: a drain ignores it. To stop it, remove its manifest from the node.",
     ),
     Reason.DAEMON_SET_POD: (
-        "Its DaemonSet runs one pod on every node that matches.",
-        "Nothing to do: a drain leaves it. To keep it off a node, change the DaemonSet's selector.",
+        "Its DaemonSet runs one pod on every matching node.",
+        "Nothing to do: a drain ignores it. To keep it off a node, change the DaemonSet's node selector.",
     ),
-    Reason.FINISHED: ("It has run to its end.", "Nothing to do: it uses no node any more."),
+    Reason.FINISHED: ("It has finished.", "Nothing to do: it no longer uses its node."),
     Reason.TERMINATING: (
-        "It is being deleted already, or its workload is.",
-        "Wait. If it never ends, look at its finalizers and at the kubelet of its node.",
+        "It, or its workload, is being deleted.",
+        "Wait. If the deletion hangs, check the pod's finalizers and the kubelet of its node.",
     ),
     Reason.UNSCHEDULED: (
         "It has no node yet.",
-        "See what the scheduler says about it: `kubectl describe pod`.",
+        "See why the scheduler has not placed it: `kubectl describe pod`.",
     ),
     Reason.NODE_UNKNOWN: (
-        "It is bound to a node that is not in the cluster.",
-        "Wait until the pod is garbage-collected, or save the cluster with its nodes.",
+        "It is bound to a node that does not exist.",
+        "Wait until the pod is garbage-collected. In a saved cluster, include the nodes.",
     ),
-    Reason.ALREADY_MOVING: ("A migration of it is under way.", "Wait for it: `rescheduler migrations`."),
+    Reason.ALREADY_MOVING: ("It is being migrated.", "Wait for the migration: `rescheduler migrations`."),
     Reason.COOLING_DOWN: (
-        "It was moved not long ago, or that was tried; in maintenance, only if that failed.",
+        "It was moved recently, or a migration failed recently. In maintenance, only a failure counts.",
         "Wait, or lower `podCooldown`.",
     ),
-    Reason.TOO_YOUNG: ("It has not run for long.", "Wait, or lower `minPodAge`."),
+    Reason.TOO_YOUNG: ("It is younger than `minPodAge`.", "Wait, or lower `minPodAge`."),
     Reason.NOT_SAFE_TO_EVICT: (
         'It has the annotation `cluster-autoscaler.kubernetes.io/safe-to-evict: "false"`.',
         "Remove the annotation if the pod may be moved.",
@@ -119,30 +119,33 @@ REMEDIES: Final[dict[Reason, tuple[str, str]]] = {
         "Remove the annotation if the pod may be moved.",
     ),
     Reason.FAILING: (
-        "It keeps failing where it is, and FailedPods sees to it.",
-        "Wait until it has recovered, or see why it fails: `kubectl describe pod`.",
+        "It keeps failing on its node; FailedPods handles it.",
+        "Wait until it recovers, or see why it fails: `kubectl describe pod`.",
     ),
-    Reason.RECOVERED: ("It kept failing where it is, and now runs.", "Nothing to do."),
+    Reason.RECOVERED: ("It kept failing on its node and now runs.", "Nothing to do."),
     Reason.OWNER_UNKNOWN: (
-        "Its owner is of a kind whose ways we don't know, or can't be found.",
-        "Name a handover for that kind in `handovers`, if its controller replaces pods that are evicted.",
+        "Its owner does not exist, or is of a kind that the rescheduler does not know.",
+        "If the owner replaces evicted pods, set a handover for its kind in `handovers`.",
     ),
-    Reason.JOB_POD: ("It belongs to a Job, and would start anew.", "Set `includeJobs` if that does no harm."),
+    Reason.JOB_POD: (
+        "It belongs to a Job; a move would restart its work.",
+        "Set `includeJobs` if a restart is acceptable.",
+    ),
     Reason.BARE_POD: (
-        "It has no controller, and bare pods are left out or it does not restart.",
+        "It has no controller, and `includeBarePods` is off or its `restartPolicy` is not `Always`.",
         "Set `includeBarePods`, and `restartPolicy: Always` in the pod.",
     ),
     Reason.OWN_POD: (
-        "It is our own, and moves only in maintenance.",
-        "Nothing to do; to move it now, delete it.",
+        "It belongs to the rescheduler, which moves its own pods only in maintenance.",
+        "Nothing to do. To move it now, delete it.",
     ),
     Reason.EXCLUDED_NAMESPACE: (
         "Its namespace is excluded.",
-        "Take the namespace out of `excludedNamespaces`, or set `maintenanceIncludesSystem` for maintenance.",
+        "Remove the namespace from `excludedNamespaces`, or set `maintenanceIncludesSystem` for maintenance.",
     ),
     Reason.SYSTEM_POD: (
-        "Its priority class says that the cluster needs it.",
-        "Set `maintenanceIncludesSystem` to have maintenance move such pods.",
+        "Its priority class is critical for the cluster.",
+        "To move such pods in maintenance, set `maintenanceIncludesSystem`.",
     ),
     Reason.PRIORITY_TOO_HIGH: ("Its priority is above `maxPriority`.", "Raise `maxPriority`."),
     Reason.OPTED_OUT: (
@@ -153,144 +156,135 @@ REMEDIES: Final[dict[Reason, tuple[str, str]]] = {
         "`excludedPodSelector` matches it.",
         "Change the selector, or the pod's labels.",
     ),
-    Reason.GATED: (
-        "It has scheduling gates: somebody holds it back.",
-        "Remove the gates when it may run.",
-    ),
+    Reason.GATED: ("It has scheduling gates.", "Remove the gates when the pod may run."),
     Reason.RESOURCE_CLAIMS: (
-        "It holds claims to devices, which can't follow it.",
-        "Delete it by hand when its devices may be given up.",
+        "It holds device claims, which can't move with it.",
+        "Delete the pod yourself when it may release its devices.",
     ),
     Reason.SCHEDULING_GROUP: (
-        "The scheduler places it together with others, as one.",
-        "Restart the whole group by hand.",
+        "The scheduler places it together with a group of pods.",
+        "Restart the whole group yourself.",
     ),
     Reason.OTHER_SCHEDULER: (
-        "A scheduler places it whose rules we don't know.",
-        "Name it in `knownSchedulers`, if it follows the rules of the default scheduler.",
+        "It uses a scheduler that the rescheduler does not know.",
+        "If that scheduler follows the default scheduler's rules, add it to `knownSchedulers`.",
     ),
     Reason.NODE_NAME_IN_TEMPLATE: (
-        "Its workload's pod template sets `nodeName`: no scheduler places its pods, and all run there.",
+        "Its workload's pod template sets `nodeName`, so all of its pods run on that node.",
         "Remove `nodeName` from the template, or use a node selector or node affinity instead.",
     ),
     Reason.LOCAL_STORAGE: (
-        "It has data on its node, which a move would lose.",
-        "Set `includeLocalStorage` if that data may be lost.",
+        "It has data on its node that a move would lose.",
+        "Set `includeLocalStorage` if losing that data is acceptable.",
     ),
     Reason.VOLUME_UNKNOWN: (
-        "A claim that it uses, or the volume behind it, can't be found.",
-        "Save the cluster with its claims and volumes, or create what is missing.",
+        "A claim that it uses, or the claim's volume, does not exist.",
+        "Create what is missing. In a saved cluster, include claims and volumes.",
     ),
     Reason.CLAIM_SHARED: (
-        "Other pods use its claim, which can be attached to one node only: it could not start on another.",
-        "Move them together by hand, or use a claim that is ReadWriteMany.",
+        "Other pods use its claim, which can be attached to one node only.",
+        "Move these pods together yourself, or use a ReadWriteMany claim.",
     ),
     Reason.MARKS_IN_TEMPLATE: (
-        "Its workload's selector or pod template has labels that a migration sets on pods and removes again.",
+        "Its workload's selector or pod template has labels that migrations set and remove.",
         "Remove the labels `scheduler.alpha.kubernetes.io/migrat…` from the selector and the template.",
     ),
     Reason.HANDOVER_IMPOSSIBLE: (
-        "The handover that is asked for can't be done with this pod.",
+        "The configured handover is not possible for this pod.",
         "Set `Auto` in `handovers`, or in the annotation `rescheduler.dev/handover` of its workload.",
     ),
     Reason.ROLLING_OUT: (
-        "Its workload is rolling out a new version, which replaces pods anyway.",
-        "Wait until it is done, or undo it; or annotate the workload with `rescheduler.dev/handover: Evict`.",
+        "Its workload is rolling out a new version.",
+        "Wait for the rollout or undo it, or annotate the workload with `rescheduler.dev/handover: Evict`.",
     ),
     Reason.REVISION_PENDING: (
-        "Its StatefulSet would make its successor from another revision: a move would update it on the side.",
-        "Finish the update or undo it. Maintenance moves it all the same, as `kubectl drain` would.",
+        "Its StatefulSet would create its successor from another revision, so a move would also update it.",
+        "Finish or undo the update. Maintenance moves the pod anyway, as `kubectl drain` does.",
     ),
     Reason.UNSTEERED: (
-        "It would have to be evicted, and nothing keeps its replacement off the same node.",
+        "It would be evicted, and nothing keeps its replacement off the same node.",
         "Install the webhook (`rescheduler manifests`), cordon the node, or set `allowUnsteered`.",
     ),
     Reason.TOLERATES_CORDON: (
-        "It tolerates the cordon of its node: without the webhook, its replacement may return there.",
-        "Install the webhook and see that it answers, or remove the toleration.",
+        "It tolerates the cordon of its node. Without the webhook, its replacement may return there.",
+        "Install the webhook and check that it responds, or remove the toleration.",
     ),
     Reason.SURPLUS_WOULD_PREEMPT: (
-        "For a moment its ReplicaSet creates one more pod, which finds no room and would preempt others.",
-        "Install the webhook, which prevents that; or set `preemptionPolicy: Never`, or make room.",
+        "During the move its ReplicaSet creates an extra pod, which does not fit and would preempt others.",
+        "Install the webhook, which prevents that; or set `preemptionPolicy: Never`, or free some room.",
     ),
     Reason.TOO_FEW_REPLICAS: (
-        "It would have to be evicted, and its workload has too few replicas to go without it.",
+        "It would be evicted, and its workload has fewer than `minReplicasForEvict` replicas.",
         "Run more replicas, or lower `minReplicasForEvict`.",
     ),
     Reason.SIBLING_NOT_READY: (
-        "It would have to be evicted while another pod of its workload is not ready.",
-        "Get the others ready; a pod that is not ready itself may be moved first.",
+        "It would be evicted while another pod of its workload is not ready.",
+        "Fix the pods that are not ready. A pod that is itself not ready can be moved first.",
     ),
     Reason.SEVERAL_BUDGETS: (
-        "Several budgets cover it: Kubernetes evicts no such pod.",
-        "Leave one PodDisruptionBudget per pod.",
+        "Several PodDisruptionBudgets cover it; Kubernetes does not evict such pods.",
+        "Keep one PodDisruptionBudget per pod.",
     ),
     Reason.BUDGET_SPENT: (
-        "Its budget allows no disruption now.",
-        "Get its pods ready, loosen the budget, or set `moveUnderZeroBudget` where a pod is copied first.",
+        "Its PodDisruptionBudget allows no disruption now.",
+        "Get its pods ready, relax the budget, or set `moveUnderZeroBudget` for pods that are copied first.",
     ),
     Reason.NO_TARGET: (
-        "It should move, and no other node can take it.",
-        "See which rule forbids each node: `rescheduler explain pod`.",
+        "It should move, but no other node can take it.",
+        "See which rule excludes each node: `rescheduler explain pod`.",
     ),
     Reason.TARGET_UNFIT: (
-        "It does not fit where it should go, with all other moves of the plan in mind.",
-        "Nothing to do: the next check, or a new plan, looks for another place.",
+        "It does not fit on its target together with the other moves of the plan.",
+        "Nothing to do: the next check, or a new plan, looks for another target.",
     ),
     Reason.NO_ORDER: (
-        "No order was found in which it and the moves that go with it can be made.",
-        "Free some room on any node that can take one of these pods for a while.",
+        "Its move and the moves that depend on it can't be executed in any order that was found.",
+        "Free some room on a node that can take one of these pods temporarily.",
     ),
     Reason.PLAN_FULL: (
-        "It should move, and the plan has as many moves as it may have.",
+        "It should move, but the plan has reached its maximum number of moves.",
         "Wait for the next check, or raise `maxReschedulePods`.",
     ),
     Reason.GROUP_INCOMPLETE: (
-        "Its group moves together or not at all, and not all of it can.",
+        "Its group moves together or not at all, and some members can't move.",
         "See what keeps the other members: `rescheduler explain pod`.",
     ),
     Reason.GROUP_TOO_LARGE: (
-        "Its group moves together, and is larger than the number of moves at once or per plan.",
+        "Its group moves together and is larger than the limit on concurrent moves or on moves per plan.",
         "Raise `maxConcurrentMigrations` and `maxReschedulePods` to at least the size of the group.",
     ),
     Reason.OUTSIDE_WINDOW: (
-        "Moves may not start at this time.",
+        "No window for moves is open now.",
         "Wait for the next of the `windows`, or change them.",
     ),
     Reason.NAMESPACE_HELD: (
-        "Too many migrations of its namespace failed within the last 15 minutes: its pods stay for a while.",
-        "See why they failed (`rescheduler status`), fix that, and run `rescheduler resume`; or wait.",
+        "Too many migrations in its namespace failed in the last 15 minutes, so moves there are paused.",
+        "See why they failed (`rescheduler status`), fix the cause and run `rescheduler resume`; or wait.",
     ),
     Reason.GAVE_UP: (
-        "It keeps failing, and has had as many tries on other nodes as its owner allows.",
-        "Mend what it fails of and roll that out, which gives it new tries; or raise `scheduling-retries`.",
+        "It keeps failing and has used all tries on other nodes that its owner allows.",
+        "Fix the cause and roll out the fix, which grants new tries; or raise `scheduling-retries`.",
     ),
     Reason.NODE_LOST: (
-        "It is on a lost node, where nobody knows whether it still runs.",
-        "Delete the node if it is gone for good, or set `failedPods.forceOnLostNodes`.",
+        "It is on a lost node; whether it still runs is unknown.",
+        "Delete the node if it will not return, or set `failedPods.forceOnLostNodes`.",
     ),
     Reason.NO_MOVE_NEEDED: (
-        "It keeps failing, and is replaced or made anew without a move.",
-        "Nothing to do: see what becomes of it with `rescheduler explain pod`.",
+        "It keeps failing, and is replaced or recreated without a move.",
+        "Nothing to do. Follow it with `rescheduler explain pod`.",
     ),
     Reason.RETRIES_MALFORMED: (
-        "Its annotation `scheduling-retries` makes no sense, and allows nothing.",
-        'Write a whole number from 0 on, in quotes: `scheduling-retries: "3"`.',
+        "Its annotation `scheduling-retries` is invalid, so it gets no tries.",
+        'Set a whole number of at least 0, in quotes: `scheduling-retries: "3"`.',
     ),
     Reason.RECORD_FULL: (
-        "So many replicas of its workload fail that no more tries can be put on record.",
-        "Mend the workload: it is hardly the fault of its nodes.",
+        "So many replicas of its workload fail that no more tries can be recorded.",
+        "Fix the workload: its nodes are probably not the cause.",
     ),
-    Reason.GONE: (
-        "The pod is no longer there, or another one has its name.",
-        "Make a new plan.",
-    ),
-    Reason.ELSEWHERE: (
-        "The pod is on another node than when the plan was made.",
-        "Make a new plan.",
-    ),
+    Reason.GONE: ("The pod no longer exists, or another pod has its name.", "Make a new plan."),
+    Reason.ELSEWHERE: ("The pod is on a different node than when the plan was made.", "Make a new plan."),
 }
-"""What each means, and its remedy, in words for operators."""
+"""What each reason means, and what the operator can do about it."""
 
 
 def meaning_and_remedy(reason: str) -> tuple[str, str]:

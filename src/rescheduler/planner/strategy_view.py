@@ -208,7 +208,9 @@ class PlanView:
             turns.answer(before - draft.room)
         for each in waiting:
             if each not in offered:
-                self._note(each, Reason.PLAN_FULL, "this check has moved as many failing pods as it may")
+                self._note(
+                    each, Reason.PLAN_FULL, "this check has reached its limit of moves for failing pods"
+                )
 
     def _turns(self, waiting: Sequence[int], moved: Sequence[int], free: int) -> NamespaceTurns[int]:
         """`moved` are those that the plan has taken already."""
@@ -235,7 +237,7 @@ class PlanView:
         record, held = self.snapshot.pods.records[pod], self._draft.held_namespaces
         if record.namespace not in held:
             return None
-        detail = f"too many migrations of namespace {record.namespace} failed of late"
+        detail = f"too many recent migrations in namespace {record.namespace} failed"
         return Rejection(record.key, Reason.NAMESPACE_HELD, record.namespace, detail)
 
     def targets(self, pod: int) -> Flags:

@@ -36,7 +36,7 @@ class _TermCounts:
 
     def shown(self, node: int) -> str:
         domain = self.domains.of[node]
-        value = self.domains.names[domain] if domain != NO_ROW else "(no such label)"
+        value = self.domains.names[domain] if domain != NO_ROW else "(label missing)"
         return f"{self.domain_counts.at(node)} pods in {self.term.topology_key}={value}"
 
 
@@ -100,13 +100,15 @@ class _PodAffinity:
         is_first = self._is_first()
         for place in self.near:
             if place.domains.of[node] == NO_ROW or (not is_first and not place.domain_counts.at(node)):
-                return _refusal(_TOO_FAR, f"wants to be near {place.term}", place, node)
+                return _refusal(_TOO_FAR, f"requires affinity to {place.term}", place, node)
         for place in self.apart:
             if place.domain_counts.at(node):
-                return _refusal(_TOO_NEAR, f"wants to be away from {place.term}", place, node)
+                return _refusal(_TOO_NEAR, f"requires anti-affinity to {place.term}", place, node)
         for place in self.unwelcome:
             if place.domain_counts.at(node):
-                return _refusal(_UNWELCOME, f"others want to be away from {place.term}", place, node)
+                return _refusal(
+                    _UNWELCOME, f"existing pods require anti-affinity to {place.term}", place, node
+                )
         return None
 
     def _is_first(self) -> bool:

@@ -39,7 +39,7 @@ def node_affinity(
         if named is not None and record.name not in named:
             wanted = ", ".join(sorted(named))
             return NodeRefusal(
-                SchedulerRule.NODE_AFFINITY, (_NOT_NAMED,), f"the affinity names only {wanted}"
+                SchedulerRule.NODE_AFFINITY, (_NOT_NAMED,), f"the affinity allows only {wanted}"
             )
         for key, value in labels:
             if record.labels.get(key) != value:
@@ -49,7 +49,7 @@ def node_affinity(
                     _other_label(key, value, record.labels.get(key)),
                 )
         return NodeRefusal(
-            SchedulerRule.NODE_AFFINITY, (_NO_MATCH,), f"the affinity asks for {shown_terms(required)}"
+            SchedulerRule.NODE_AFFINITY, (_NO_MATCH,), f"the affinity requires {shown_terms(required)}"
         )
 
     return StaticCheck(_wanted_nodes(labels, required, node_labels), explain)

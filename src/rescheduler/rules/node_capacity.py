@@ -57,9 +57,9 @@ class ResourcesFit:
     def _shown(self, column: int, amount: int, node: int) -> str:
         free, whole = int(self.free[column, node]), int(self.allocatable[node, column])
         if column == PODS:
-            return f"{whole - free} of {whole} pods are there"
+            return f"runs {whole - free} of {whole} pods"
         asked, left, all_of_it = (self._amount(column, number) for number in (amount, free, whole))
-        return f"asks {asked} {self.names[column]}, {left} of {all_of_it} free"
+        return f"requests {asked} {self.names[column]}, {left} of {all_of_it} free"
 
     def _amount(self, column: int, number: int) -> str:
         if column == CPU:
@@ -79,6 +79,6 @@ def node_ports(number: int, index: PodClassIndex, node_conflicts: NodeConflicts)
     refusal = NodeRefusal(
         SchedulerRule.NODE_PORTS,
         ("node(s) didn't have free ports for the requested pod ports",),
-        f"asks {named}",
+        f"requests host port {named}",
     )
     return node_conflicts.without(clashing, refusal)

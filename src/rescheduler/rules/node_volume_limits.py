@@ -89,7 +89,7 @@ def _of_claim(claim: ClaimRecord, storage: Storage, *, is_new: bool) -> Attachab
         return None
     driver = _CSI_MIGRATED_PROVISIONERS.get(made_by.provisioner, made_by.provisioner)
     is_translated = made_by.provisioner in _CSI_MIGRATED_PROVISIONERS
-    return AttachableVolume(driver, f"to be made for {claim.key}", is_translated) if driver else None
+    return AttachableVolume(driver, f"a new volume for {claim.key}", is_translated) if driver else None
 
 
 class AttachedVolumes:
@@ -171,7 +171,7 @@ def _installed(
     driver: str, volumes: Sequence[AttachableVolume], storage: Storage, node_labels: NodeLabels
 ) -> StaticCheck:
     reason = f"{driver} CSI driver is not installed on the node"
-    refusal = NodeRefusal(SchedulerRule.VOLUME_LIMITS, (reason,), f"wants {volumes[0].handle}")
+    refusal = NodeRefusal(SchedulerRule.VOLUME_LIMITS, (reason,), f"needs {volumes[0].handle}")
     # Without a word of its drivers, nobody on the node has taken over volumes that were no CSI volumes once.
     counts_anywhere = not all(volume.is_translated for volume in volumes)
     told = (storage.csi_nodes.get(record.name) for record in node_labels.records)
@@ -207,7 +207,7 @@ class _AttachLimit:
         there = int(self.attached.count_of(self.driver)[node])
         if not new or limit - there >= new:
             return None
-        detail = f"asks {new} volumes of {self.driver}, {there} of {limit} are attached"
+        detail = f"needs {new} more volumes of {self.driver}, {there} of {limit} are attached"
         return NodeRefusal(SchedulerRule.VOLUME_LIMITS, (_TOO_MANY,), detail)
 
     def _new_on(self, node: int) -> int:

@@ -111,7 +111,7 @@ class Placement:
         with self._asked_about(pod, class_rules, source_stays):
             found = class_rules.refusals(node)
         if node in self._positions.nodes_with(pod):
-            found.append(NodeRefusal(SchedulerRule.ALREADY_HERE, ("the pod is on that node",)))
+            found.append(NodeRefusal(SchedulerRule.ALREADY_HERE, ("the pod is already on that node",)))
         return found
 
     def place(self, pod: int, node: int) -> None:

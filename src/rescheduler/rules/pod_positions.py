@@ -241,4 +241,4 @@ class _NoConflict:
         if not self.domain_counts.at(node):
             return None
         name = self.node_conflicts.first_of(self.domain_counts.classes, node)
-        return replace(self.refused, detail=f"{self.refused.detail}, taken by {name}")
+        return replace(self.refused, detail=f"{self.refused.detail}, used by {name}")

@@ -82,7 +82,9 @@ class SpreadCheck:
         if count <= self.most():
             return None
         place = f"{self.key}={self.domains.names[domain]}"
-        crowd = f"{count + self.self_match} pods in {place} with this one, {min_count} in the emptiest"
+        crowd = (
+            f"{count + self.self_match} pods in {place} with this one, at least {min_count} in every domain"
+        )
         detail = f"{crowd}, maxSkew is {self.max_skew}"
         return NodeRefusal(SchedulerRule.TOPOLOGY_SPREAD, (_TOO_UNEVEN,), detail)
 

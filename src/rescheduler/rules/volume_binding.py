@@ -93,7 +93,7 @@ def volume_binding(
     unbound = [record for record in records if not record.is_bound]
     for record in unbound:
         if not waits_for_first_consumer(record, available_volumes.storage):
-            detail = f"claim {record.key} has no volume, and none is made for a pod's node"
+            detail = f"claim {record.key} has no volume, and its class does not wait for a pod"
             return fits_nowhere(
                 len(node_labels), NodeRefusal(SchedulerRule.VOLUME_BINDING, (_UNBOUND,), detail)
             )
@@ -114,10 +114,12 @@ class _BoundClaim:
     def refusal(self) -> NodeRefusal:
         said = f"claim {self.claim.key} is bound to {self.claim.volume}"
         if self.volume is None:
-            detail, unknown = f"{said}, which is not known", f"volume {self.claim.volume}"
+            detail, unknown = f"{said}, which does not exist", f"volume {self.claim.volume}"
             return NodeRefusal(SchedulerRule.VOLUME_BINDING, (_GONE,), detail, unknown)
         where = shown_terms(self.volume.node_affinity)
-        return NodeRefusal(SchedulerRule.VOLUME_BINDING, (_UNREACHABLE,), f"{said}, which is only at {where}")
+        return NodeRefusal(
+            SchedulerRule.VOLUME_BINDING, (_UNREACHABLE,), f"{said}, which is only available at {where}"
+        )
 
 
 def _bound_claim(claim: ClaimRecord, storage: Storage, node_labels: NodeLabels) -> _BoundClaim:

@@ -168,7 +168,7 @@ class UnprovisionableClaim:
         claim = self.claim
         detail = f"no volume of class {claim.storage_class} for claim {claim.key}"
         if claim.selected_node:
-            detail = f"the volume of claim {claim.key} is being made for {claim.selected_node}"
+            detail = f"the volume of claim {claim.key} is being provisioned for {claim.selected_node}"
         elif self.reason is TOO_SMALL:
             detail = (
                 f"no room for {claim.size_bytes} bytes of class {claim.storage_class} for claim {claim.key}"

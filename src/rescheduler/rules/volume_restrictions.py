@@ -37,7 +37,7 @@ def volume_restrictions(
     disks = [volume for volume in pod_class.volumes if volume.kind in _EXCLUSIVE]
     if taken := {other for disk in disks for other in _with_same_disk(disk, index)}:
         named = ", ".join(f"{disk.kind} {disk.name}" for disk in disks)
-        refusal = NodeRefusal(SchedulerRule.VOLUME_RESTRICTIONS, (_DISK_TAKEN,), f"wants {named}")
+        refusal = NodeRefusal(SchedulerRule.VOLUME_RESTRICTIONS, (_DISK_TAKEN,), f"needs {named}")
         found.append(node_conflicts.without(taken, refusal))
     for claim in filter(is_single_pod_claim, claims):
         users = index.with_claim(pod_class.namespace, claim.name)
@@ -76,7 +76,7 @@ def _not_found(claim: PodClaim) -> NodeRefusal:
     return NodeRefusal(
         SchedulerRule.VOLUME_RESTRICTIONS,
         (f'persistentvolumeclaim "{claim.name}" not found',),
-        f"claim {claim.key} is not known",
+        f"claim {claim.key} does not exist",
         unknown=f"claim {claim.key}",
     )
 

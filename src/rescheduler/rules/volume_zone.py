@@ -93,6 +93,6 @@ def _not_found(claim: PodClaim, volume: str) -> NodeRefusal:
     return NodeRefusal(
         SchedulerRule.VOLUME_ZONE,
         (f'persistentvolume "{volume}" not found',),
-        f"claim {claim.name} is bound to {volume}, which is not known",
+        f"claim {claim.name} is bound to {volume}, which does not exist",
         unknown=f"volume {volume}",
     )

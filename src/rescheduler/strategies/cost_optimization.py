@@ -166,7 +166,7 @@ class CostOptimization:
         waiting = unschedulable_pods(view)
         reopened = list(nodes_to_uncordon(view, waiting, cordoned))
         for node, pod in reopened:
-            reason = f"{view.snapshot.pods.records[pod].key} finds no room elsewhere"
+            reason = f"{view.snapshot.pods.records[pod].key} does not fit on any other node"
             yield NodeProposal(node, NodeChange.UNCORDON, reason)
         if reopened or any(lacks_room(view, pod) for pod in waiting):
             return
@@ -268,7 +268,7 @@ class _Consolidation:
         return ProposedMove(pod, target, f"empties {name}, target {load:.1f}%", gain)
 
     def _cordon(self, node: int, moves: int) -> NodeProposal:
-        reason = f"can be done without: {moves} pods fit elsewhere, saves {self.prices[node]:g}"
+        reason = f"not needed: {moves} pods fit elsewhere, saves {self.prices[node]:g}"
         return NodeProposal(node, NodeChange.CORDON, reason)
 
 

@@ -134,9 +134,7 @@ class _NodeLoads:
         room[~allowed] = -np.inf
         best = int(room.argmax())
         if room[best] < 0:
-            self.view.report_staying(
-                pod, "NoTarget", "every node that could take it would be above a threshold then"
-            )
+            self.view.report_staying(pod, "NoTarget", "it would put every possible target above a threshold")
             return None
         return best
 

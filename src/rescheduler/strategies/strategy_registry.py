@@ -43,10 +43,12 @@ def _by_name(plugins: Iterable[EntryPoint]) -> dict[str, EntryPoint]:
     found: dict[str, EntryPoint] = {}
     for plugin in plugins:
         if plugin.name in BUILT_IN_STRATEGIES or plugin.name == FAILED_PODS:
-            raise DuplicateStrategy(f"the plugin {_origin(plugin)} adds {plugin.name}, which is built in")
+            raise DuplicateStrategy(
+                f"the plugin {_origin(plugin)} adds {plugin.name}, which is a built-in strategy"
+            )
         if plugin.name in found and found[plugin.name].value != plugin.value:
             both = f"{_origin(found[plugin.name])} and {_origin(plugin)}"
-            raise DuplicateStrategy(f"the strategy {plugin.name} is added twice, by {both}: uninstall one")
+            raise DuplicateStrategy(f"two plugins add the strategy {plugin.name}: {both}; uninstall one")
         found[plugin.name] = plugin
     return found
 
@@ -63,7 +65,7 @@ def _strategy(name: str, added: dict[str, EntryPoint]) -> Strategy:
     plugin = added.get(name)
     if plugin is None:
         known = ", ".join(sorted({*BUILT_IN_STRATEGIES, *added}))
-        raise UnknownStrategy(f"no strategy is called {name}: there are {known}")
+        raise UnknownStrategy(f"unknown strategy {name}; available: {known}")
     return _load_plugin(plugin)
 
 
@@ -74,14 +76,14 @@ def _load_plugin(plugin: EntryPoint) -> Strategy:
     except Exception as error:
         fault = f"{type(error).__name__}: {error}"
         raise BrokenStrategy(
-            f"the strategy {plugin.name} of {_origin(plugin)} can't be loaded: {fault}"
+            f"can't load the strategy {plugin.name} from {_origin(plugin)}: {fault}"
         ) from error
     missing = [each for each in ("name", "urgent", "propose") if not hasattr(made, each)]
     if missing:
-        raise BrokenStrategy(f"the strategy {plugin.name} of {_origin(plugin)} lacks {', '.join(missing)}")
+        raise BrokenStrategy(f"the strategy {plugin.name} from {_origin(plugin)} lacks {', '.join(missing)}")
     if made.name != plugin.name:
         raise BrokenStrategy(
-            f"the strategy {plugin.name} of {_origin(plugin)} calls itself {made.name}: the two must agree"
+            f"the strategy {plugin.name} from {_origin(plugin)} has the name {made.name}: they must match"
         )
     return made
 

@@ -67,7 +67,7 @@ def complete_units(view: View, pods: Iterable[int]) -> list[PodUnit]:
             continue
         name = view.snapshot.pods.records[kept[0]].key
         for pod in set(unit) - set(kept):
-            view.report_staying(pod, "GroupIncomplete", f"{name} would have to move too")
+            view.report_staying(pod, "GroupIncomplete", f"{name} can't move")
     return complete
 
 

@@ -42,7 +42,9 @@ def several_budgets(candidate: PodCandidate) -> Protection | None:
     budgets = candidate.context.budgets.guarding(candidate.row)
     if len(budgets) < 2:
         return None
-    return Protection(f"the budgets {', '.join(budget.key for budget in budgets)} cover it", budgets[0].key)
+    return Protection(
+        f"several budgets cover it: {', '.join(budget.key for budget in budgets)}", budgets[0].key
+    )
 
 
 def too_few_replicas(candidate: PodCandidate) -> Protection | None:
@@ -51,7 +53,9 @@ def too_few_replicas(candidate: PodCandidate) -> Protection | None:
     replicas, least = candidate.context.replicas(candidate.row), candidate.policy.min_replicas_for_evict
     if replicas >= least:
         return None
-    return Protection(f"its workload has {replicas}, of {least} at least", candidate.owner_name)
+    return Protection(
+        f"its workload has {replicas} replicas; minReplicasForEvict is {least}", candidate.owner_name
+    )
 
 
 def unsteered(candidate: PodCandidate) -> Protection | None:
@@ -93,8 +97,8 @@ def surplus_would_preempt(candidate: PodCandidate) -> Protection | None:
     if not victims:
         return None
     return Protection(
-        "its ReplicaSet creates one more pod for a moment, for which there is no room: with its priority of "
-        f"{candidate.pod.priority}, it could preempt {victims}",
+        "its ReplicaSet briefly creates an extra pod, which does not fit: with priority "
+        f"{candidate.pod.priority} it could preempt {victims}",
         candidate.owner_name,
     )
 
@@ -142,7 +146,7 @@ def _out_of_order(candidate: PodCandidate, readiness: ReplicaReadiness) -> Prote
         return None
     missed = f"{candidate.owner.name}-{readiness.first_missing}"
     return Protection(
-        f"its StatefulSet makes no {candidate.pod.name} before {missed} is ready", candidate.owner_name
+        f"its StatefulSet does not create {candidate.pod.name} before {missed} is ready", candidate.owner_name
     )
 
 
@@ -153,9 +157,9 @@ def _one_too_many(candidate: PodCandidate, readiness: ReplicaReadiness) -> Prote
     replicas = candidate.context.replicas(candidate.row)
     if readiness.ready >= replicas:
         return None
-    missed = f"{readiness.unready} is not" if readiness.unready else "one is missing"
+    missed = f"{readiness.unready} is not ready" if readiness.unready else "one is missing"
     return Protection(
-        f"of its workload's {replicas} pods {readiness.ready} are ready: {missed}", candidate.owner_name
+        f"{readiness.ready} of {replicas} pods of its workload are ready: {missed}", candidate.owner_name
     )
 
 
@@ -165,7 +169,7 @@ def revision_pending(candidate: PodCandidate) -> Protection | None:
         return None
     revision = candidate.context.other_revision(candidate.row)
     return (
-        Protection(f"its successor would be of revision {revision}", candidate.owner_name)
+        Protection(f"its successor would have revision {revision}", candidate.owner_name)
         if revision
         else None
     )

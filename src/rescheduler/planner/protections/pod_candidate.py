@@ -196,8 +196,8 @@ def _with_other_revision(choice: HandoverChoice, pod: PodRecord, revision: str) 
     name = f"StatefulSet {pod.namespace}/{pod.owner.name}"
     return replace(
         choice,
-        why=f"{choice.why}, and that will be of revision {revision}",
-        assumed=f"pods of {name} may come back with its revision {revision}, as whenever they are deleted",
+        why=f"{choice.why}, with revision {revision}",
+        assumed=f"pods of {name} may come back with revision {revision}, as after any deletion",
     )
 
 

@@ -66,7 +66,7 @@ def mirror_pod(candidate: PodCandidate) -> Protection | None:
 
 def daemon_set_pod(candidate: PodCandidate) -> Protection | None:
     return (
-        Protection("its DaemonSet wants it there", candidate.owner_name)
+        Protection("its DaemonSet runs it on this node", candidate.owner_name)
         if candidate.is_owned_by("DaemonSet")
         else None
     )
@@ -80,34 +80,30 @@ def finished(candidate: PodCandidate) -> Protection | None:
 
 def terminating(candidate: PodCandidate) -> Protection | None:
     if candidate.pod.is_terminating:
-        return Protection("its deletion has begun")
+        return Protection("it is being deleted")
     owner = candidate.owner
     while owner is not None:
         record = controller_of(candidate.snapshot.controllers, candidate.pod.namespace, owner)
         if record is not None and record.deleted_s is not None:
-            return Protection(f"the deletion of its {record.kind} has begun", f"{record.kind}/{record.name}")
+            return Protection(f"its {record.kind} is being deleted", f"{record.kind}/{record.name}")
         # Of the kinds that we read, none stands above a Deployment or a CronJob.
         owner = record.owner if record is not None and record.kind in _HAVE_OWNERS else None
     return None
 
 
 def unscheduled(candidate: PodCandidate) -> Protection | None:
-    return None if candidate.pod.node else Protection("no node was found for it yet")
+    return None if candidate.pod.node else Protection("it has no node yet")
 
 
 def node_unknown(candidate: PodCandidate) -> Protection | None:
     node = candidate.pod.node
     if node and node not in candidate.snapshot.nodes.row:
-        return Protection(f"its node {node} is not in the cluster", node)
+        return Protection(f"its node {node} does not exist", node)
     return None
 
 
 def already_moving(candidate: PodCandidate) -> Protection | None:
-    return (
-        Protection("a migration of it is under way")
-        if candidate.pod.uid in candidate.snapshot.moving
-        else None
-    )
+    return Protection("it is being migrated") if candidate.pod.uid in candidate.snapshot.moving else None
 
 
 def cooling_down(candidate: PodCandidate) -> Protection | None:
@@ -117,7 +113,7 @@ def cooling_down(candidate: PodCandidate) -> Protection | None:
     for moment_s, words in _last_moves(candidate):
         ago = candidate.snapshot.taken_at_s - moment_s
         if moment_s and ago < rest:
-            return Protection(f"{words} {_span(ago)} ago, of {_span(rest)}")
+            return Protection(f"{words} {_span(ago)} ago; podCooldown is {_span(rest)}")
     return None
 
 
@@ -125,11 +121,11 @@ def _last_moves(candidate: PodCandidate) -> Iterator[tuple[float, str]]:
     """When, in seconds since 1970, 0 for never; and what it was."""
     if candidate.urgent:
         # It has to go, however lately it came. But what did not work a minute ago will hardly work now.
-        yield candidate.snapshot.failed_moves.get(candidate.pod.uid, 0.0), "a migration of it failed"
+        yield candidate.snapshot.failed_moves.get(candidate.pod.uid, 0.0), "its migration failed"
         return
     yield _seconds(candidate.pod.marks.get(_MOVED_AT)), "it was moved"
     # Also one that failed, and left no mark.
-    yield candidate.snapshot.recent_moves.get(candidate.pod.uid, 0.0), "a migration of it ended"
+    yield candidate.snapshot.recent_moves.get(candidate.pod.uid, 0.0), "its migration ended"
 
 
 def too_young(candidate: PodCandidate) -> Protection | None:
@@ -139,7 +135,7 @@ def too_young(candidate: PodCandidate) -> Protection | None:
         candidate.snapshot.taken_at_s - candidate.pod.created_s,
         candidate.policy.min_pod_age.total_seconds(),
     )
-    return Protection(f"it is {_span(age)} old, of {_span(least)}") if age < least else None
+    return Protection(f"it is {_span(age)} old; minPodAge is {_span(least)}") if age < least else None
 
 
 def failing(candidate: PodCandidate) -> Protection | None:
@@ -158,11 +154,19 @@ def recovered(candidate: PodCandidate) -> Protection | None:
 
 
 def not_safe_to_evict(candidate: PodCandidate) -> Protection | None:
-    return Protection("it says so itself") if candidate.pod.marks.get(_SAFE_TO_EVICT) == "false" else None
+    return (
+        Protection(f'it has the annotation {_SAFE_TO_EVICT}: "false"')
+        if candidate.pod.marks.get(_SAFE_TO_EVICT) == "false"
+        else None
+    )
 
 
 def do_not_disrupt(candidate: PodCandidate) -> Protection | None:
-    return Protection("it says so itself") if candidate.pod.marks.get(_DO_NOT_DISRUPT) == "true" else None
+    return (
+        Protection(f'it has the annotation {_DO_NOT_DISRUPT}: "true"')
+        if candidate.pod.marks.get(_DO_NOT_DISRUPT) == "true"
+        else None
+    )
 
 
 def _seconds(moment: str | None) -> float:
@@ -213,14 +217,14 @@ def bare_pod(candidate: PodCandidate) -> Protection | None:
 
 def own_pod(candidate: PodCandidate) -> Protection | None:
     if is_rescheduler_pod(candidate.pod) and (not candidate.urgent or candidate.context.recovering):
-        return Protection("it is one of ours")
+        return Protection("it belongs to the rescheduler")
     return None
 
 
 def excluded_namespace(candidate: PodCandidate) -> Protection | None:
     excluded = candidate.pod_class.namespace in candidate.policy.excluded_namespaces
     if excluded and not moves_system_pods(candidate):
-        return Protection(f"the namespace {candidate.pod_class.namespace} is excluded")
+        return Protection(f"namespace {candidate.pod_class.namespace} is excluded")
     return None
 
 
@@ -228,7 +232,7 @@ def system_pod(candidate: PodCandidate) -> Protection | None:
     name, priority = candidate.pod.shape.priority_class, candidate.pod.priority
     system = fnmatch.fnmatchcase(name, "system-*-critical") or priority >= _SYSTEM_PRIORITY
     if system and not moves_system_pods(candidate):
-        return Protection(f"its priority is {name or priority}")
+        return Protection(f"its priority class is {name}" if name else f"its priority is {priority}")
     return None
 
 
@@ -242,12 +246,12 @@ def priority_too_high(candidate: PodCandidate) -> Protection | None:
     most = candidate.policy.max_priority
     if most is None or candidate.pod.priority <= most:
         return None
-    return Protection(f"its priority is {candidate.pod.priority}, of {most} at most")
+    return Protection(f"its priority is {candidate.pod.priority}; maxPriority is {most}")
 
 
 def opted_out(candidate: PodCandidate) -> Protection | None:
     return (
-        Protection("it says so itself")
+        Protection(f'it has the label {_RESCHEDULING}: "disabled"')
         if candidate.pod_class.labels.get(_RESCHEDULING) == "disabled"
         else None
     )
@@ -255,17 +259,21 @@ def opted_out(candidate: PodCandidate) -> Protection | None:
 
 def excluded_by_selector(candidate: PodCandidate) -> Protection | None:
     selector = candidate.policy.excluded_pod_selector
-    return Protection(f"it matches {selector}") if selector.matches(candidate.pod_class.labels) else None
+    return (
+        Protection(f"it matches excludedPodSelector {selector}")
+        if selector.matches(candidate.pod_class.labels)
+        else None
+    )
 
 
 def gated(candidate: PodCandidate) -> Protection | None:
     gates = candidate.pod.shape.scheduling_gates
-    return Protection(f"it waits for {', '.join(gates)}") if gates else None
+    return Protection(f"it has the scheduling gates {', '.join(gates)}") if gates else None
 
 
 def resource_claims(candidate: PodCandidate) -> Protection | None:
     claims = candidate.pod.shape.resource_claims
-    return Protection(f"it holds {', '.join(claims)}") if claims else None
+    return Protection(f"it holds the resource claims {', '.join(claims)}") if claims else None
 
 
 def scheduling_group(candidate: PodCandidate) -> Protection | None:
@@ -296,7 +304,11 @@ def local_storage(candidate: PodCandidate) -> Protection | None:
 
 def volume_unknown(candidate: PodCandidate) -> Protection | None:
     claim = unknown_claim(candidate.pod_class, candidate.snapshot.storage)
-    return Protection(f"of its claim {claim} too little is known", claim) if claim else None
+    return (
+        Protection(f"its claim {claim}, or the volume of that claim, does not exist", claim)
+        if claim
+        else None
+    )
 
 
 def claim_shared(candidate: PodCandidate) -> Protection | None:
@@ -305,7 +317,7 @@ def claim_shared(candidate: PodCandidate) -> Protection | None:
         others = candidate.context.users_of_claim(claim) - 1
         if others > 0:
             users = "1 more pod uses" if others == 1 else f"{others} more pods use"
-            return Protection(f"{users} its claim {claim}, which is for one node only", claim)
+            return Protection(f"{users} its claim {claim}, which can be attached to one node only", claim)
     return None
 
 
@@ -315,5 +327,5 @@ def marks_in_template(candidate: PodCandidate) -> Protection | None:
     for record in (controller, candidate.context.record(candidate.row)):
         if record is not None and record.own_migration_labels:
             labels = ", ".join(record.own_migration_labels)
-            return Protection(f"the labels {labels} are its workload's", f"{record.kind}/{record.name}")
+            return Protection(f"its workload uses the labels {labels}", f"{record.kind}/{record.name}")
     return None

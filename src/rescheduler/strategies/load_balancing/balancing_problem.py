@@ -135,7 +135,7 @@ class BalancingProblem:
             return False
         if len(self.view.moves_with(row)) > 1:
             self.view.report_staying(
-                row, "GroupIncomplete", "its group would have to move whole, which evens out nothing"
+                row, "GroupIncomplete", "its whole group would have to move, which balances nothing"
             )
             return False
         return True

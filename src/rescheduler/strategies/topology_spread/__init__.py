@@ -99,9 +99,7 @@ def _candidates(view: View, survey: ViolationSurvey, violation: ConstraintViolat
         if kind in alike or not view.nodes[position[pod]] or not view.may_move(pod):
             continue
         if len(view.moves_with(pod)) > 1:
-            view.report_staying(
-                pod, "GroupIncomplete", "its group, which is well where it is, would have to move too"
-            )
+            view.report_staying(pod, "GroupIncomplete", "its whole group would have to move")
             continue
         alike.add(kind)
         wanted = violation.moves_saved(pod) > 0

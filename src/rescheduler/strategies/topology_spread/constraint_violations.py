@@ -315,7 +315,7 @@ class AntiAffinityViolation:
 
     def describe(self) -> str:
         pods = self.pods()
-        return f"{self.key}: {len(pods)} pods in {self.name} that keep away from each other"
+        return f"{self.key}: {len(pods)} pods in {self.name} that exclude each other"
 
     def _by_class(self, pods: list[int]) -> dict[int, ClassPods]:
         found: dict[int, ClassPods] = {}
