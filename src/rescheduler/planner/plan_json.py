@@ -99,7 +99,7 @@ class NodeForm(_Form, omit_defaults=True):
 
 
 class RefusalForm(_Form, omit_defaults=True):
-    """A pod or a node that a strategy wanted to change and the plan does not; with neither, the whole plan."""
+    """A pod or a node that the plan does not change although a strategy asked; or the whole plan."""
 
     pod: PodKey | None = None
     node: Text | None = None
@@ -327,7 +327,7 @@ def _contradictions(moves: Sequence[MoveForm]) -> Iterator[str]:
             yield f"{path}.wave: {move.wave} after wave {moves[place - 1].wave}"
         before = stops.get(move.uid)
         if before is not None and not (before.hop and before.target == move.source):
-            yield f"{path}.uid: another move already moves the pod {move.pod}, and not with a hop to {move.source}"
+            yield f"{path}.uid: an earlier move already moves the pod {move.pod}, and not to {move.source}"
         stops[move.uid] = move
     for move in stops.values():
         if move.hop:

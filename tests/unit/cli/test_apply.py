@@ -86,7 +86,7 @@ def test_a_file_that_is_no_plan_is_refused_before_anything_is_asked(rescheduler,
     file.write_text("{}")
     done = rescheduler("apply", file, "--yes")
     assert done.exit_code == 1
-    assert "is not a plan that can be used" in done.stderr
+    assert "is not a valid plan" in done.stderr
     assert "rescheduler plan --save FILE" in done.stderr
 
 

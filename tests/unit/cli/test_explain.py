@@ -24,17 +24,18 @@ def test_a_pod_that_may_move_says_how_and_where_and_what_forbids_the_rest(run, s
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith(
         "shop/web-1-0 on worker-0\n\nCan it move?  yes\n\nHandover  Adopt\n"
-        "  its workload tolerates one more pod for a while\n\n"
+        "  its workload tolerates an extra pod temporarily\n\n"
         "Where can it go?  3 of 4 nodes\n  worker-1, worker-2, worker-3\n\n"
-        "Why not the other nodes\n  1 node: AlreadyHere, node(s) it is on already\n      worker-0\n"
+        "Why not the other nodes\n"
+        "  1 node: AlreadyHere, node(s) were already running the pod\n      worker-0\n"
     ), result.stdout
 
 
 def test_a_pod_that_stays_says_why_and_what_to_do(run, shop):
     result = run("explain", "pod", "kube-system/agent-worker-0", "--from", shop)
     assert "Can it move?  no\n" in result.stdout
-    assert "  - DaemonSetPod: its DaemonSet wants it there" in result.stdout
-    assert "    Nothing to do: a drain leaves it." in result.stdout
+    assert "  - DaemonSetPod: its DaemonSet runs it on this node" in result.stdout
+    assert "    Nothing to do: a drain ignores it." in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -51,7 +52,7 @@ def test_a_pod_is_named_as_for_kubectl(run, shop, given):
     assert result.stdout.startswith("shop/db-0 on worker-1\n"), result.output
 
 
-ASSUMED = "the webhook is installed: replacements of evicted pods go where they should"
+ASSUMED = "the webhook is installed and steers replacements of evicted pods to their targets"
 
 
 def test_that_the_webhook_steers_successors_is_said_where_it_is_only_assumed(run, shop):
@@ -151,7 +152,7 @@ def test_json_and_yaml_are_complete_and_say_the_same(run, shop):
     assert told["places"]["forbidden"] == [
         {
             "rule": "AlreadyHere",
-            "reason": "node(s) it is on already",
+            "reason": "node(s) were already running the pod",
             "nodes": [{"node": "worker-0", "detail": ""}],
         }
     ]
@@ -214,7 +215,8 @@ def test_what_keeps_a_failing_pod_is_said_with_a_remedy(run, tmp_path):
     result = run(
         "explain", "pod", "shop/web-1-0", "--from", *failing(tmp_path, annotations=TWO, labels=disabled)
     )
-    assert "than worker-0, worker-1\n  - OptedOut: it says so itself\n" in result.stdout, result.stdout
+    label = 'the label scheduler.alpha.kubernetes.io/rescheduling: "disabled"'
+    assert f"than worker-0, worker-1\n  - OptedOut: it has {label}\n" in result.stdout, result.stdout
 
 
 def test_a_pod_that_does_not_fail_says_nothing_of_it(run, shop):

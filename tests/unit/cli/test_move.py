@@ -70,7 +70,7 @@ def test_what_can_not_be_moved_is_refused_with_its_reason_and_a_remedy(reschedul
     agent = min(pods_of(run, cluster, "agent"))
     done = rescheduler("move", agent, "-n", "shop", "--install")
     assert done.exit_code == 1
-    assert "DaemonSetPod: its DaemonSet wants it there" in done.stderr
+    assert "DaemonSetPod: its DaemonSet runs it on this node" in done.stderr
     assert "Nothing to do: a drain leaves it." in done.stderr
 
 

@@ -32,7 +32,7 @@ async def test_a_pod_that_never_ends_because_its_node_is_dead_is_named_and_not_w
     assert [each.status.phase for each in await migrations()] == [MigrationPhase.COMPLETED]
     assert state.left == 1
     name = source["metadata"]["name"]
-    assert state.blocked == (f"moves/{name}: Terminating, its deletion has begun",)
+    assert state.blocked == (f"moves/{name}: Terminating, it is being deleted",)
 
 
 async def test_a_pod_whose_copies_all_fail_is_not_said_to_have_been_moved(set_moves, draining, migrations):
@@ -44,7 +44,7 @@ async def test_a_pod_whose_copies_all_fail_is_not_said_to_have_been_moved(set_mo
         (state,) = await drained(it)
     assert [each.status.failure for each in await migrations()] == ["CopyFailing"]
     (why,) = state.blocked
-    assert why.endswith("CoolingDown, a migration of it failed 0s ago, of 30m")
+    assert why.endswith("CoolingDown, its migration failed 0s ago; podCooldown is 30m")
     assert await moves.leftovers() == []
 
 

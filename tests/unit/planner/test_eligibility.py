@@ -196,7 +196,7 @@ def cooled_by(urgent, **moves):
 
 def test_a_pod_moved_by_a_migration_that_is_finished_cools_down_too():
     lately = {"uid-of-pod-shop-web-1-0": NOW - 60.0}
-    assert cooled_by(urgent=False, recent_moves=lately) == "a migration of it ended 1m ago, of 30m"
+    assert cooled_by(urgent=False, recent_moves=lately) == "its migration ended 1m ago; podCooldown is 30m"
 
 
 def test_a_pod_that_was_moved_lately_leaves_a_node_in_maintenance_all_the_same():
@@ -208,7 +208,7 @@ def test_a_pod_that_was_moved_lately_leaves_a_node_in_maintenance_all_the_same()
 def test_one_that_could_not_be_moved_is_not_tried_again_at_once_even_in_maintenance():
     lately = {"uid-of-pod-shop-web-1-0": NOW - 60.0}
     told = cooled_by(urgent=True, recent_moves=lately, failed_moves=lately)
-    assert told == "a migration of it failed 1m ago, of 30m"
+    assert told == "its migration failed 1m ago; podCooldown is 30m"
 
 
 @pytest.mark.parametrize("status", ["pending", "in-progress"])
@@ -357,7 +357,10 @@ def test_what_clocks_say_is_still_to_come_was_just_now():
     ahead = datetime.fromtimestamp(NOW + 10, UTC).isoformat()
     moved = two_nodes().pod(POD, on="a", annotations={"scheduler.alpha.kubernetes.io/migration-time": ahead})
     young = two_nodes().pod(POD, on="a", created=ahead)
-    for built, words in ((moved, "it was moved 0s ago, of 30m"), (young, "it is 0s old, of 5m")):
+    for built, words in (
+        (moved, "it was moved 0s ago; podCooldown is 30m"),
+        (young, "it is 0s old; minPodAge is 5m"),
+    ):
         refusal = Eligibility(built.snapshot(), POLICY, urgent=False).refusal(0)
         assert refusal is not None
         assert refusal.detail == words

@@ -40,7 +40,7 @@ def test_a_pod_that_may_move_is_told_how_and_where():
     assert (found.node, found.handover, found.why) == (
         "a",
         Handover.ADOPT,
-        "its workload tolerates one more pod for a while",
+        "its workload tolerates an extra pod temporarily",
     )
     assert found.places is not None
     assert found.places.available == ("b",)
@@ -49,10 +49,10 @@ def test_a_pod_that_may_move_is_told_how_and_where():
 def test_every_other_node_is_named_with_what_forbids_it():
     found = explain_pod(shop().snapshot(), POLICY, "shop/web-1-0").places
     assert forbidden(found) == {
-        "node(s) it is on already": ["a"],
+        "node(s) were already running the pod": ["a"],
         "Insufficient cpu": ["full"],
         "node(s) had untolerated taint(s)": ["gpu"],
-        "node(s) take no moved pods": ["old"],
+        "node(s) were being emptied": ["old"],
         "node(s) were unschedulable": ["off"],
     }
 
@@ -69,7 +69,7 @@ def test_in_words_it_reads_like_the_scheduler_but_with_numbers():
     assert found is not None
     told = availability_message(found)
     assert told.startswith("1/6 nodes are available: ")
-    assert "1 Insufficient cpu (full asks 2000m cpu, 1000m of 1000m free)" in told
+    assert "1 Insufficient cpu (full requests 2000m cpu, 1000m of 1000m free)" in told
     assert "taint gpu=yes:NoSchedule" in told
 
 
@@ -93,7 +93,7 @@ def test_a_pod_without_a_node_has_no_places():
 def test_a_pod_that_can_not_be_moved_says_why_not():
     built = shop().pod("shop/x", on="a", owner="Rocket/x")
     found = explain_pod(built.snapshot(), POLICY, "shop/x")
-    assert (found.handover, found.why) == (None, "its owner is a Rocket.apps")
+    assert (found.handover, found.why) == (None, "its owner is of the unknown kind Rocket.apps")
 
 
 def test_the_members_of_a_group_are_named():

@@ -75,14 +75,16 @@ def reasons(built: ClusterBuilder, policy: Policy = POLICY) -> list[tuple[str, s
 def test_who_moves_with_others_stays_with_them():
     assert reasons(pair()) == []
     protected = pair(annotations={"karpenter.sh/do-not-disrupt": "true"})
-    detail = "shop/two has to stay (DoNotDisrupt: it says so itself)"
+    detail = 'shop/two can\'t move (DoNotDisrupt: it has the annotation karpenter.sh/do-not-disrupt: "true")'
     assert reasons(protected) == [(Reason.GROUP_INCOMPLETE, detail)]
 
 
 @pytest.mark.parametrize("limit", ["max_concurrent_migrations", "max_reschedule_pods"])
 def test_a_group_that_is_larger_than_what_may_move_at_once_stays(limit):
     policy = dataclasses.replace(POLICY, **{limit: 1})
-    assert reasons(pair(), policy) == [(Reason.GROUP_TOO_LARGE, "2 pods have to move at once, of 1 at most")]
+    assert reasons(pair(), policy) == [
+        (Reason.GROUP_TOO_LARGE, "its group has 2 pods that move together; the limit is 1")
+    ]
     found = build_plan(pair().snapshot(), policy, [Wishes({"shop/one": "b", "shop/two": "b"})])
     assert found.moves == ()
     assert {str(each.reason) for each in found.refused} == {Reason.GROUP_TOO_LARGE}

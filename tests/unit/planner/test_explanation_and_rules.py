@@ -92,7 +92,7 @@ def test_each_node_is_forbidden_by_the_same_filters_in_the_same_words(seed):
         told = refusals_explained(explained.places)
         for name, node in snapshot.nodes.row.items():
             if name == explained.node:
-                assert told[name] == {("AlreadyHere", "node(s) it is on already")}
+                assert told[name] == {("AlreadyHere", "node(s) were already running the pod")}
                 continue
             mine = {each for each in told[name] if each[0] not in OURS}
             # Who is refused on sight, wherever it might go, is not asked about further.

@@ -144,7 +144,7 @@ def test_without_workloads_the_handover_follows_the_kind_of_the_owner_and_says_s
     assert isinstance(evict, HandoverChoice)
     assert (adopt.handover, evict.handover) == (Handover.ADOPT, Handover.EVICT)
     assert adopt.assumed == evict.assumed
-    assert "not given" in adopt.assumed
+    assert "no workloads" in adopt.assumed
 
 
 def test_with_workloads_nothing_is_assumed():
@@ -171,7 +171,7 @@ def test_an_annotation_that_names_no_handover_is_told_about():
     found = choice(web(annotations={"rescheduler.dev/handover": "Teleport"}))
     assert isinstance(found, ImpossibleHandover)
     assert found.reason is Reason.HANDOVER_IMPOSSIBLE
-    assert '"Teleport" is none of Auto, Adopt, Copy, Evict' in found.detail
+    assert '"Teleport" is not one of Auto, Adopt, Copy, Evict' in found.detail
 
 
 @pytest.mark.parametrize(

@@ -61,12 +61,12 @@ def full(**places: str) -> ClusterBuilder:
 def test_a_pod_goes_straight_to_where_it_ends():
     (move,) = planned(full(x="a"), Routes({"x": "a b c"}))
     assert (move.source, move.target, move.gain, move.hop) == ("a", "c", 0.1, False)
-    assert move.reason == "leaves a; c rather than b: leaves b"
+    assert move.reason == "leaves a; c instead of b: leaves b"
 
 
 def test_its_reason_names_why_it_left_and_the_last_change_of_mind():
     (move,) = planned(full(x="a"), Routes({"x": "a b c d"}))
-    assert move.reason == "leaves a; d rather than c: leaves c"
+    assert move.reason == "leaves a; d instead of c: leaves c"
 
 
 def test_a_pod_waits_for_others_rather_than_to_stop():

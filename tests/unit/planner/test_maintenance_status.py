@@ -43,7 +43,7 @@ def test_pods_that_belong_to_their_node_or_have_run_to_their_end_do_not_count():
 def test_what_cannot_be_moved_is_named_with_its_reason():
     (old,) = state(shop().deployment("kube-system/dns", replicas=1, on=["old"]))
     assert old.left == 1
-    assert "ExcludedNamespace, the namespace kube-system is excluded" in old.blocked[0]
+    assert "ExcludedNamespace, namespace kube-system is excluded" in old.blocked[0]
     assert old.message == "1 pod is still there, of which 1 can't be moved"
 
 

@@ -97,7 +97,7 @@ def test_a_target_that_is_gone():
 def test_a_place_that_is_taken_is_told_with_the_rule():
     found = validate_move(MOVE, shop().pod("shop/big", on="b", cpu="3").snapshot(), POLICY)
     assert found is not None
-    assert found.detail.startswith("Insufficient cpu asks 2000m")
+    assert found.detail.startswith("Insufficient cpu requests 2000m")
 
 
 def test_without_a_target_any_node_will_do():

@@ -411,7 +411,7 @@ def test_a_group_moves_together_in_one_wave():
 def test_a_group_does_not_move_in_part():
     found = planned(gang("a", "a", "b"), Wishes({"shop/g0": "c", "shop/g1": "d"}))
     assert refused(found) == dict.fromkeys(("shop/g0", "shop/g1"), Reason.GROUP_INCOMPLETE)
-    assert found.refused[0].detail == "shop/g2 would have to move too"
+    assert found.refused[0].detail == "shop/g2 must move with it"
 
 
 def test_in_maintenance_only_those_on_the_node_have_to_go():
@@ -498,7 +498,7 @@ def test_where_the_plan_itself_cordons_the_node_evictions_need_no_steering():
 def test_handovers_that_follow_the_owner_are_said_to():
     built = cluster().nodes("a", "b").pod("shop/web-1-0", on="a", owner="ReplicaSet/web-1")
     assert planned(built, Wishes({"shop/web-1-0": "b"})).assumptions == (
-        "workloads were not given: handovers follow the kind of each pod's owner",
+        "the input has no workloads: handovers follow the kind of each pod's owner",
     )
 
 
@@ -518,7 +518,7 @@ def test_a_pod_without_a_target_is_told_about_with_what_forbids_each_node():
 def test_what_a_strategy_leaves_alone_is_noted_in_its_words():
     class Choosy(Wishes):
         def propose(self, view):
-            view.report_staying(view.snapshot.pods.row["shop/x"], "GainTooSmall", "0.1%, of 1% at least")
+            view.report_staying(view.snapshot.pods.row["shop/x"], "GainTooSmall", "0.1%; minGain is 1%")
             yield from ()
 
     assert refused(planned(bare(x="a"), Choosy())) == {"shop/x": "GainTooSmall"}
@@ -530,7 +530,7 @@ def test_a_strategy_that_moves_a_pod_twice_at_once_is_told_off():
             step = ProposedMove(0, 1, "", 0.0)
             yield Proposal((step, step))
 
-    with pytest.raises(ValueError, match="twice at once"):
+    with pytest.raises(ValueError, match="proposes to move a pod twice"):
         planned(bare(x="a", y="b"), Confused())
 
 

@@ -130,7 +130,9 @@ def test_every_plan_comes_back_as_it_was(plan):
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
-        pytest.param(moved(to="a"), "moves[0].to: a is where the pod is already", id="to where it is"),
+        pytest.param(
+            moved(to="a"), "moves[0].to: a is the node that the pod is already on", id="to where it is"
+        ),
         pytest.param(moved(uid=""), "moves[0].uid: ", id="no uid"),
         pytest.param(moved(pod="web"), "moves[0].pod: ", id="a pod without a namespace"),
         pytest.param(moved(handover="Auto"), "moves[0].handover: ", id="a handover that names none"),
@@ -140,12 +142,14 @@ def test_every_plan_comes_back_as_it_was(plan):
         ),
         pytest.param(moved(gain="much"), "moves[0].gain: a number is needed, not a text", id="another type"),
         pytest.param(
-            moved(hop=True), "moves: shop/web-1 hops to b, and nothing takes it on", id="half a hop"
+            moved(hop=True),
+            "moves: shop/web-1 hops to b, and no later move continues from there",
+            id="half a hop",
         ),
         pytest.param(changed(kind="Pod"), "kind: ", id="something else"),
         pytest.param(changed(apiVersion="v9"), "apiVersion: ", id="another version"),
-        pytest.param(changed(takenAt="today"), 'takenAt: "today" is no time in RFC 3339', id="no time"),
-        pytest.param(changed(takenAt="2026-03-02T12:00:00"), "does not say its time zone", id="no time zone"),
+        pytest.param(changed(takenAt="today"), 'takenAt: "today" is not an RFC 3339 time', id="no time"),
+        pytest.param(changed(takenAt="2026-03-02T12:00:00"), "has no time zone", id="no time zone"),
         pytest.param(
             changed(moves={}), "moves: a list is needed, not an object", id="moves that are no list"
         ),
@@ -174,14 +178,14 @@ def test_one_pod_moves_once_or_hops_from_where_it_has_stopped():
     (onwards,) = moved(**{"from": "b", "to": "c", "wave": 1})["moves"]
     assert len(read(changed(moves=[first, onwards])).moves) == 2
     (twice,) = moved(to="c")["moves"]
-    with pytest.raises(UnreadablePlan, match="is moved already"):
+    with pytest.raises(UnreadablePlan, match="already moves the pod shop/web-1"):
         read(changed(moves=[moved()["moves"][0], twice]))
 
 
 def test_waves_come_in_order():
     (late,) = moved(wave=1)["moves"]
     (early,) = moved(uid="u2")["moves"]
-    with pytest.raises(UnreadablePlan, match=r"moves\[1\].wave: 0 comes after 1"):
+    with pytest.raises(UnreadablePlan, match=r"moves\[1\].wave: 0 after wave 1"):
         read(changed(moves=[late, early]))
 
 

@@ -66,7 +66,7 @@ def test_a_ready_pod_is_not_evicted_while_a_sibling_is(state, policy, urgent):
 def test_a_sibling_that_is_missing_counts_as_one_that_is_not_ready():
     built = database(spec=PARALLEL).remove("shop/db-1")
     assert reasons(built, "shop/db-0") == [Reason.SIBLING_NOT_READY]
-    assert detail(built, "shop/db-0") == "of its workload's 3 pods 2 are ready: one is missing"
+    assert detail(built, "shop/db-0") == "2 of 3 pods of its workload are ready: one is missing"
 
 
 def test_the_one_that_is_not_ready_may_be_moved():
@@ -79,7 +79,7 @@ def test_a_deployment_that_is_evicted_from_is_protected_like_that_too():
     assert reasons(built, "shop/web-1-0") == []
     built.pod("shop/web-1-1", on="b", owner="ReplicaSet/web-1", labels={"app": "web"}, ready=False)
     assert reasons(built, "shop/web-1-0") == [Reason.SIBLING_NOT_READY]
-    assert detail(built, "shop/web-1-0") == "of its workload's 2 pods 1 are ready: web-1-1 is not"
+    assert detail(built, "shop/web-1-0") == "1 of 2 pods of its workload are ready: web-1-1 is not ready"
 
 
 def test_but_a_pod_that_is_copied_first_is_not_missed():
@@ -123,7 +123,7 @@ def test_no_pod_goes_whose_successor_would_wait_for_one_before_it(urgent):
     assert reasons(built, "shop/db-2", urgent=urgent) == [Reason.SIBLING_NOT_READY]
     assert reasons(built, "shop/db-1", urgent=urgent) == []
     assert reasons(built, "shop/db-0", urgent=urgent) == []
-    assert detail(built, "shop/db-2") == "its StatefulSet makes no db-2 before db-1 is ready"
+    assert detail(built, "shop/db-2") == "its StatefulSet does not create db-2 before db-1 is ready"
 
 
 def test_a_parallel_one_waits_for_nobody():
@@ -227,13 +227,13 @@ def test_maintenance_moves_it_all_the_same_and_says_so():
     assert reasons(built, "shop/db-1", urgent=True) == []
     found = build_plan(built.snapshot(), POLICY, [Wishes({"shop/db-1": "d"}, urgent=True)])
     assert [move.pod for move in found.moves] == ["shop/db-1"]
-    told = "pods of StatefulSet shop/db may come back with its revision new, as whenever they are deleted"
+    told = "pods of StatefulSet shop/db may come back with revision new, as after any deletion"
     assert told in found.assumptions
     explained = explain_pod(built.snapshot(), POLICY, "shop/db-1")
     assert not explained.may_move
     assert explained.kept_in_maintenance_by == ()
     assert explained.assumed == told
-    assert explained.why.endswith("and that will be of revision new")
+    assert explained.why.endswith(", with revision new")
 
 
 def test_a_pod_that_tells_no_revision_is_not_held_for_it():

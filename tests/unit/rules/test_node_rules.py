@@ -137,7 +137,7 @@ def test_nodes_by_name() -> None:
     assert fits(shop) == {"b"}
     refusal = only_refusal(shop, "a")
     assert refusal.reasons == ("node(s) didn't satisfy plugin(s) [NodeAffinity]",)
-    assert refusal.detail == "the affinity names only b"
+    assert refusal.detail == "the affinity allows only b"
     shop.pod("shop/web", spec=asking_for({"matchFields": [expression("metadata.name", "NotIn", "b")]}))
     assert fits(shop) == {"a", "c"}
     shop.pod("shop/web", spec=asking_for({"matchFields": [field, expression("metadata.name", "In", "a")]}))
@@ -154,8 +154,8 @@ def test_resources_are_told_with_numbers() -> None:
         "Too many pods", "Insufficient cpu", "Insufficient memory", "Insufficient example.com/gpu",
     )  # fmt: skip
     assert refusal.detail == (
-        "2 of 2 pods are there, asks 2000m cpu, 1500m of 8000m free, "
-        "asks 2048Mi memory, 1024Mi of 4096Mi free, asks 1 example.com/gpu, 0 of 2 free"
+        "runs 2 of 2 pods, requests 2000m cpu, 1500m of 8000m free, "
+        "requests 2048Mi memory, 1024Mi of 4096Mi free, requests 1 example.com/gpu, 0 of 2 free"
     )
 
 
@@ -191,7 +191,7 @@ def test_host_ports(taken: dict[str, Any], wanted: dict[str, Any], collides: boo
     if collides:
         refusal = only_refusal(shop, "a")
         assert refusal.reasons == ("node(s) didn't have free ports for the requested pod ports",)
-        assert refusal.detail == "asks 80/TCP, taken by shop/other"
+        assert refusal.detail == "requests host port 80/TCP, used by shop/other"
 
 
 def test_a_node_must_declare_every_feature_that_the_pod_needs() -> None:

@@ -40,7 +40,7 @@ def test_affinity_leads_to_the_domain_of_a_match() -> None:
     assert fits(shop) == {"e1", "e2"}
     refusal = only_refusal(shop, "w1")
     assert refusal.reasons == ("node(s) didn't match pod affinity rules",)
-    assert refusal.detail == f"wants to be near app=db: 0 pods in {ZONE}=west"
+    assert refusal.detail == f"requires affinity to app=db: 0 pods in {ZONE}=west"
 
 
 def test_one_pod_must_match_all_terms_of_an_affinity() -> None:
@@ -73,7 +73,7 @@ def test_anti_affinity_keeps_out_of_the_domain_of_a_match() -> None:
     assert fits(shop) == {"w1", "w2", "off"}
     refusal = only_refusal(shop, "e2")
     assert refusal.reasons == ("node(s) didn't match pod anti-affinity rules",)
-    assert refusal.detail == f"wants to be away from app=db: 1 pods in {ZONE}=east"
+    assert refusal.detail == f"requires anti-affinity to app=db: 1 pods in {ZONE}=east"
 
 
 def test_pods_that_are_there_keep_others_away_as_well() -> None:
@@ -182,7 +182,7 @@ def test_spread_keeps_out_of_the_fuller_domain_and_of_nodes_without_the_label() 
     assert fits(shop) == {"w1", "w2"}
     refusal = only_refusal(shop, "e2")
     assert refusal.reasons == ("node(s) didn't match pod topology spread constraints",)
-    assert refusal.detail == f"2 pods in {ZONE}=east with this one, 0 in the emptiest, maxSkew is 1"
+    assert refusal.detail == f"2 pods in {ZONE}=east with this one, at least 0 in every domain, maxSkew is 1"
     assert only_refusal(shop, "off").reasons == (
         "node(s) didn't match pod topology spread constraints (missing required label)",
     )

@@ -26,7 +26,7 @@ def test_a_bound_volume_is_only_reached_from_some_nodes() -> None:
     refusal = only_refusal(shop, "w1")
     assert refusal.rule is SchedulerRule.VOLUME_BINDING
     assert refusal.reasons == ("node(s) didn't match PersistentVolume's node affinity",)
-    assert refusal.detail == f"claim shop/data is bound to pv-7, which is only at {ZONE} In (east)"
+    assert refusal.detail == f"claim shop/data is bound to pv-7, which is only available at {ZONE} In (east)"
     assert not refusal.unknown
 
 
@@ -121,7 +121,7 @@ def test_a_volume_that_is_being_made_for_a_node_binds_the_pod_to_it() -> None:
         zones().claim("shop/data", storage_class="late", annotations=chosen).pod("shop/web", claims=["data"])
     )
     assert fits(shop) == {"e2"}
-    assert only_refusal(shop, "w1").detail == "the volume of claim shop/data is being made for e2"
+    assert only_refusal(shop, "w1").detail == "the volume of claim shop/data is being provisioned for e2"
 
 
 def test_unbound_claims_find_free_volumes_each_its_own() -> None:
@@ -261,7 +261,7 @@ def test_a_node_takes_only_so_many_volumes_of_a_driver() -> None:
         SchedulerRule.VOLUME_LIMITS,
         ("node(s) exceed max volume count",),
     )
-    assert refusal.detail == f"asks 1 volumes of {DRIVER}, 2 of 2 are attached"
+    assert refusal.detail == f"needs 1 more volumes of {DRIVER}, 2 of 2 are attached"
 
 
 def test_a_volume_that_another_pod_uses_there_takes_no_place_more() -> None:

@@ -50,7 +50,7 @@ def test_the_reasons_say_what_is_saved():
     found = planned(made)
     assert found.moves[0].reason == "empties b, target 75.0%"
     assert found.moves[0].gain == pytest.approx(0.5)
-    assert found.changes[0].reason == "can be done without: 1 pods fit elsewhere, saves 1"
+    assert found.changes[0].reason == "not needed: 1 pods fit elsewhere, saves 1"
 
 
 def test_a_node_of_which_one_pod_has_no_place_elsewhere_is_left_alone():
@@ -120,7 +120,7 @@ def test_a_node_is_opened_again_when_a_pod_finds_no_room():
     waiting(made, "shop/new", "1500m")
     found = planned(made)
     assert changes(found) == [("b", NodeChange.UNCORDON)]
-    assert found.changes[0].reason == "shop/new finds no room elsewhere"
+    assert found.changes[0].reason == "shop/new does not fit on any other node"
 
 
 def test_the_taint_of_a_cordoned_node_does_not_count_against_it():

@@ -88,7 +88,7 @@ def test_nothing_moves_where_every_target_would_be_above() -> None:
 
     assert found.moves == ()
     assert {refused.detail for refused in found.refused} == {
-        "every node that could take it would be above a threshold then"
+        "it would put every possible target above a threshold"
     }
 
 
