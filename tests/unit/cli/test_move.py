@@ -71,7 +71,7 @@ def test_what_can_not_be_moved_is_refused_with_its_reason_and_a_remedy(reschedul
     done = rescheduler("move", agent, "-n", "shop", "--install")
     assert done.exit_code == 1
     assert "DaemonSetPod: its DaemonSet runs it on this node" in done.stderr
-    assert "Nothing to do: a drain leaves it." in done.stderr
+    assert "Nothing to do: a drain ignores it." in done.stderr
 
 
 @pytest.mark.parametrize(
