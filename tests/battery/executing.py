@@ -10,8 +10,7 @@ from rescheduler.cluster.node_record import UNSCHEDULABLE_TAINT, NodeChange
 from rescheduler.cluster.usage_readings import UsageReading, UsageReadings
 from rescheduler.cluster.usage_smoothing import Smoothing, smooth
 from rescheduler.config.policy import Policy, UsageSource
-from rescheduler.planner.hot_nodes import HotNodeHistory
-from rescheduler.planner.plan import Plan
+from rescheduler.planner.plan import HotNodeHistory, Plan
 from rescheduler.planner.plan_builder import build_plan, too_hot_nodes
 from rescheduler.strategies.strategy_registry import strategies_of
 from tests.building import NOW, ClusterBuilder, cluster, merged

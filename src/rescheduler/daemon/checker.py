@@ -40,8 +40,7 @@ from rescheduler.migrations.controller.observation_builder import (
     unfinished_migrations,
 )
 from rescheduler.migrations.controller.plan_execution import PlanExecution
-from rescheduler.planner.hot_nodes import HotNodeHistory
-from rescheduler.planner.plan import Plan
+from rescheduler.planner.plan import HotNodeHistory, Plan
 from rescheduler.planner.plan_builder import build_plan, too_hot_nodes
 from rescheduler.recovery.controller.attempt_recorder import AttemptRecorder
 from rescheduler.steering.webhook.webhook_presence import SteeringPresence

@@ -19,7 +19,7 @@ from rescheduler.planner.available_nodes import (
     open_nodes,
 )
 from rescheduler.planner.handover_choice import ASSUMED_STEERED, HandoverChoice
-from rescheduler.planner.move_units import PodGroups
+from rescheduler.planner.move_sequence import PodGroups
 from rescheduler.planner.plan import Rejection
 from rescheduler.planner.plan_builder import node_load_percentages, percent_of_allocatable
 from rescheduler.planner.protections.eligibility import Eligibility

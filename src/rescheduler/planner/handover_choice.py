@@ -68,7 +68,7 @@ def local_data(pod_class: PodClass, storage: Storage, *, replaceable: bool) -> s
         if volume.kind == EMPTY_DIR_VOLUME and not replaceable:
             return "an emptyDir"
     for _, claim in _claims(pod_class, storage):
-        behind = _behind(claim, storage)
+        behind = _volume_of(claim, storage)
         if claim is not None and behind is not None and behind.is_local:
             return f"the local volume {behind.name} of claim {claim.key}"
     return ""
@@ -80,7 +80,7 @@ def _claims(pod_class: PodClass, storage: Storage) -> Iterator[tuple[PodVolume, 
             yield volume, storage.claims.get(f"{pod_class.namespace}/{volume.name}")
 
 
-def _behind(claim: ClaimRecord | None, storage: Storage) -> VolumeRecord | None:
+def _volume_of(claim: ClaimRecord | None, storage: Storage) -> VolumeRecord | None:
     return storage.volumes.get(claim.volume) if claim is not None else None
 
 
@@ -124,7 +124,7 @@ class _ControllerChain:
 
     @property
     def is_replica_set(self) -> bool:
-        return self.owner is not None and _is(self.owner, "ReplicaSet", "apps")
+        return self.owner is not None and _is_kind(self.owner, "ReplicaSet", "apps")
 
 
 class HandoverChooser:
@@ -147,8 +147,8 @@ class HandoverChooser:
             else ""
         )
         if asked is None or asked is Handover.AUTO:
-            return _automatic(line, claim, assumed, foreign=unknown is not None)
-        return _as_asked(asked, line, claim)
+            return _automatic_choice(line, claim, assumed, foreign=unknown is not None)
+        return _configured_choice(asked, line, claim)
 
     def _line(self, namespace: str, owner: OwnerReference | None) -> _ControllerChain:
         known = self._snapshot.controllers
@@ -162,20 +162,26 @@ class HandoverChooser:
         owner, above = line.owner, line.above
         if owner is None:
             return None
-        if not any(_is(owner, kind, group) for kind, group in _KNOWN):
+        if not any(_is_kind(owner, kind, group) for kind, group in _KNOWN):
             return ImpossibleHandover(
-                Reason.OWNER_UNKNOWN, f"its owner is of the unknown kind {_full(owner)}", _named(owner)
+                Reason.OWNER_UNKNOWN,
+                f"its owner is of the unknown kind {_qualified_kind(owner)}",
+                _object_name(owner),
             )
         if line.record is None and owner.kind in self._kinds_read:
-            return ImpossibleHandover(Reason.OWNER_UNKNOWN, "its owner does not exist", _named(owner))
+            return ImpossibleHandover(Reason.OWNER_UNKNOWN, "its owner does not exist", _object_name(owner))
         if not line.is_replica_set or above is None:
             return None
-        if not _is(above, "Deployment", "apps"):
+        if not _is_kind(above, "Deployment", "apps"):
             return ImpossibleHandover(
-                Reason.OWNER_UNKNOWN, f"its ReplicaSet belongs to a {_full(above)}", _named(above)
+                Reason.OWNER_UNKNOWN,
+                f"its ReplicaSet belongs to a {_qualified_kind(above)}",
+                _object_name(above),
             )
         if line.above_record is None and above.kind in self._kinds_read:
-            return ImpossibleHandover(Reason.OWNER_UNKNOWN, "its Deployment does not exist", _named(above))
+            return ImpossibleHandover(
+                Reason.OWNER_UNKNOWN, "its Deployment does not exist", _object_name(above)
+            )
         return None
 
     @cached_property
@@ -186,7 +192,7 @@ class HandoverChooser:
         """By the annotation on the workload, else by the configuration; None if by neither."""
         for marks in _marks(pod, line):
             if (wanted := marks.get(HANDOVER_ANNOTATION)) is not None:
-                return _read(wanted)
+                return _parse_handover(wanted)
         if line.owner is None:
             return self._configured.get("Pod")
         return self._configured_for(line.top) or (
@@ -197,13 +203,13 @@ class HandoverChooser:
     def _configured_for(self, owner: OwnerReference | None) -> Handover | None:
         if owner is None:
             return None
-        return self._configured.get(_full(owner)) or self._configured.get(owner.kind)
+        return self._configured.get(_qualified_kind(owner)) or self._configured.get(owner.kind)
 
 
 _KNOWN = (("ReplicaSet", "apps"), ("StatefulSet", "apps"), ("Job", "batch"))
 
 
-def _automatic(
+def _automatic_choice(
     line: _ControllerChain, claim: str, assumed: str, *, foreign: bool
 ) -> HandoverChoice | ImpossibleHandover:
     record = line.top_record
@@ -230,7 +236,9 @@ def _automatic(
     return HandoverChoice(Handover.ADOPT, "its workload tolerates an extra pod temporarily", assumed)
 
 
-def _as_asked(asked: Handover, line: _ControllerChain, claim: str) -> HandoverChoice | ImpossibleHandover:
+def _configured_choice(
+    asked: Handover, line: _ControllerChain, claim: str
+) -> HandoverChoice | ImpossibleHandover:
     record = line.top_record
     match asked:
         case Handover.ADOPT if not line.is_replica_set:
@@ -254,7 +262,7 @@ def _as_asked(asked: Handover, line: _ControllerChain, claim: str) -> HandoverCh
     return HandoverChoice(asked, f"{asked} is configured")
 
 
-def _read(wanted: str) -> Handover | ImpossibleHandover:
+def _parse_handover(wanted: str) -> Handover | ImpossibleHandover:
     try:
         return Handover(wanted)
     except ValueError:
@@ -269,15 +277,15 @@ def _marks(pod: PodRecord, line: _ControllerChain) -> "tuple[Mapping[str, str], 
     return tuple(record.marks for record in (line.top_record, line.record) if record is not None)
 
 
-def _is(owner: OwnerReference, kind: str, group: str) -> bool:
+def _is_kind(owner: OwnerReference, kind: str, group: str) -> bool:
     return owner.kind == kind and owner.api_version.startswith(f"{group}/")
 
 
-def _full(owner: OwnerReference) -> str:
+def _qualified_kind(owner: OwnerReference) -> str:
     """`Rollout.argoproj.io`, as the configuration names it."""
     group, slash, _ = owner.api_version.rpartition("/")
     return f"{owner.kind}.{group}" if slash else owner.kind
 
 
-def _named(owner: OwnerReference) -> str:
+def _object_name(owner: OwnerReference) -> str:
     return f"{owner.kind}/{owner.name}"

@@ -1,28 +1,27 @@
-"""An order in which units can be made one after the other, if there is one.
+"""Planned moves, and an order in which they can be executed one after the other.
 
-Each must fit when its turn comes: with its own sources in place where its handover copies first, and with
-those before it gone from theirs. Where units wait for each other in a circle (two full nodes that exchange
-pods), one pod stops on a third node and goes on when its place is free.
-
-Pods that move on: two moves of one pod as one, if they can be.
-
-When all is chosen, a pod may turn out to be better placed elsewhere than where it is to go, because others
-have moved since, or because it can be reached only from there. It goes there straight if there is an order
-of all moves in which it can, and by way of the place that was chosen first if there is none.
+Each move must fit when its turn comes: beside its own source if its handover copies first, and after the sources
+of earlier moves have left. If moves wait for each other in a circle (two full nodes that exchange pods), one pod
+makes an intermediate stop (a hop) on a third node.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from rescheduler.cluster.snapshot import CPU, MEMORY, NO_ROW
-from rescheduler.planner.move_units import MoveUnit, PlannedMove, PodGroups
+from rescheduler.api.podmigration import Handover
+from rescheduler.cluster.snapshot import CPU, MEMORY, NO_ROW, Snapshot
 from rescheduler.rules.placement import Placement
 
 __all__ = [
+    "MoveUnit",
+    "PlannedMove",
+    "PodGroups",
     "can_start",
+    "count_moves",
     "finish",
     "is_at_source",
     "make_in_order",
@@ -34,6 +33,96 @@ __all__ = [
     "with_hops_marked",
     "withdraw",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedMove:
+    """One pod from one node to another."""
+
+    pod: int
+    source: int
+    target: int
+    handover: Handover
+    strategy: str
+    reason: str
+    gain: float
+    group: str = ""
+    hop: bool = False
+    left_for: str = ""
+    """The reason that it left for, where `reason` also says why it goes on to there."""
+
+    @property
+    def source_stays(self) -> bool:
+        return self.handover.source_stays
+
+    def split_at(self, stop: int) -> "tuple[PlannedMove, PlannedMove]":
+        """The same in two: what is gained is gained by the second."""
+        return (
+            replace(self, target=stop).as_hop(),
+            replace(self, source=stop),
+        )
+
+    def merged_with(self, second_move: "PlannedMove", instead: str) -> "PlannedMove":
+        """This one and the next as one: for what it left for, and for what speaks for that target. `instead`
+        says of which."""
+        left_for = self.left_for or self.reason
+        reason = f"{left_for}; {instead}: {second_move.reason}"
+        return replace(self, target=second_move.target, reason=reason, left_for=left_for)
+
+    def as_hop(self) -> "PlannedMove":
+        """As the first of two."""
+        return replace(self, gain=0.0, hop=True)
+
+
+@dataclass(frozen=True, slots=True)
+class MoveUnit:
+    """Legs that are under way together: one, or the members of a group."""
+
+    moves: tuple[PlannedMove, ...]
+
+    @property
+    def group(self) -> str:
+        """Empty for a pod that moves alone."""
+        return self.moves[0].group
+
+
+def count_moves(units: Iterable[MoveUnit]) -> int:
+    return sum(len(unit.moves) for unit in units)
+
+
+class PodGroups:
+    def __init__(self, snapshot: Snapshot, label: str) -> None:
+        self._snapshot = snapshot
+        self._label = label
+
+    def of(self, pod: int) -> str:
+        """`namespace/group`, empty if it belongs to none."""
+        pod_class = self._snapshot.classes[self._snapshot.pods.pod_class[pod]]
+        name = pod_class.labels.get(self._label)
+        return f"{pod_class.namespace}/{name}" if name else ""
+
+    def members(self, group: str) -> tuple[int, ...]:
+        """Rows of all pods of it that are on a node and stay there, in order."""
+        return self._members.get(group, ())
+
+    def goes_alone(self, pod: int) -> bool:
+        """Whether nobody has to move with it: it has no group, or is all of it."""
+        return len(self.members(self.of(pod))) <= 1
+
+    @cached_property
+    def _members(self) -> dict[str, tuple[int, ...]]:
+        labelled = [
+            row for row, pod_class in enumerate(self._snapshot.classes) if pod_class.labels.get(self._label)
+        ]
+        if not labelled:
+            return {}
+        pods = self._snapshot.pods
+        found: dict[str, list[int]] = {}
+        for pod in np.flatnonzero(np.isin(pods.pod_class, labelled) & (pods.node != NO_ROW)).tolist():
+            if not pods.records[pod].is_terminating:
+                found.setdefault(self.of(pod), []).append(pod)
+        return {group: tuple(rows) for group, rows in found.items()}
+
 
 Flags = npt.NDArray[np.bool_]
 

@@ -13,9 +13,8 @@ from rescheduler.api.podmigration import Handover
 from rescheduler.cluster.snapshot import NO_ROW, Snapshot
 from rescheduler.config.policy import Policy
 from rescheduler.planner.handover_choice import ASSUMED_STEERED, HandoverChoice
-from rescheduler.planner.hot_nodes import HotNodeHistory
-from rescheduler.planner.move_units import MoveUnit, PlannedMove
-from rescheduler.planner.plan import Move, NodeLoadChange, Plan, Rejection
+from rescheduler.planner.move_sequence import MoveUnit, PlannedMove
+from rescheduler.planner.plan import HotNodeHistory, Move, NodeLoadChange, Plan, Rejection
 from rescheduler.planner.proposal_selection import select_moves
 from rescheduler.planner.reasons import Reason
 from rescheduler.planner.strategy_view import MAX_LISTED_REJECTIONS, PlanDraft, PlanView, RejectionLog

@@ -11,16 +11,17 @@ from functools import cached_property
 from rescheduler.api.podmigration import MAX_GROUP_SIZE
 from rescheduler.api.strategy_traits import traits_of
 from rescheduler.cluster.node_record import NodeChange
-from rescheduler.planner.hot_nodes import HotNodeHistory
 from rescheduler.planner.move_sequence import (
+    MoveUnit,
+    PlannedMove,
+    count_moves,
     move_at_once,
     pods_that_may_move_again,
     sequence,
     with_fewer_hops,
     with_hops_marked,
 )
-from rescheduler.planner.move_units import MoveUnit, PlannedMove, count_moves
-from rescheduler.planner.plan import PlannedNodeChange
+from rescheduler.planner.plan import HotNodeHistory, PlannedNodeChange
 from rescheduler.planner.reasons import Reason
 from rescheduler.planner.strategy_view import PlanDraft, PlanView
 from rescheduler.rules.placement import Placement

@@ -15,9 +15,8 @@ from rescheduler.api.strategy_traits import traits_of
 from rescheduler.cluster.snapshot import Snapshot
 from rescheduler.config.policy import Policy
 from rescheduler.planner.available_nodes import availability_message, node_availability, nodes_in_maintenance
-from rescheduler.planner.hot_nodes import HotNodeHistory, hot_subjects
-from rescheduler.planner.move_units import PodGroups
-from rescheduler.planner.plan import Rejection
+from rescheduler.planner.move_sequence import PodGroups
+from rescheduler.planner.plan import HotNodeHistory, Rejection, hot_subjects
 from rescheduler.planner.protections.eligibility import Eligibility
 from rescheduler.planner.reasons import Reason
 from rescheduler.planner.waves import WaveLimits

@@ -23,8 +23,15 @@ from rescheduler.api.podmigration import Handover
 from rescheduler.cluster.snapshot import NO_ROW, PodClass, Snapshot
 from rescheduler.cluster.workload_record import controller_of
 from rescheduler.config.policy import Policy
-from rescheduler.planner.move_sequence import can_start, finish, is_at_source, start, withdraw
-from rescheduler.planner.move_units import MoveUnit, PlannedMove
+from rescheduler.planner.move_sequence import (
+    MoveUnit,
+    PlannedMove,
+    can_start,
+    finish,
+    is_at_source,
+    start,
+    withdraw,
+)
 from rescheduler.planner.workload_availability import (
     DisruptionBudgets,
     creates_pods_in_order,

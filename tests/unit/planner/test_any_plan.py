@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rescheduler.config.policy import Policy, ZeroBudget
-from rescheduler.planner.move_validation import validate_move
+from rescheduler.planner.available_nodes import validate_move
 from rescheduler.planner.plan import Plan
 from rescheduler.planner.plan_builder import build_plan
 from tests.building import ClusterBuilder, Json, cluster

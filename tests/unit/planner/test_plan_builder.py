@@ -11,8 +11,7 @@ from rescheduler.api.well_known_names import MAINTENANCE_LABEL
 from rescheduler.cluster.node_record import NodeChange
 from rescheduler.config.policy import Policy, UsageSource
 from rescheduler.config.policy_blocks import Window
-from rescheduler.planner.hot_nodes import HotNodeHistory
-from rescheduler.planner.plan import Move, Plan
+from rescheduler.planner.plan import HotNodeHistory, Move, Plan
 from rescheduler.planner.plan_builder import build_plan, too_hot_nodes
 from rescheduler.planner.reasons import Reason
 from rescheduler.planner.strategy_view import PlanDraft, PlanView

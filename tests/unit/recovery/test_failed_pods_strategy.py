@@ -11,7 +11,7 @@ from rescheduler.api.well_known_names import FAILED_ATTEMPTS_ANNOTATION
 from rescheduler.config.policy import DefaultRetries, Policy, ZeroBudget
 from rescheduler.config.policy import FailedPodsPolicy as Terms
 from rescheduler.config.policy_blocks import Window
-from rescheduler.planner.move_validation import validate_move
+from rescheduler.planner.available_nodes import validate_move
 from rescheduler.planner.plan_builder import build_plan
 from rescheduler.planner.reasons import Reason
 from rescheduler.recovery.attempt_ledger import AttemptLedger, FailedAttempt, ReplicaLineage

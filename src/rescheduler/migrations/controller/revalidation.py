@@ -34,14 +34,13 @@ from rescheduler.config.policy import Policy
 from rescheduler.kube.informer import Informer
 from rescheduler.migrations.controller.observation_builder import migration_at, running_migrations, target_of
 from rescheduler.migrations.observation import RevalidationOutcome, RevalidationResult
-from rescheduler.planner.available_nodes import open_nodes
+from rescheduler.planner.available_nodes import open_nodes, validate_move
 from rescheduler.planner.handover_choice import HandoverChoice
-from rescheduler.planner.move_validation import validate_move
 from rescheduler.planner.plan import Move, Rejection
 from rescheduler.planner.plan_builder import percent_of_allocatable
-from rescheduler.planner.preemption import Preemption
 from rescheduler.planner.protections.eligibility import Eligibility
 from rescheduler.planner.reasons import Reason
+from rescheduler.planner.workload_availability import Preemption
 from rescheduler.rules.placement import Placement
 from rescheduler.steering.webhook.webhook_presence import SteeringPresence
 

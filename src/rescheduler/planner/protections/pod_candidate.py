@@ -16,10 +16,10 @@ from rescheduler.cluster.snapshot import NO_ROW, PodClass, Snapshot
 from rescheduler.cluster.workload_record import WorkloadRecord, controller_of
 from rescheduler.config.policy import Policy
 from rescheduler.planner.handover_choice import HandoverChoice, HandoverChooser, ImpossibleHandover
-from rescheduler.planner.preemption import Preemption
 from rescheduler.planner.reasons import Reason
 from rescheduler.planner.workload_availability import (
     DisruptionBudgets,
+    Preemption,
     ReplicaReadiness,
     WorkloadReadiness,
     revision_of_successor,

@@ -25,9 +25,9 @@ from rescheduler.strategies.load_balancing.local_search import (
     SMALL,
     improve_moves,
     reselect_by_source,
+    swap_pods,
     undo_moves,
 )
-from rescheduler.strategies.load_balancing.pod_swaps import swap_pods
 from rescheduler.strategies.load_balancing.steepest_descent import descend
 
 __all__ = ["Moves", "best_sets", "search_moves"]

@@ -13,8 +13,7 @@ from hypothesis import strategies as some
 from kubevalues import parse_selector
 from rescheduler.cluster.snapshot import Snapshot
 from rescheduler.config.policy import Policy, UsageSource
-from rescheduler.planner.hot_nodes import HotNodeHistory
-from rescheduler.planner.plan import Move, Plan
+from rescheduler.planner.plan import HotNodeHistory, Move, Plan
 from rescheduler.planner.plan_builder import build_plan, too_hot_nodes
 from rescheduler.strategies.load_balancing import LoadBalancing
 from tests.building import NOW, ClusterBuilder, cluster
