@@ -25,17 +25,24 @@ __all__ = [
     "NO_ROW",
     "PODS",
     "Flags",
+    "Floats",
+    "Indices",
     "Ints",
     "NodeTable",
     "PodClass",
     "PodTable",
+    "PodsByWorkload",
     "Rows",
     "Snapshot",
     "Workload",
 ]
 
+Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.int32]
+"""Row numbers as the tables store them."""
+Indices = npt.NDArray[np.intp]
+"""Row numbers as numpy returns them."""
 Flags = npt.NDArray[np.bool_]
 
 CPU, MEMORY, EPHEMERAL, PODS = range(4)
@@ -159,3 +166,16 @@ class Snapshot:
     """How long ago the oldest of the caches it was made from was known to be current."""
     assumptions: tuple[str, ...]
     """What was taken for granted because the input did not say, in words."""
+
+
+class PodsByWorkload:
+    """Find all pods of a workload, also those that don't count on any node."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        workload = snapshot.pods.workload
+        self._rows = np.argsort(workload, kind="stable").astype(np.int32)
+        self._first = np.searchsorted(workload, np.arange(len(snapshot.workloads) + 1), sorter=self._rows)
+
+    def of(self, workload: int) -> Rows:
+        """Return the rows of its pods, in order of their keys."""
+        return self._rows[self._first[workload] : self._first[workload + 1]]

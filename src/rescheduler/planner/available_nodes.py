@@ -1,12 +1,11 @@
-"""Which nodes can take a pod, which rule forbids each other node, and whether a planned move is still valid."""
+"""The nodes that can take a pod, the rules that forbid the others, and the validation of planned moves."""
 
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from rescheduler.cluster.node_record import in_maintenance
-from rescheduler.cluster.snapshot import Snapshot
+from rescheduler.cluster.snapshot import Flags, Snapshot
 from rescheduler.config.policy import Policy
 from rescheduler.planner.plan import Move, Rejection
 from rescheduler.planner.protections.eligibility import Eligibility
@@ -24,8 +23,6 @@ __all__ = [
     "open_nodes",
     "validate_move",
 ]
-
-Flags = npt.NDArray[np.bool_]
 
 _PLANNER = "Planner"
 _CLOSED = "node(s) were being emptied"
@@ -96,15 +93,12 @@ def _example_nodes(each: UnavailableNodes) -> str:
     return f" ({'; '.join([*told, *more])})"
 
 
-NodeFlags = npt.NDArray[np.bool_]
-
-
-def open_nodes(snapshot: Snapshot) -> NodeFlags:
+def open_nodes(snapshot: Snapshot) -> Flags:
     """[node]: Ready, not cordoned, not in maintenance."""
     return snapshot.nodes.ready & snapshot.nodes.schedulable & ~nodes_in_maintenance(snapshot)
 
 
-def nodes_in_maintenance(snapshot: Snapshot) -> NodeFlags:
+def nodes_in_maintenance(snapshot: Snapshot) -> Flags:
     return np.fromiter(map(in_maintenance, snapshot.nodes.records), np.bool_)
 
 

@@ -6,11 +6,10 @@ from datetime import UTC, datetime
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from rescheduler.api.podmigration import MAX_GROUP_SIZE, Handover
 from rescheduler.cluster.node_record import in_maintenance
-from rescheduler.cluster.snapshot import NO_ROW, Snapshot
+from rescheduler.cluster.snapshot import NO_ROW, Flags, Snapshot
 from rescheduler.config.policy import Policy
 from rescheduler.planner.available_nodes import (
     NodeAvailability,
@@ -33,8 +32,6 @@ from rescheduler.recovery.recovery_explanation import (
 from rescheduler.rules.placement import Placement
 
 __all__ = ["ExplainedPod", "NodeExplanation", "PodExplanation", "explain_node", "explain_pod"]
-
-Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

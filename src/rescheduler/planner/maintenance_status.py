@@ -5,14 +5,13 @@ from typing import Final
 
 from rescheduler.api.daemon_status import NodeInMaintenance
 from rescheduler.cluster.node_record import in_maintenance
-from rescheduler.cluster.pod_record import PodRecord
+from rescheduler.cluster.pod_record import PodRecord, belongs_to_node
 from rescheduler.cluster.snapshot import Snapshot
 from rescheduler.planner.plan import Plan, Rejection
 from rescheduler.planner.reasons import Reason
 
 __all__ = ["NOT_ENABLED", "is_stuck_terminating", "maintenance_status", "must_leave_node"]
 
-_MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 _TEMPORARY_REASONS: Final = frozenset(
     {Reason.ALREADY_MOVING, Reason.TERMINATING, Reason.PLAN_FULL, Reason.OUTSIDE_WINDOW}
 )
@@ -30,11 +29,8 @@ NOT_ENABLED: Final = (
 
 
 def must_leave_node(pod: PodRecord) -> bool:
-    """Others belong to their node and go with it, or use it no more."""
-    is_of_node = _MIRROR_ANNOTATION in pod.marks or (
-        pod.owner is not None and pod.owner.kind in {"DaemonSet", "Node"}
-    )
-    return not is_of_node and not pod.is_finished
+    """Return whether the pod must leave before its node is empty: it uses the node and is not bound to it."""
+    return not belongs_to_node(pod) and not pod.is_finished
 
 
 def is_stuck_terminating(pod: PodRecord, now_s: float) -> bool:

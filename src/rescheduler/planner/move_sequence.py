@@ -1,8 +1,8 @@
 """Planned moves, and an order in which they can be executed one after the other.
 
-Each move must fit when its turn comes: beside its own source if its handover copies first, and after the sources
-of earlier moves have left. If moves wait for each other in a circle (two full nodes that exchange pods), one pod
-makes an intermediate stop (a hop) on a third node.
+Each move must fit when its turn comes: beside its own source if its handover copies first, and after the
+sources of earlier moves have left. If moves wait for each other in a circle (two full nodes that exchange
+pods), one pod makes an intermediate stop (a hop) on a third node.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from rescheduler.api.podmigration import Handover
-from rescheduler.cluster.snapshot import CPU, MEMORY, NO_ROW, Snapshot
+from rescheduler.cluster.snapshot import CPU, MEMORY, NO_ROW, Flags, Snapshot
 from rescheduler.rules.placement import Placement
 
 __all__ = [
@@ -123,8 +122,6 @@ class PodGroups:
                 found.setdefault(self.of(pod), []).append(pod)
         return {group: tuple(rows) for group, rows in found.items()}
 
-
-Flags = npt.NDArray[np.bool_]
 
 _STOPS_TRIED = 3
 """Nodes that are tried for a stop, emptiest first: where one is refused, the next rarely fares better."""

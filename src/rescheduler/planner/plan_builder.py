@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
 import numpy as np
-import numpy.typing as npt
 
 from rescheduler.api.podmigration import Handover
-from rescheduler.cluster.snapshot import NO_ROW, Snapshot
+from rescheduler.cluster.snapshot import NO_ROW, Floats, Ints, Snapshot
 from rescheduler.config.policy import Policy
 from rescheduler.planner.handover_choice import ASSUMED_STEERED, HandoverChoice
 from rescheduler.planner.move_sequence import MoveUnit, PlannedMove
@@ -29,9 +28,6 @@ __all__ = [
     "percent_of_allocatable",
     "too_hot_nodes",
 ]
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 _DIGITS = 3
 

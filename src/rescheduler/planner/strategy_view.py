@@ -8,11 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, partial
 
 import numpy as np
-import numpy.typing as npt
 
 from rescheduler.api.podmigration import Handover
 from rescheduler.api.strategy_traits import traits_of
-from rescheduler.cluster.snapshot import Snapshot
+from rescheduler.cluster.snapshot import Flags, Snapshot
 from rescheduler.config.policy import Policy
 from rescheduler.planner.available_nodes import availability_message, node_availability, nodes_in_maintenance
 from rescheduler.planner.move_sequence import PodGroups
@@ -62,8 +61,6 @@ class RejectionLog:
     def counts(rejections: Iterable[Rejection]) -> dict[str, int]:
         return dict(sorted(Counter(each.reason for each in rejections).items()))
 
-
-Flags = npt.NDArray[np.bool_]
 
 _MOST_ASKED = 10_000
 """Nodes that are asked, per plan, why they don't take a pod that has no target: each answer takes time."""

@@ -1,4 +1,4 @@
-"""What moving a pod does to others: PodDisruptionBudgets, readiness of replicas, StatefulSet order, preemption."""
+"""The effects of a move on other pods: disruption budgets, ready replicas, StatefulSet order, preemption."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from kubevalues import Selector
 from rescheduler.api.podmigration import Handover
 from rescheduler.cluster.budget_record import BudgetRecord
 from rescheduler.cluster.pod_record import PodRecord, statefulset_ordinal
-from rescheduler.cluster.snapshot import NO_ROW, Flags, Ints, Rows, Snapshot
+from rescheduler.cluster.snapshot import NO_ROW, Flags, Ints, PodsByWorkload, Snapshot
 from rescheduler.cluster.workload_record import WorkloadRecord
 from rescheduler.rules.placement import Placement
 
@@ -156,9 +156,8 @@ class WorkloadReadiness:
         return self._known[workload]
 
     def _count_ready(self, workload: int) -> ReplicaReadiness:
-        rows, first = self._by_workload
         records = self._snapshot.pods.records
-        pods = [records[row] for row in rows[first[workload] : first[workload + 1]].tolist()]
+        pods = [records[row] for row in self._by_workload.of(workload).tolist()]
         ready = {pod.key for pod in pods if pod.is_ready and not pod.is_terminating}
         unready = min((pod.name for pod in pods if pod.key not in ready and not pod.is_finished), default="")
         record = self._snapshot.workloads[workload].record
@@ -167,12 +166,8 @@ class WorkloadReadiness:
         )
 
     @cached_property
-    def _by_workload(self) -> tuple[Rows, Rows]:
-        """Rows of all pods, sorted by workload, and where each workload's begin."""
-        workload = self._snapshot.pods.workload
-        rows = np.argsort(workload, kind="stable").astype(np.int32)
-        first = np.searchsorted(workload, np.arange(len(self._snapshot.workloads) + 1), sorter=rows)
-        return rows, first.astype(np.int32)
+    def _by_workload(self) -> PodsByWorkload:
+        return PodsByWorkload(self._snapshot)
 
 
 class Preemption:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from rescheduler.api.well_known_names import FAILED_ATTEMPTS_ANNOTATION
 from rescheduler.cluster.node_record import NodeRecord
 from rescheduler.cluster.pod_record import PodRecord
-from rescheduler.cluster.snapshot import NO_ROW, Rows, Snapshot
+from rescheduler.cluster.snapshot import NO_ROW, PodsByWorkload, Snapshot
 from rescheduler.cluster.workload_record import WorkloadRecord
 from rescheduler.config.policy import FailedPodsPolicy
 from rescheduler.recovery.failure_signs import failure_of
@@ -126,8 +126,7 @@ class _Finder:
     def _one_of_each_on_record(self) -> Iterator[int]:
         for workload in range(len(self._snapshot.workloads)):
             if self._is_on_record(workload):
-                rows, first = self._by_workload
-                yield int(rows[first[workload]])
+                yield int(self._by_workload.of(workload)[0])
 
     def _is_on_record(self, workload: int) -> bool:
         """Return whether the workload has a ledger."""
@@ -143,19 +142,14 @@ class _Finder:
         if workload == NO_ROW:
             members = [pod]
         else:
-            rows, first = self._by_workload
-            members = [pods.records[each] for each in rows[first[workload] : first[workload + 1]].tolist()]
+            members = [pods.records[each] for each in self._by_workload.of(int(workload)).tolist()]
         return examine_workload(
             holder, members, self._chain, self._node, self._terms, self._snapshot.taken_at_s
         )
 
     @cached_property
-    def _by_workload(self) -> tuple[Rows, Rows]:
-        """Return the rows of all pods sorted by workload, and where those of each workload begin."""
-        workload = self._snapshot.pods.workload
-        rows = np.argsort(workload, kind="stable").astype(np.int32)
-        first = np.searchsorted(workload, np.arange(len(self._snapshot.workloads) + 1), sorter=rows)
-        return rows, first.astype(np.int32)
+    def _by_workload(self) -> PodsByWorkload:
+        return PodsByWorkload(self._snapshot)
 
     def _in_question(self) -> Iterator[int]:
         """Yield the rows of pods that may fail, and whose owners may ask for recovery."""

@@ -43,8 +43,6 @@ class NodeRefusal:
     """In the scheduler's own words: "Insufficient cpu", "node(s) had untolerated taint(s)"."""
     detail: str = ""
     """With numbers and names: "asks 2000m cpu, 1500m of 8000m free", "taint dedicated=gpu:NoSchedule"."""
-    unknown: str = ""
-    """The object that the cluster did not show, so that nothing can be said: "claim shop/data"."""
 
 
 class RuleCheck(Protocol):

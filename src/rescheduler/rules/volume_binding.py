@@ -114,8 +114,7 @@ class _BoundClaim:
     def refusal(self) -> NodeRefusal:
         said = f"claim {self.claim.key} is bound to {self.claim.volume}"
         if self.volume is None:
-            detail, unknown = f"{said}, which does not exist", f"volume {self.claim.volume}"
-            return NodeRefusal(SchedulerRule.VOLUME_BINDING, (_GONE,), detail, unknown)
+            return NodeRefusal(SchedulerRule.VOLUME_BINDING, (_GONE,), f"{said}, which does not exist")
         where = shown_terms(self.volume.node_affinity)
         return NodeRefusal(
             SchedulerRule.VOLUME_BINDING, (_UNREACHABLE,), f"{said}, which is only available at {where}"
@@ -139,7 +138,6 @@ def _combined(bound: Sequence[_BoundClaim], lacking: Sequence[UnprovisionableCla
             SchedulerRule.VOLUME_BINDING,
             tuple(dict.fromkeys(reason for refusal in found for reason in refusal.reasons)),
             ", ".join(refusal.detail for refusal in found),
-            next((refusal.unknown for refusal in found if refusal.unknown), ""),
         )
 
     masks = [one.reached for one in bound] + [~shortage.nodes for shortage in lacking]
@@ -148,10 +146,10 @@ def _combined(bound: Sequence[_BoundClaim], lacking: Sequence[UnprovisionableCla
 
 def _fault(claim: PodClaim, pod: str, uid: str) -> NodeRefusal | None:
     """What is wrong with a claim whatever the node."""
-    record, unknown = claim.record, ""
+    record, detail = claim.record, ""
     if record is None:
         words = f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{claim.name}"'
-        unknown = f"claim {claim.key}"
+        detail = f"claim {claim.key} does not exist"
     elif record.phase == "Lost":
         words = (
             f'persistentvolumeclaim "{claim.name}" bound to non-existent persistentvolume "{record.volume}"'
@@ -162,4 +160,4 @@ def _fault(claim: PodClaim, pod: str, uid: str) -> NodeRefusal | None:
         words = f"PVC {claim.key} was not created for pod {pod} (pod is not owner)"
     else:
         return None
-    return NodeRefusal(SchedulerRule.VOLUME_BINDING, (words,), unknown=unknown)
+    return NodeRefusal(SchedulerRule.VOLUME_BINDING, (words,), detail)

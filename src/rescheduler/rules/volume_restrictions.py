@@ -77,7 +77,6 @@ def _not_found(claim: PodClaim) -> NodeRefusal:
         SchedulerRule.VOLUME_RESTRICTIONS,
         (f'persistentvolumeclaim "{claim.name}" not found',),
         f"claim {claim.key} does not exist",
-        unknown=f"claim {claim.key}",
     )
 
 

@@ -94,5 +94,4 @@ def _not_found(claim: PodClaim, volume: str) -> NodeRefusal:
         SchedulerRule.VOLUME_ZONE,
         (f'persistentvolume "{volume}" not found',),
         f"claim {claim.name} is bound to {volume}, which does not exist",
-        unknown=f"volume {volume}",
     )

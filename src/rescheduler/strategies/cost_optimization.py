@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from rescheduler.cluster.node_record import (
     UNSCHEDULABLE_TAINT,
@@ -20,7 +19,7 @@ from rescheduler.cluster.node_record import (
     is_cordoned_by,
 )
 from rescheduler.cluster.pod_record import NODE_BOUND_KINDS, PodRecord, belongs_to_node
-from rescheduler.cluster.snapshot import CPU, MEMORY, NO_ROW
+from rescheduler.cluster.snapshot import CPU, MEMORY, NO_ROW, Flags, Floats, Indices
 from rescheduler.config.policy_blocks import Cost
 from rescheduler.rules.rule_check import SchedulerRule
 from rescheduler.rules.taint_toleration import untolerated
@@ -45,7 +44,7 @@ __all__ = [
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 
 
-def node_prices(nodes: Sequence[NodeRecord], cost: Cost) -> npt.NDArray[np.float64]:
+def node_prices(nodes: Sequence[NodeRecord], cost: Cost) -> Floats:
     """[node]; the average of the known ones where none is known, 1 for all if none is known at all."""
     found = [_price(node, cost) for node in nodes]
     known = [price for price in found if price is not None]
@@ -137,10 +136,6 @@ def _is_due_to_cordon(view: View, pod: int, node: int, rule: SchedulerRule) -> b
         return all(taint.key == UNSCHEDULABLE_TAINT for taint in untolerated(taints, tolerations))
     return rule is SchedulerRule.NODE_UNSCHEDULABLE
 
-
-Flags = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.intp]
 
 _LATE = 1.0
 """How much room of an average node it is worth that a target is emptied last rather than first."""
@@ -256,7 +251,7 @@ class _Consolidation:
         cheaper: Flags = self.prices < self.prices[node]
         return self.occupied | cheaper
 
-    def _choice(self, view: View, pod: int, nodes: Rows) -> int:
+    def _choice(self, view: View, pod: int, nodes: Indices) -> int:
         """The tightest, but rather one that is to be emptied late or never."""
         return int(nodes[(free_after(view, pod, nodes) - _LATE * self.turn[nodes]).argmin()])
 

@@ -9,10 +9,10 @@ from itertools import groupby
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from rescheduler.cluster.node_record import NodeChange, in_maintenance, is_cordoned_by
 from rescheduler.cluster.pod_record import is_rescheduler_pod
+from rescheduler.cluster.snapshot import Flags
 from rescheduler.rules.placement import Placement
 from rescheduler.strategies.fair_shares import interleave_namespaces
 from rescheduler.strategies.strategy import NodeProposal, Proposal, ProposedMove, View
@@ -28,8 +28,6 @@ from rescheduler.strategies.target_search import (
 )
 
 __all__ = ["NodeMaintenance", "backtrack_targets"]
-
-Flags = npt.NDArray[np.bool_]
 
 _MOST_PODS = 24
 _TRIES = 4_000

@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
-from rescheduler.cluster.snapshot import CPU, MEMORY
-from rescheduler.strategies.load_balancing.load_model import Flags, Floats, Rows
+from rescheduler.cluster.snapshot import CPU, MEMORY, Flags, Floats, Indices, Rows
 from rescheduler.strategies.strategy import Proposal, ProposedMove, View
 
 __all__ = ["ResourceOptimization", "fewest_pods_covering"]
@@ -19,7 +17,7 @@ _MOST_PAIRED = 200
 """Pods, the largest, of which pairs are tried."""
 
 
-def fewest_pods_covering(shares: Floats, excess: Floats, priorities: npt.NDArray[np.int32]) -> int | None:
+def fewest_pods_covering(shares: Floats, excess: Floats, priorities: Rows) -> int | None:
     """The first of the fewest pods whose shares [pod, resource] cover the excess [resource] together.
 
     One that is enough, if there is one: the lowest priority, then the smallest. Else one of a pair that is
@@ -46,7 +44,7 @@ def fewest_pods_covering(shares: Floats, excess: Floats, priorities: npt.NDArray
     return int(largest[0])
 
 
-def _first(order: Rows, among: Flags) -> int:
+def _first(order: Indices, among: Flags) -> int:
     return int(order[among[order]][0])
 
 

@@ -12,19 +12,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, runtime_checkable
 
-import numpy as np
-import numpy.typing as npt
-
 from rescheduler.api.podmigration import Handover
 from rescheduler.cluster.node_record import NodeChange
-from rescheduler.cluster.snapshot import Snapshot
+from rescheduler.cluster.snapshot import Flags, Snapshot
 from rescheduler.config.policy import Policy
 from rescheduler.recovery.failing_pods import FailingPods
 from rescheduler.rules.placement import Placement
 
 __all__ = ["HotNodeStrategy", "NodeProposal", "Proposal", "ProposedMove", "Strategy", "View"]
-
-Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,13 @@
-"""The strategies that can be enabled: the built-in ones, and those that plugins add by entry points.
+"""The strategies that a policy can enable: built-in ones, and those that plugins add.
 
-A plugin names a class in the group `rescheduler.strategies`; its entry point bears the name that the
-configuration enables it by. The class is called without arguments, once per check.
+A plugin registers a class as an entry point of the group `rescheduler.strategies`. The name of the entry
+point is the name in the configuration. The class is called without arguments, once per check.
 """
 
 from collections.abc import Iterable
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from typing import Final
 
 from rescheduler.config.config_validation import BUILT_IN_STRATEGIES, FAILED_PODS, STRATEGY_ENTRY_POINTS
 from rescheduler.config.policy import Policy
@@ -15,22 +16,33 @@ from rescheduler.strategies.strategy import Strategy
 __all__ = ["BrokenStrategy", "DuplicateStrategy", "UnknownStrategy", "strategies_of"]
 
 
+# Strings, not imports: only the strategies that a policy enables are imported.
+_BUILT_IN: Final = {
+    "CostOptimization": "rescheduler.strategies.cost_optimization:CostOptimization",
+    "FailedPods": "rescheduler.recovery.failed_pods_strategy:FailedPods",
+    "LoadBalancing": "rescheduler.strategies.load_balancing:LoadBalancing",
+    "NodeMaintenance": "rescheduler.strategies.node_maintenance:NodeMaintenance",
+    "ResourceOptimization": "rescheduler.strategies.resource_optimization:ResourceOptimization",
+    "TopologySpread": "rescheduler.strategies.topology_spread:TopologySpread",
+}
+
+
 class BrokenStrategy(Exception):  # noqa: N818 - says what is wrong
-    """A plugin that can't be used, with what is wrong with it."""
+    """A plugin can't be used; the message says why."""
 
 
 class DuplicateStrategy(Exception):  # noqa: N818 - says what is wrong
-    """Two strategies of the same name: which one is meant?"""
+    """Two strategies have the same name."""
 
 
 class UnknownStrategy(LookupError):  # noqa: N818 - says what is wrong
-    """No strategy has that name."""
+    """No strategy has the configured name."""
 
 
 def strategies_of(policy: Policy, plugins: Iterable[EntryPoint] | None = None) -> list[Strategy]:
-    """Those that the policy enables, in order of precedence. Only these are imported.
+    """Return the strategies that the policy enables, in order of precedence, and import only these.
 
-    First of all comes FailedPods, unless it is switched off: pods that serve nobody are the most urgent.
+    FailedPods comes first unless it is disabled: pods that serve no traffic are the most urgent.
 
     Raises `DuplicateStrategy`, `BrokenStrategy` or `UnknownStrategy`.
     """
@@ -42,7 +54,7 @@ def strategies_of(policy: Policy, plugins: Iterable[EntryPoint] | None = None) -
 def _by_name(plugins: Iterable[EntryPoint]) -> dict[str, EntryPoint]:
     found: dict[str, EntryPoint] = {}
     for plugin in plugins:
-        if plugin.name in BUILT_IN_STRATEGIES or plugin.name == FAILED_PODS:
+        if plugin.name in _BUILT_IN:
             raise DuplicateStrategy(
                 f"the plugin {_origin(plugin)} adds {plugin.name}, which is a built-in strategy"
             )
@@ -54,13 +66,9 @@ def _by_name(plugins: Iterable[EntryPoint]) -> dict[str, EntryPoint]:
 
 
 def _strategy(name: str, added: dict[str, EntryPoint]) -> Strategy:
-    if name in BUILT_IN_STRATEGIES or name == FAILED_PODS:
-        module = (
-            "rescheduler.recovery.failed_pods_strategy"
-            if name == FAILED_PODS
-            else f"rescheduler.strategies.{_module(name)}"
-        )
-        made: Strategy = getattr(import_module(module), name)()
+    if name in _BUILT_IN:
+        module, _, class_name = _BUILT_IN[name].partition(":")
+        made: Strategy = getattr(import_module(module), class_name)()
         return made
     plugin = added.get(name)
     if plugin is None:
@@ -70,7 +78,7 @@ def _strategy(name: str, added: dict[str, EntryPoint]) -> Strategy:
 
 
 def _load_plugin(plugin: EntryPoint) -> Strategy:
-    """Whatever a plugin does wrong is told as the plugin's fault."""
+    """Load a plugin; report every failure as the fault of the plugin."""
     try:
         made: Strategy = plugin.load()()
     except Exception as error:
@@ -86,11 +94,6 @@ def _load_plugin(plugin: EntryPoint) -> Strategy:
             f"the strategy {plugin.name} from {_origin(plugin)} has the name {made.name}: they must match"
         )
     return made
-
-
-def _module(name: str) -> str:
-    """LoadBalancing → load_balancing."""
-    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
 
 
 def _origin(plugin: EntryPoint) -> str:

@@ -12,10 +12,9 @@ from functools import lru_cache
 from itertools import islice
 
 import numpy as np
-import numpy.typing as npt
 
 from rescheduler.cluster.pod_record import is_rescheduler_pod
-from rescheduler.cluster.snapshot import CPU, MEMORY, NodeTable
+from rescheduler.cluster.snapshot import CPU, MEMORY, Flags, Floats, Indices, NodeTable
 from rescheduler.rules.rule_check import SchedulerRule
 from rescheduler.strategies.strategy import View
 
@@ -33,14 +32,10 @@ __all__ = [
     "tightest_fit",
 ]
 
-Flags = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.intp]
-
 PodUnit = tuple[int, ...]
 """Pods that move together or not at all: usually one."""
 
-TargetChoice = Callable[[View, int, Rows], int]
+TargetChoice = Callable[[View, int, Indices], int]
 """Which of the nodes where a pod may go is the best for it."""
 
 _PASSES = 3
@@ -83,7 +78,7 @@ def share_of_node(view: View, pod: int) -> float:
     return float((view.snapshot.pods.requests[pod] / average_node(view.snapshot.nodes)).max())
 
 
-def load_after(view: View, pod: int, nodes: Rows) -> Floats:
+def load_after(view: View, pod: int, nodes: Indices) -> Floats:
     """Load of each of these nodes with that pod on it, in percent: cpu or memory, whichever is higher."""
     snapshot = view.snapshot
     loads = np.stack(
@@ -97,12 +92,12 @@ def load_after(view: View, pod: int, nodes: Rows) -> Floats:
     return highest
 
 
-def least_loaded(view: View, pod: int, nodes: Rows) -> int:
+def least_loaded(view: View, pod: int, nodes: Indices) -> int:
     """The node that is least loaded with it: the cluster stays even."""
     return int(nodes[load_after(view, pod, nodes).argmin()])
 
 
-def free_after(view: View, pod: int, nodes: Rows) -> Floats:
+def free_after(view: View, pod: int, nodes: Indices) -> Floats:
     """What each of these nodes has left with that pod on it, in average nodes, all resources together."""
     snapshot = view.snapshot
     left = snapshot.nodes.allocatable[nodes] - view.placement.requested[nodes] - snapshot.pods.requests[pod]
@@ -110,7 +105,7 @@ def free_after(view: View, pod: int, nodes: Rows) -> Floats:
     return total
 
 
-def tightest_fit(view: View, pod: int, nodes: Rows) -> int:
+def tightest_fit(view: View, pod: int, nodes: Indices) -> int:
     """The node that has least left with it: large gaps are kept for large pods."""
     return int(nodes[free_after(view, pod, nodes).argmin()])
 
@@ -150,7 +145,7 @@ class _TargetSearch:
     view: View
     choose: TargetChoice
     allowed: Callable[[int], Flags]
-    options: dict[int, Rows]
+    options: dict[int, Indices]
     """Where each pod could go if nobody else moved."""
     home: dict[int, int]
     """Where each of them is."""

@@ -27,7 +27,6 @@ def test_a_bound_volume_is_only_reached_from_some_nodes() -> None:
     assert refusal.rule is SchedulerRule.VOLUME_BINDING
     assert refusal.reasons == ("node(s) didn't match PersistentVolume's node affinity",)
     assert refusal.detail == f"claim shop/data is bound to pv-7, which is only available at {ZONE} In (east)"
-    assert not refusal.unknown
 
 
 def test_a_volume_that_names_its_nodes_by_field_is_reached_from_all_as_the_scheduler_has_it() -> None:
@@ -63,7 +62,7 @@ def test_a_claim_that_the_cluster_did_not_show_makes_the_pod_immovable_and_says_
     assert fits(shop) == set()
     refusal = only_refusal(shop, "e1")
     assert refusal.reasons == ('persistentvolumeclaim "data" not found',)
-    assert refusal.unknown == "claim shop/data"
+    assert refusal.detail == "claim shop/data does not exist"
 
 
 def test_a_volume_that_the_cluster_did_not_show_is_named_too() -> None:
@@ -72,7 +71,7 @@ def test_a_volume_that_the_cluster_did_not_show_is_named_too() -> None:
     assert found[SchedulerRule.VOLUME_BINDING].reasons == (
         "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
     )
-    assert {refusal.unknown for refusal in found.values()} == {"volume pv-7"}
+    assert all("is bound to pv-7, which does not exist" in refusal.detail for refusal in found.values())
 
 
 def test_of_bound_claims_only_the_first_that_is_out_of_reach_is_told() -> None:
@@ -336,7 +335,7 @@ def test_an_ephemeral_volume_whose_claim_is_not_known() -> None:
     assert refusal.reasons == (
         'waiting for ephemeral volume controller to create the persistentvolumeclaim "web-scratch"',
     )
-    assert refusal.unknown == "claim shop/web-scratch"
+    assert refusal.detail == "claim shop/web-scratch does not exist"
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,8 @@ What all pods of a template share is asked once for all of them; the rest only o
 move: there may be 150,000, and a check may not ask each.
 """
 
-import numpy as np
-import numpy.typing as npt
-
 from rescheduler.api.podmigration import Handover
-from rescheduler.cluster.snapshot import Snapshot
+from rescheduler.cluster.snapshot import Flags, Snapshot
 from rescheduler.config.policy import Policy
 from rescheduler.planner.handover_choice import HandoverChoice, ImpossibleHandover
 from rescheduler.planner.plan import Rejection
@@ -25,7 +22,6 @@ from rescheduler.planner.workload_availability import DisruptionBudgets
 
 __all__ = ["PROTECTION_CHECKS", "Eligibility"]
 
-Flags = npt.NDArray[np.bool_]
 _Checks = tuple[tuple[Reason, ProtectionCheck], ...]
 _Finding = tuple[Reason, Protection]
 

@@ -7,12 +7,11 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from rescheduler.api.podmigration import Handover
 from rescheduler.cluster.object_meta import OwnerReference
 from rescheduler.cluster.pod_record import CLAIM_VOLUME, PodRecord
-from rescheduler.cluster.snapshot import NO_ROW, PodClass, Snapshot
+from rescheduler.cluster.snapshot import NO_ROW, Flags, Ints, PodClass, Snapshot
 from rescheduler.cluster.workload_record import WorkloadRecord, controller_of
 from rescheduler.config.policy import Policy
 from rescheduler.planner.handover_choice import HandoverChoice, HandoverChooser, ImpossibleHandover
@@ -26,8 +25,6 @@ from rescheduler.planner.workload_availability import (
 )
 
 __all__ = ["PodCandidate", "Protection", "ProtectionCheck", "ProtectionContext", "TemplateKey"]
-
-Flags = npt.NDArray[np.bool_]
 
 TemplateKey = tuple[int, int, tuple[OwnerReference, ...] | str]
 """What pods must have in common for the questions about templates to have the same answers."""
@@ -149,7 +146,7 @@ class ProtectionContext:
         return found
 
     @cached_property
-    def _pods_of_workloads(self) -> npt.NDArray[np.int64]:
+    def _pods_of_workloads(self) -> Ints:
         """Those on nodes: what has finished serves nobody."""
         pods = self.snapshot.pods
         known = pods.workload[(pods.workload != NO_ROW) & (pods.node != NO_ROW)]

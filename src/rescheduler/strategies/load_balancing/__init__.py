@@ -5,8 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from rescheduler.cluster.snapshot import Flags
 from rescheduler.strategies.load_balancing.balancing_problem import BalancingProblem
-from rescheduler.strategies.load_balancing.load_model import Flags
 from rescheduler.strategies.strategy import Proposal, View
 
 __all__ = ["LoadBalancing"]

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from rescheduler.strategies.load_balancing.load_model import Flags, LoadModel, Rows
+from rescheduler.cluster.snapshot import Flags, Indices, Rows
+from rescheduler.strategies.load_balancing.load_model import LoadModel
 
 __all__ = ["NEGLIGIBLE", "Assignment", "AssignmentRules", "SearchBounds"]
 
@@ -65,7 +65,7 @@ class Assignment:
         self,
         load_model: LoadModel,
         rules: AssignmentRules,
-        priority: npt.NDArray[np.int32],
+        priority: Rows,
         bounds: SearchBounds,
     ) -> None:
         self.load_model, self.bounds = load_model, bounds
@@ -95,7 +95,7 @@ class Assignment:
     def is_inside(self) -> bool:
         return self.load_model.is_inside(self.bounds.threshold, self.bounds.receives)
 
-    def moved_pods(self) -> Rows:
+    def moved_pods(self) -> Indices:
         """Rows of the pods that are to move."""
         return np.flatnonzero(self.load_model.at != self.home)
 
@@ -205,10 +205,10 @@ class Assignment:
         self.put(pod, to)
         self.put(other, back)
 
-    def arrangement(self) -> Rows:
+    def arrangement(self) -> Indices:
         """Where everyone is, to come back to."""
         return self.load_model.at.copy()
 
-    def restore(self, arrangement: Rows) -> None:
+    def restore(self, arrangement: Indices) -> None:
         for pod in np.flatnonzero(self.load_model.at != arrangement).tolist():
             self.put(pod, int(arrangement[pod]))

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from rescheduler.cluster.snapshot import Flags, Indices
 from rescheduler.strategies.load_balancing.assignment import Assignment, SearchBounds
-from rescheduler.strategies.load_balancing.load_model import Flags, LoadModel, Rows
+from rescheduler.strategies.load_balancing.load_model import LoadModel
 from rescheduler.strategies.load_balancing.local_search import SMALL
 from rescheduler.strategies.load_balancing.move_bundles import MoveBundle, move_bundles
 from rescheduler.strategies.load_balancing.move_search import search_moves
@@ -26,12 +27,12 @@ class BalancingProblem:
     def __init__(self, view: View) -> None:
         snapshot, policy = view.snapshot, view.policy
         self.view = view
-        self.nodes: Rows = np.flatnonzero(view.nodes & snapshot.nodes.ready)
+        self.nodes: Indices = np.flatnonzero(view.nodes & snapshot.nodes.ready)
         """[node]: its row in the snapshot."""
         number = np.full(len(snapshot.nodes) + 1, -1, np.intp)  # the last one for pods that are nowhere
         number[self.nodes] = np.arange(len(self.nodes))
         at = number[view.placement.position]
-        self.pods: Rows = np.flatnonzero(at >= 0)
+        self.pods: Indices = np.flatnonzero(at >= 0)
         """[pod]: its row in the snapshot."""
         self.receives: Flags = view.open[self.nodes]
         self.resources = [name for name in policy.balance_resources if name in snapshot.resources]
@@ -62,7 +63,7 @@ class BalancingProblem:
             self.load_model, pods[left], targets[left], min_gain=self.view.policy.min_gain
         )
 
-    def _tried_out(self) -> tuple[Rows, Rows]:
+    def _tried_out(self) -> tuple[Indices, Indices]:
         """Moves that can all be made one after the other, as far as some tries in a small cluster can tell.
 
         A sketch may end where no order of its moves leads to. A refused pod stays for the rest of the plan
@@ -77,7 +78,7 @@ class BalancingProblem:
             pods, targets = self._searched()
         return pods, targets
 
-    def _searched(self) -> tuple[Rows, Rows]:
+    def _searched(self) -> tuple[Indices, Indices]:
         """Pods that had best move, and their targets."""
         assignment = self._assignment()
         with self.view.placement.trial():
@@ -85,7 +86,7 @@ class BalancingProblem:
         pods = assignment.moved_pods()
         return pods, assignment.load_model.at[pods]
 
-    def _trial_run(self, pods: Rows, targets: Rows) -> list[tuple[int, int]]:
+    def _trial_run(self, pods: Indices, targets: Indices) -> list[tuple[int, int]]:
         """The moves that are not made."""
         load_model = self.load_model.copy()
         with self.view.placement.trial():
@@ -96,7 +97,7 @@ class BalancingProblem:
         left = load_model.at[pods] != targets
         return list(zip(pods[left].tolist(), targets[left].tolist(), strict=True))
 
-    def _as_they_fit(self, load_model: LoadModel, pods: Rows, targets: Rows) -> Iterator[MoveBundle]:
+    def _as_they_fit(self, load_model: LoadModel, pods: Indices, targets: Indices) -> Iterator[MoveBundle]:
         """What does not fit yet may fit when others have gone: it waits as long as that goes on."""
         before = len(pods) + 1
         while len(pods) < before:

@@ -17,36 +17,30 @@ enough for one thread do neither.
 """
 
 import numpy as np
-import numpy.typing as npt
 
-__all__ = ["Flags", "Floats", "LoadModel", "Rows", "matrix_product", "matrix_products", "over_resources"]
+from rescheduler.cluster.snapshot import Flags, Floats, Indices
 
-Matrix = npt.NDArray[np.float64]
+__all__ = ["LoadModel", "matrix_product", "matrix_products", "over_resources"]
 
 _MAX_MULTIPLICATIONS = 2**17
 """Multiplications: OpenBLAS, which numpy brings along, shares out what is larger than twice that."""
 
 
-def matrix_product(left: Matrix, right: Matrix) -> Matrix:
+def matrix_product(left: Floats, right: Floats) -> Floats:
     """`left @ right.T`."""
-    found: Matrix = np.empty((len(left), len(right)))
+    found: Floats = np.empty((len(left), len(right)))
     rows = max(1, _MAX_MULTIPLICATIONS // max(1, right.size))
     for start in range(0, len(left), rows):
         np.matmul(left[start : start + rows], right.T, out=found[start : start + rows])
     return found
 
 
-def matrix_products(left: Matrix, right: Matrix) -> Matrix:
+def matrix_products(left: Floats, right: Floats) -> Floats:
     """The same for each of a pile: `left[i] @ right[i].T`."""
-    found: Matrix = np.empty((len(left), left.shape[1], right.shape[1]))
+    found: Floats = np.empty((len(left), left.shape[1], right.shape[1]))
     for each, (one, other) in enumerate(zip(left, right, strict=True)):
         found[each] = matrix_product(one, other)
     return found
-
-
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
-Rows = npt.NDArray[np.intp]
 
 
 def over_resources(values: Floats) -> Floats:
@@ -62,14 +56,14 @@ class LoadModel:
     """[pod, resource]"""
     weight: Floats
     """[node, resource]: percent of the node per unit; 0 where a node has nothing of it."""
-    at: Rows
+    at: Indices
     """[pod]: its node now."""
     load: Floats
     """[node, resource]: percent; 0 where a node has nothing of it."""
     deviation: Floats
     """[node, resource]: percentage points above the mean; 0 where a node has nothing of it."""
 
-    def __init__(self, amount: Floats, weight: Floats, at: Rows, load: Floats) -> None:
+    def __init__(self, amount: Floats, weight: Floats, at: Indices, load: Floats) -> None:
         self.amount, self.weight = amount, weight
         self.at, self.load = at.copy(), load.copy()
         self._weight_squared = weight * weight
@@ -133,13 +127,13 @@ class LoadModel:
             at_node += more
         self.at[pod] = node
 
-    def relief(self, pods: Rows) -> Floats:
+    def relief(self, pods: Indices) -> Floats:
         """[pod]: what leaving its node gains."""
         at = self.at[pods]
         share = self.amount[pods] * self.weight[at]
         return over_resources(share * (2 * self.deviation[at] - share))
 
-    def gains(self, pods: Rows, nodes: Rows) -> Floats:
+    def gains(self, pods: Indices, nodes: Indices) -> Floats:
         """[pod, node]: what moving each pod to each node gains; nothing where it is already."""
         amount = self.amount[pods]
         weight = self.weight[nodes]
@@ -149,12 +143,12 @@ class LoadModel:
         gains[self.at[pods][:, None] == nodes] = 0.0
         return gains
 
-    def gains_each(self, pods: Rows, nodes: Rows) -> Floats:
+    def gains_each(self, pods: Indices, nodes: Indices) -> Floats:
         """[i]: what moving `pods[i]` to `nodes[i]` gains."""
         share = self.amount[pods] * self.weight[nodes]
         return self.relief(pods) - over_resources(share * (2 * self.deviation[nodes] + share))
 
-    def exchange_gains(self, pods: Rows, others: Rows) -> Floats:
+    def exchange_gains(self, pods: Indices, others: Indices) -> Floats:
         """[pod, other]: what it gains if the two change places; nothing on the same node.
 
         Piles of both, [pile, pod] and [pile, other], give [pile, pod, other]. The square of the difference
@@ -174,14 +168,14 @@ class LoadModel:
         gains[self.at[pods][..., None] == self.at[others][..., None, :]] = 0.0
         return gains
 
-    def exchange_gains_each(self, pods: Rows, others: Rows) -> Floats:
+    def exchange_gains_each(self, pods: Indices, others: Indices) -> Floats:
         """[i]: what it gains if `pods[i]` and `others[i]` change places."""
         amount, slope, bend = self._terms(pods)
         other_amount, other_slope, other_bend = self._terms(others)
         more = other_amount - amount
         return -over_resources(more * (slope - other_slope + (bend + other_bend) * more))
 
-    def _terms(self, pods: Rows) -> tuple[Floats, Floats, Floats]:
+    def _terms(self, pods: Indices) -> tuple[Floats, Floats, Floats]:
         """[pod, resource]: amount, and how unevenness answers to more of it on its node: slope and bend."""
         at = self.at[pods]
         return self.amount[pods], 2 * self.weight[at] * self.deviation[at], self._weight_squared[at]

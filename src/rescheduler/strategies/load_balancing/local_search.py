@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from rescheduler.cluster.snapshot import Flags, Floats, Indices
 from rescheduler.strategies.load_balancing.assignment import NEGLIGIBLE, Assignment
-from rescheduler.strategies.load_balancing.load_model import Flags, Floats, Rows, over_resources
+from rescheduler.strategies.load_balancing.load_model import over_resources
 
 __all__ = [
     "SMALL",
@@ -68,7 +69,7 @@ def undo_moves(assignment: Assignment, fewer: int) -> None:
         targets = assignment.home[pods]
         gains = assignment.load_model.gains_each(pods, targets)
 
-        def attempt(index: int, pods: Rows = pods, targets: Rows = targets) -> bool:
+        def attempt(index: int, pods: Indices = pods, targets: Indices = targets) -> bool:
             assignment.put(int(pods[index]), int(targets[index]))
             return True
 
@@ -112,7 +113,7 @@ def _select_for_sources(assignment: Assignment) -> int:
     )
 
 
-def _replacements(assignment: Assignment) -> tuple[Rows, Rows]:
+def _replacements(assignment: Assignment) -> tuple[Indices, Indices]:
     """Pods that are away, each with every pod that stayed at home and has no higher priority."""
     at, home = assignment.load_model.at, assignment.home
     moved_pods = assignment.moved_pods()
@@ -145,7 +146,7 @@ def _exchange_targets(assignment: Assignment, floor: float) -> int:
 
 
 def _exchange_some(
-    assignment: Assignment, pods: Rows, others: Rows, gains: Floats, floor: float = NEGLIGIBLE
+    assignment: Assignment, pods: Indices, others: Indices, gains: Floats, floor: float = NEGLIGIBLE
 ) -> int:
     def attempt(index: int) -> bool:
         pod, other = int(pods[index]), int(others[index])
@@ -162,7 +163,7 @@ def _exchange_some(
 
 def _take(
     gains: Floats,
-    nodes: tuple[Rows, Rows],
+    nodes: tuple[Indices, Indices],
     attempt: Callable[[int], bool],
     *,
     most: int = TRIED,
@@ -197,7 +198,7 @@ AT_ONCE = 400_000
 SWAP_SLACK = 0.05
 """What a trade of a round must gain, relative to the first of it."""
 
-Pairs = tuple[Rows, Rows, Floats]
+Pairs = tuple[Indices, Indices, Floats]
 """Pods, the others, and what it gains if they change places."""
 
 
@@ -246,11 +247,11 @@ def _swap_round(assignment: Assignment, pods_by_node: "_PodsByNode", exhausted: 
     return bool(touched)
 
 
-def _promising(assignment: Assignment, pods_by_node: "_PodsByNode", seeking: Flags) -> tuple[Rows, Pairs]:
+def _promising(assignment: Assignment, pods_by_node: "_PodsByNode", seeking: Flags) -> tuple[Indices, Pairs]:
     """Of the nodes that seek to trade, those furthest from the mean; and the most promising exchanges of
     their pods with pods of nodes unlike them."""
     order = np.argsort(-assignment.load_model.distances(), kind="stable")
-    traders: Rows = order[(pods_by_node.usable & seeking)[order]][:SWAPPING_NODES]
+    traders: Indices = order[(pods_by_node.usable & seeking)[order]][:SWAPPING_NODES]
     found = [*_best_of(assignment, pods_by_node, traders)] if len(traders) else []
     if not found:
         nothing = np.zeros(0, np.intp)
@@ -259,7 +260,7 @@ def _promising(assignment: Assignment, pods_by_node: "_PodsByNode", seeking: Fla
     return traders, (pods, others, gains)
 
 
-def _best_of(assignment: Assignment, pods_by_node: "_PodsByNode", traders: Rows) -> Iterator[Pairs]:
+def _best_of(assignment: Assignment, pods_by_node: "_PodsByNode", traders: Indices) -> Iterator[Pairs]:
     """For each pod of a trader's partners, the pod of the trader that it had best change places with."""
     partners, apart = _partners(assignment, pods_by_node.usable, traders)
     own, is_own = pods_by_node.of(traders[:, None])
@@ -277,7 +278,7 @@ def _best_of(assignment: Assignment, pods_by_node: "_PodsByNode", traders: Rows)
         yield np.take_along_axis(own[some], best, axis=1)[worth], others[some][worth], promise[worth]
 
 
-def _partners(assignment: Assignment, usable: Flags, traders: Rows) -> tuple[Rows, Floats]:
+def _partners(assignment: Assignment, usable: Flags, traders: Indices) -> tuple[Indices, Floats]:
     """[trader, partner]: the nodes furthest from each in load, and how far they are: 0 if they are none."""
     deviation, sheds = assignment.load_model.deviation, assignment.bounds.sheds
     apart = over_resources(np.square(deviation[traders][:, None] - deviation))
@@ -307,7 +308,7 @@ class _PodsByNode:
         self._by_node[here], self._by_node[there] = other, pod
         self._place[pod], self._place[other] = there, here
 
-    def of(self, nodes: Rows) -> tuple[Rows, Flags]:
+    def of(self, nodes: Indices) -> tuple[Indices, Flags]:
         """[pile, pod]: the pods on the nodes of each pile [pile, node], and which of these are of use.
 
         All piles are as long as the longest; a node of -1 has none.
@@ -316,7 +317,7 @@ class _PodsByNode:
         places = np.arange(int(counts.max(initial=0)))
         is_there: Flags = (places < counts[..., None]).reshape(len(nodes), -1)
         rows = (self._first[nodes][..., None] + places).reshape(len(nodes), -1)
-        pods: Rows = self._by_node[np.where(is_there, rows, 0)]
+        pods: Indices = self._by_node[np.where(is_there, rows, 0)]
         return pods, is_there & ~self._immovable[pods]
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rescheduler.cluster.snapshot import Floats, Indices
 from rescheduler.strategies.load_balancing.assignment import NEGLIGIBLE
-from rescheduler.strategies.load_balancing.load_model import Floats, LoadModel, Rows, over_resources
+from rescheduler.strategies.load_balancing.load_model import LoadModel, over_resources
 
 __all__ = ["MoveBundle", "move_bundles"]
 
@@ -34,7 +35,7 @@ class MoveBundle:
 
 
 def move_bundles(
-    load_model: LoadModel, pods: Rows, targets: Rows, *, min_gain: float
+    load_model: LoadModel, pods: Indices, targets: Indices, *, min_gain: float
 ) -> Iterator[MoveBundle]:
     """Whoever takes one makes it on `balance` before asking for the next, or leaves things as they are.
 
@@ -50,21 +51,21 @@ def move_bundles(
         left.drop([index for indices, _ in taken for index in indices])
 
 
-Indices = tuple[int, ...]
+MoveIndices = tuple[int, ...]
 """Of the moves that are left."""
 
 
 class _RemainingMoves:
     """The moves that have not been proposed yet."""
 
-    def __init__(self, load_model: LoadModel, pods: Rows, targets: Rows, min_gain: float) -> None:
+    def __init__(self, load_model: LoadModel, pods: Indices, targets: Indices, min_gain: float) -> None:
         self.load_model, self.pods, self.targets = load_model, pods, targets
         self.min_gain = min_gain
 
     def drop(self, indices: list[int]) -> None:
         self.pods, self.targets = np.delete(self.pods, indices), np.delete(self.targets, indices)
 
-    def singles(self) -> list[tuple[Indices, MoveBundle]]:
+    def singles(self) -> list[tuple[MoveIndices, MoveBundle]]:
         gains = self.load_model.gains_each(self.pods, self.targets)
         distance = self.load_model.distances()
         before = distance[self.load_model.at[self.pods]] + distance[self.targets]
@@ -72,7 +73,7 @@ class _RemainingMoves:
         chosen = self._apart(worthwhile[:, None], gains[worthwhile])
         return [((index,), self._bundle((index,), gains[index] / before[index])) for (index,) in chosen]
 
-    def pairs(self) -> list[tuple[Indices, MoveBundle]]:
+    def pairs(self) -> list[tuple[MoveIndices, MoveBundle]]:
         couples, gains = self._couples()
         worthwhile = gains > NEGLIGIBLE
         found = []
@@ -80,7 +81,7 @@ class _RemainingMoves:
             found += self._worthwhile(couple, self._gain(couple))
         return found
 
-    def chain(self) -> list[tuple[Indices, MoveBundle]]:
+    def chain(self) -> list[tuple[MoveIndices, MoveBundle]]:
         """A few moves, each the best of those that the ones before it help, that gain together."""
         alone = self.load_model.gains_each(self.pods, self.targets)
         for first in np.argsort(-alone, kind="stable")[:STARTS].tolist():
@@ -102,7 +103,7 @@ class _RemainingMoves:
                 return found
         return []
 
-    def _apart(self, candidates: Rows, gains: Floats) -> list[Indices]:
+    def _apart(self, candidates: Indices, gains: Floats) -> list[MoveIndices]:
         """The best of the candidates [candidate, move], and others about as good that concern other nodes.
 
         Making one does not change what another gains then.
@@ -119,7 +120,7 @@ class _RemainingMoves:
                 found.append(tuple(indices))
         return found
 
-    def _worthwhile(self, indices: Indices, gain: float) -> list[tuple[Indices, MoveBundle]]:
+    def _worthwhile(self, indices: MoveIndices, gain: float) -> list[tuple[MoveIndices, MoveBundle]]:
         """Nothing, if they gain too little."""
         ends = {int(self.load_model.at[self.pods[index]]) for index in indices}
         ends |= {int(self.targets[index]) for index in indices}
@@ -128,7 +129,7 @@ class _RemainingMoves:
             return []
         return [(indices, self._bundle(indices, gain / before))]
 
-    def _bundle(self, indices: Indices, gain: float) -> MoveBundle:
+    def _bundle(self, indices: MoveIndices, gain: float) -> MoveBundle:
         at, load = self.load_model.at, self.load_model.load
         moves = [(pod, int(at[pod]), int(self.targets[i])) for i in indices for pod in (int(self.pods[i]),)]
         loads = load[[node for _, *both in moves for node in both]].reshape(len(moves), 2, -1)
@@ -141,7 +142,7 @@ class _RemainingMoves:
         self.load_model.put(pod, int(self.targets[index]))
         return source
 
-    def _gain(self, indices: Indices) -> float:
+    def _gain(self, indices: MoveIndices) -> float:
         """What they gain together."""
         total, sources = 0.0, []
         for index in indices:
@@ -152,7 +153,7 @@ class _RemainingMoves:
             self.load_model.put(int(self.pods[index]), source)
         return total
 
-    def _couples(self) -> tuple[Rows, Floats]:
+    def _couples(self) -> tuple[Indices, Floats]:
         """[couple, 2] and [couple]: two moves that meet on a node, and what they gain together.
 
         Each alone, less what they both change where they meet: only there it matters that there are two.
@@ -172,6 +173,6 @@ class _RemainingMoves:
         meeting = over_resources(shares[first] * shares[second])
         pairs = np.sort(np.stack([first % number, second % number], axis=1), axis=1)
         keys, where = np.unique(pairs[:, 0] * number + pairs[:, 1], return_inverse=True)
-        couples: Rows = np.stack([keys // number, keys % number], axis=1)
+        couples: Indices = np.stack([keys // number, keys % number], axis=1)
         alone = load_model.gains_each(self.pods, self.targets)
         return couples, alone[couples].sum(axis=1) - 2 * np.bincount(where, meeting, len(keys))

@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rescheduler.cluster.snapshot import Flags, Floats, Indices
 from rescheduler.strategies.load_balancing.assignment import NEGLIGIBLE, Assignment
-from rescheduler.strategies.load_balancing.load_model import Flags, Floats, Rows
 from rescheduler.strategies.load_balancing.local_search import (
     SMALL,
     improve_moves,
@@ -46,9 +46,9 @@ class _Beam(NamedTuple):
     """[set]"""
     change: Floats
     """[set, node, resource]: what it adds to the load of nodes."""
-    moves: Rows
+    moves: Indices
     """[set, move, pod or target]: as indices of the pods that may move, and nodes."""
-    names: Rows
+    names: Indices
     """[set]: equal for equal sets."""
 
 
@@ -75,7 +75,7 @@ def best_sets(assignment: Assignment, moves: int, width: int) -> list[Moves]:
 class _Choice:
     """All moves of some pods."""
 
-    def __init__(self, assignment: Assignment, pods: Rows) -> None:
+    def __init__(self, assignment: Assignment, pods: Indices) -> None:
         load_model = assignment.load_model
         self.at = load_model.at[pods]
         self.amount, self.weight = load_model.amount[pods], load_model.weight
@@ -85,7 +85,7 @@ class _Choice:
         """[pod, node]: of a move alone."""
         self.gains[np.arange(len(pods)), self.at] = -np.inf
         # Sets are told apart by the sum of what their moves are named: any large numbers without a pattern.
-        self.names: Rows = np.random.default_rng(0).integers(1, 2**48, self.gains.shape)
+        self.names: Indices = np.random.default_rng(0).integers(1, 2**48, self.gains.shape)
 
     def longer(self, beam: _Beam, width: int) -> _Beam:
         """The best sets of one move more."""

@@ -9,10 +9,10 @@ moves.
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
+from rescheduler.cluster.snapshot import Flags, Floats, Indices, Rows
 from rescheduler.strategies.load_balancing.assignment import NEGLIGIBLE, Assignment
-from rescheduler.strategies.load_balancing.load_model import Flags, Floats, Rows, over_resources
+from rescheduler.strategies.load_balancing.load_model import over_resources
 
 __all__ = ["SLACK", "descend"]
 
@@ -55,25 +55,25 @@ def descend(assignment: Assignment) -> None:
             return
 
 
-def _batches(assignment: Assignment) -> Iterator[Rows]:
+def _batches(assignment: Assignment) -> Iterator[Indices]:
     hottest = _hottest(assignment)[: SOURCES * SOURCE_BATCHES]
     return (hottest[start : start + SOURCES] for start in range(0, len(hottest), SOURCES))
 
 
-def _hottest(assignment: Assignment) -> Rows:
+def _hottest(assignment: Assignment) -> Indices:
     """Nodes to relieve, the one with most to gain first: in the end also those that are not above the mean,
     for others may be further below it than a pod is large."""
     load_model, bounds = assignment.load_model, assignment.bounds
     excess = over_resources(np.square(np.maximum(load_model.deviation, 0)))
     too_far_up = (load_model.load - load_model.lowest(bounds.receives) > bounds.threshold).any(axis=1)
-    order: Rows = np.lexsort((-over_resources(load_model.deviation), -excess))
-    hottest: Rows = order[(bounds.sheds & too_far_up)[order]]
+    order: Indices = np.lexsort((-over_resources(load_model.deviation), -excess))
+    hottest: Indices = order[(bounds.sheds & too_far_up)[order]]
     return hottest
 
 
-def _coldest(assignment: Assignment) -> Rows:
+def _coldest(assignment: Assignment) -> Indices:
     """Nodes to move to: the lowest in all resources together, and in each."""
-    nodes: Rows = np.flatnonzero(assignment.bounds.receives)
+    nodes: Indices = np.flatnonzero(assignment.bounds.receives)
     if len(nodes) <= SINKS:
         return nodes
     nodes = np.flatnonzero(assignment.common_targets)
@@ -83,14 +83,14 @@ def _coldest(assignment: Assignment) -> Rows:
     views = [deviation.sum(axis=1)] if deviation.shape[1] == 1 else [deviation.sum(axis=1), *deviation.T]
     share = SINKS // len(views)
     chosen = np.unique(np.concatenate([np.argpartition(view, share)[:share] for view in views]))
-    coldest: Rows = nodes[chosen]
+    coldest: Indices = nodes[chosen]
     return coldest
 
 
 class _Round:
     """Moves from some sources, made from the best on, that concern each node once."""
 
-    def __init__(self, assignment: Assignment, sources: Rows, sinks: Rows, content: Flags) -> None:
+    def __init__(self, assignment: Assignment, sources: Indices, sinks: Indices, content: Flags) -> None:
         """`content` are pods whose nodes were not far enough above any place of theirs, which rarely changes
         on the way down; those that are found so are added."""
         self.assignment, self.sinks, self.content = assignment, sinks, content
@@ -98,7 +98,7 @@ class _Round:
         on_source[sources] = True
         pods = np.flatnonzero(on_source[assignment.load_model.at])
         at_home = assignment.load_model.at[pods] == assignment.home[pods]
-        self.pods: Rows = pods[at_home & ~assignment.immovable[pods] & ~content[pods]]
+        self.pods: Indices = pods[at_home & ~assignment.immovable[pods] & ~content[pods]]
         self.gains = assignment.load_model.gains(self.pods, sinks)
         """[pod, sink]: 0 where a pod is known not to be allowed, and for nodes of moves of this round."""
         self.elsewhere: dict[int, tuple[int, float]] = {}
@@ -152,7 +152,7 @@ class _Round:
             self._look_elsewhere(constrained[barred[np.argsort(-hoped[barred], kind="stable")]], promise)
         return promise
 
-    def _look_elsewhere(self, indices: Rows, promise: Floats) -> None:
+    def _look_elsewhere(self, indices: Indices, promise: Floats) -> None:
         indices = indices[:WIDELY_TRIED]
         pods = self.pods[indices]
         allowed = np.stack([self.assignment.places(pod) for pod in pods.tolist()])
@@ -202,7 +202,7 @@ class _Round:
         return int(self.sinks[best]), 0.0
 
 
-def _by_gain(gains: Floats, priority: npt.NDArray[np.int32]) -> list[int]:
+def _by_gain(gains: Floats, priority: Rows) -> list[int]:
     """Indices from the greatest gain down; among near equals the lowest priority first, then in order."""
     steps = np.floor(np.log(np.maximum(gains, NEGLIGIBLE)) / np.log(NEAR))
     order: list[int] = np.lexsort((-gains, priority, -steps)).tolist()

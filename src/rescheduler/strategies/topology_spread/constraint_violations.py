@@ -23,9 +23,8 @@ from itertools import combinations
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from rescheduler.cluster.snapshot import NO_ROW
+from rescheduler.cluster.snapshot import NO_ROW, Flags, Ints, Rows
 from rescheduler.rules.pod_topology_spread import SpreadCheck
 from rescheduler.strategies.strategy import View
 
@@ -151,11 +150,6 @@ def _independent(
 
 def _conflict(some: Set[int], others: Set[int], conflicts: Set[tuple[int, int]]) -> bool:
     return any((min(a, b), max(a, b)) in conflicts for a in some for b in others)
-
-
-Flags = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
-Rows = npt.NDArray[np.int32]
 
 
 class ConstraintViolation(Protocol):
