@@ -39,7 +39,7 @@ class UnavailableNodes:
     reason: str
     """In the scheduler's own words: "Insufficient cpu"."""
     nodes: tuple[tuple[str, str], ...]
-    """Names, each with numbers and names of its own: "asks 2000m, 1500m of 8000m free"."""
+    """Names, each with its own details: "requests 2000m, 1500m of 8000m free"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +122,12 @@ def validate_move(  # noqa: PLR0913 - one per circumstance
     guarded: bool = False,
     placement: Placement | None = None,
 ) -> Rejection | None:
-    """None if it is. `urgent` as its strategy is, `recovering` if that is FailedPods; `board` saves
-    work where several moves are checked.
+    """Return why a move of an older plan is no longer valid in the present cluster, or None if it is.
 
-    Other moves that are under way count as far as the snapshot shows their copies. A second leg, after a
-    stop, is about the successor of the pod: whoever executes it puts the successor's key and uid into it.
+    `urgent` as its strategy is, `recovering` if that is FailedPods; `placement` saves work for several moves.
+
+    Other moves that are under way count as far as the snapshot shows their copies. After a hop,
+    the second move must name the successor's key and uid.
     """
     row = snapshot.pods.row.get(move.pod)
     if row is None or snapshot.pods.records[row].uid != move.uid:

@@ -1,4 +1,4 @@
-"""May it move, why not, where could it go, what forbids each other node: as data, for whoever shows it."""
+"""Explain a pod or a node as data: may it move, why not, where could it go, what forbids each other node."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class PodExplanation:
     why: str
     """Why like that, or why not at all."""
     assumed: str
-    """What had to be taken for granted for that."""
+    """What the choice of the handover assumes."""
     kept_by: tuple[Rejection, ...]
     """What keeps it from being moved for balance, spread or cost."""
     kept_in_maintenance_by: tuple[Rejection, ...]
@@ -58,7 +58,7 @@ class PodExplanation:
     recovery: RecoveryExplanation | None = None
     """Whether it keeps failing, and what is done about it; None if there is nothing to say about that."""
     assumptions: tuple[str, ...] = ()
-    """What had to be taken for granted about the cluster."""
+    """What the explanation assumes about the cluster."""
     in_window: bool = True
     """Whether moves may start at all at this time."""
 
@@ -94,7 +94,7 @@ class NodeExplanation:
     takes_none: str
     """Why no moved pod comes here: "is cordoned"; empty if the node takes some."""
     assumptions: tuple[str, ...] = ()
-    """What had to be taken for granted about the cluster."""
+    """What the explanation assumes about the cluster."""
     in_window: bool = True
     """Whether moves may start at all at this time."""
     suspicion: SuspectNodeExplanation | None = None
@@ -121,7 +121,7 @@ def explain_pod(
     group = groups.of(row)
     found = None
     if snapshot.pods.node[row] != NO_ROW:
-        # Also of pods that stay: whoever asks wants to know both. Without a handover the harder one counts.
+        # Also for pods that can't move: the operator wants both answers. Without a handover, be strict.
         stays = choice.handover.source_stays if isinstance(choice, HandoverChoice) else True
         found = node_availability(Placement(snapshot), row, source_stays=stays, open_to=open_nodes(snapshot))
     return PodExplanation(
@@ -146,7 +146,7 @@ def explain_pod(
 def _kept_by_group(
     members: tuple[int, ...], row: int, eligibility: Eligibility, policy: Policy, group: str
 ) -> Iterator[Rejection]:
-    """Whoever moves with others stays with them."""
+    """Yield what keeps the other members of its group, and so the pod itself."""
     if len(members) < 2:
         return
     pod = eligibility.name_of(row)

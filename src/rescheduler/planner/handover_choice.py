@@ -1,10 +1,8 @@
-"""How a pod would be moved: Adopt, Copy or Evict, and why.
+"""Choose how a pod is moved: Adopt, Copy or Evict, and why.
 
-`Auto` takes what keeps the service whole: Adopt where the workload reckons with one pod more, Copy for pods
-that nobody would replace, Evict for the rest. A configured handover, or the annotation on the workload,
-overrules that, as far as it can be done at all.
-
-What a pod's volumes mean for moving it.
+`Auto` chooses the handover with the least disruption: Adopt if the workload tolerates an extra pod, Copy
+for pods without a controller, Evict for the rest. The configuration, or the annotation on the workload,
+takes precedence if that handover is possible.
 """
 
 from collections.abc import Iterator, Mapping
@@ -53,7 +51,7 @@ def exclusive_claims(pod_class: PodClass, storage: Storage) -> Iterator[str]:
 
 
 def unknown_claim(pod_class: PodClass, storage: Storage) -> str:
-    """A claim that is not there, or is bound to a volume that is not: nobody can say where it can be used."""
+    """Return a claim that does not exist, or whose volume does not exist, else an empty string."""
     for volume, claim in _claims(pod_class, storage):
         if claim is None or (claim.volume and claim.volume not in storage.volumes):
             return f"{pod_class.namespace}/{volume.name}"
@@ -93,7 +91,7 @@ class HandoverChoice:
     handover: Handover
     why: str
     assumed: str = ""
-    """What had to be taken for granted, in words."""
+    """What the choice assumes, for people."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""How far nodes in maintenance are from being empty, and what keeps the rest, by a snapshot and its plan."""
+"""How many pods are left on nodes in maintenance, and why those that can't move stay."""
 
 from collections.abc import Collection
 from typing import Final
@@ -34,7 +34,7 @@ def must_leave_node(pod: PodRecord) -> bool:
 
 
 def is_stuck_terminating(pod: PodRecord, now_s: float) -> bool:
-    """Deleted, and long due to be gone: its kubelet is silent, or somebody's finalizer holds it."""
+    """Return whether its deletion is overdue: its kubelet does not respond, or a finalizer blocks it."""
     return pod.deleted_s is not None and now_s > pod.deleted_s + _SLOWEST_END_S
 
 

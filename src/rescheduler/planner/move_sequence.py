@@ -75,7 +75,7 @@ class PlannedMove:
 
 @dataclass(frozen=True, slots=True)
 class MoveUnit:
-    """Legs that are under way together: one, or the members of a group."""
+    """Moves that run together: one, or those of all members of a group."""
 
     moves: tuple[PlannedMove, ...]
 
@@ -105,7 +105,7 @@ class PodGroups:
         return self._members.get(group, ())
 
     def goes_alone(self, pod: int) -> bool:
-        """Whether nobody has to move with it: it has no group, or is all of it."""
+        """Return whether it moves alone: it has no group, or is its only member."""
         return len(self.members(self.of(pod))) <= 1
 
     @cached_property
@@ -130,7 +130,7 @@ _STOPS_TRIED = 3
 def sequence(placement: Placement, units: Sequence[MoveUnit], stops: Flags) -> list[MoveUnit] | None:
     """The units in an order that works, or None. `stops` are the nodes that a pod may stop on.
 
-    The board is left as it was.
+    The placement is unchanged afterwards.
     """
     if len(units) == 1:  # nearly always: nothing to arrange, so nothing to try
         return [*units] if can_start(placement, units[0]) else None
@@ -199,12 +199,12 @@ def withdraw(placement: Placement, unit: MoveUnit) -> None:
 def finish(placement: Placement, unit: MoveUnit) -> None:
     """The sources of a unit that was started are gone."""
     for move in unit.moves:
-        if move.source != NO_ROW:  # one that has failed is in nobody's way
+        if move.source != NO_ROW:  # a failed pod takes no room
             placement.remove(move.pod, move.source)
 
 
 def move_at_once(placement: Placement, unit: MoveUnit) -> None:
-    """From where they are to where they go, at once."""
+    """Move its pods to their targets immediately."""
     for move in unit.moves:
         placement.move(move.pod, move.target)
 
@@ -250,7 +250,7 @@ def with_fewer_hops(
     """All of them in an order that works, where pods that `more` moves on stop as little as can be. None if
     one of them would have to stop that must not.
 
-    They work in the order given. The board is as the first of them finds it, and is left so.
+    They work in the given order. The placement is in the state before the first of them, and stays so.
     """
     everything, further = [*units, *more], _moves_by_pod(more)
     moves_by_pod = {
@@ -273,7 +273,7 @@ def with_fewer_hops(
 
 
 def _may_hop(moves: list[PlannedMove]) -> bool:
-    """Once, on the way to somewhere else, and if nobody has to do without it twice."""
+    """Return whether the pod may hop: once, not back to its source, and without two interruptions."""
     return (
         len(moves) == 2
         and moves[-1].target != moves[0].source

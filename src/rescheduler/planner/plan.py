@@ -25,7 +25,7 @@ class Move:
     uid: str
     source: str
     target: str | None
-    """None: whoever executes the move chooses, by the rules, never the source."""
+    """None: chosen by the rules when the move is executed; never the source."""
     strategy: str
     handover: Handover
     reason: str
@@ -84,12 +84,12 @@ class Plan:
     refused_counts: Mapping[str, int] = field(default_factory=dict)
     """How many subjects were refused for each reason."""
     assumptions: tuple[str, ...] = ()
-    """What was taken for granted, in words, because the input did not say."""
+    """What the plan assumes because the input does not say, for people."""
 
 
 @dataclass(frozen=True, slots=True)
 class HotNodeHistory:
-    """What one check leaves to the next. Begin with an empty one: nothing counts as hot after a start."""
+    """How many checks in a row found each node too hot; empty after a start."""
 
     source: UsageSource | None = None
     checks: int = 0
@@ -100,8 +100,8 @@ class HotNodeHistory:
     def after(self, too_hot: Iterable[Hashable], source: UsageSource) -> "HotNodeHistory":
         """After one more check.
 
-        What is too hot is a node's name; or a strategy and a node, where strategies judge differently.
-        Load from another source is another load: counting begins anew.
+        What is too hot is a node's name; or a strategy and a node, where strategies differ.
+        Load from another source is not comparable, so counting restarts.
         """
         before = self if self.source is source else HotNodeHistory()
         counted = {subject: before.in_a_row.get(subject, 0) + 1 for subject in too_hot}

@@ -1,7 +1,4 @@
-"""One check, one plan: pure, and the same for the same input.
-
-What a plan expects: the loads of every node, before and after.
-"""
+"""Build the plan of one check: pure, and always the same for the same input."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -86,14 +83,16 @@ def build_plan(  # noqa: PLR0913 - one per circumstance
     queue: QueuedMigrations = NOTHING_QUEUED,
     held_namespaces: frozenset[str] = frozenset(),
 ) -> Plan:
-    """`heat` is what the checks up to this one have seen; without it, a node is hot as soon as it is.
+    """Build the plan of one check.
 
-    `steered` says whether the webhook is installed, without which pods are evicted only where allowed. None
-    if nobody knows: then it is assumed, and said so. `guarded` says whether it was seen to keep ReplicaSets
+    `heat` is the history of hot nodes up to this check; without it, a node that is too hot now counts as hot.
+
+    `steered` says whether the webhook is installed; without it, pods are evicted only where that is allowed.
+    None means unknown: the plan assumes it and says so. `guarded` says whether the webhook keeps ReplicaSets
     from creating a pod while they adopt a copy.
 
-    `queue` is what earlier checks have asked for and what has not begun; it takes up room. Pods of
-    `held_namespaces` stay where they are.
+    `queue` has the migrations of earlier checks that have not started; they take up room. Pods of
+    `held_namespaces` are not moved.
     """
     in_window = policy.in_window(datetime.fromtimestamp(snapshot.taken_at_s, UTC))
     draft = PlanDraft(
@@ -129,7 +128,7 @@ def build_plan(  # noqa: PLR0913 - one per circumstance
 def too_hot_nodes(
     snapshot: Snapshot, policy: Policy, strategies: Iterable[Strategy]
 ) -> list[tuple[str, str]]:
-    """What is too hot in this check, by strategy and node: what `Heat.after` counts."""
+    """Return what is too hot in this check, by strategy and node: the input of `HotNodeHistory.after`."""
     draft = PlanDraft(snapshot, policy)
     found: list[tuple[str, str]] = []
     for strategy in strategies:

@@ -1,9 +1,8 @@
-"""A plan as JSON has it: what `plan -o json` prints, `--save` writes and `apply` reads.
+"""Plans as JSON: what `plan -o json` prints, `--save` writes and `apply` reads.
 
-The names are a public contract; `docs/plan.schema.json` is generated from these types. Fields may be added,
-but none changes its meaning or goes without another `apiVersion`.
-
-Plans into JSON and back. A plan that is read may be executed: it is refused whole if any of it is odd.
+The field names are a public contract; `docs/plan.schema.json` is generated from these types. Fields may be
+added, but none changes its meaning or disappears without a new `apiVersion`. A plan that is read may be
+executed, so it is rejected as a whole if any part of it is invalid.
 """
 
 import math

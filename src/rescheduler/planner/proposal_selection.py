@@ -1,7 +1,7 @@
-"""Which of the proposed moves are made: strategies by precedence, each proposal whole or not at all.
+"""Select the proposed moves of a plan: strategies by precedence, each proposal as a whole or not at all.
 
-What is taken changes the board at once, so the next proposal finds the room that is left and, once a source
-has gone, the room that it frees: `ordering` sees to it that the moves can be made in such an order.
+Accepted moves change the placement immediately, so the next proposal sees the room that is left, including
+the room that a source frees. `move_sequence` ensures that the moves can be executed in such an order.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ _ROUNDS = 4
 _TURNS = 8
 """Likewise of settling."""
 _MOST_SETTLED = 1000
-"""Moves up to which a plan is settled: where one of them changes, all of them are played anew."""
+"""Moves up to which a plan is settled: where one of them changes, all of them are replayed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class SelectedMoves:
 def select_moves(
     draft: PlanDraft, strategies: Sequence[Strategy], heat: HotNodeHistory | None = None
 ) -> SelectedMoves:
-    """Plays what the strategies propose on the draft's board.
+    """Select moves from what the strategies propose, and apply them to the draft's placement.
 
     FailedPods is asked no more when all others settle: its pods are few, and what the others do for other
     ends is hardly ever in its way.
@@ -74,7 +74,7 @@ class _Selection:
         self.taken = 0
         """How many proposals were."""
         self._has_shared = False
-        """Whether all strategies have had their share, so that what is left is for whoever comes first."""
+        """Whether all strategies have had their share, so that the first to ask gets what is left."""
 
     @cached_property
     def start(self) -> Placement:
@@ -107,10 +107,10 @@ class _Selection:
                 return
 
     def _reserve(self, strategy: Strategy, later: Sequence[Strategy]) -> int:
-        """Moves that are kept for those who are asked after it.
+        """Return how many moves are reserved for the strategies that are asked after it.
 
-        Failing pods leave some to all others, unless there is one namespace only: then nobody else is kept
-        waiting by them. And maintenance has its share whatever comes before it by precedence.
+        FailedPods leaves some to all others, unless there is only one namespace, so that no other namespace
+        has to wait. Maintenance always gets its share, whatever precedes it.
         """
         draft = self.draft
         in_maintenance = bool(draft.being_emptied.any()) and any(each.urgent for each in later)
@@ -160,7 +160,7 @@ class _Selection:
         draft.may_move_again = set()
 
     def _answer(self, view: PlanView, proposal: Proposal) -> None:
-        """If it is taken, it is played on the board."""
+        """Accept or refuse a proposal; an accepted one changes the placement."""
         pods = tuple(proposed.pod for proposed in proposal.moves)
         if len(set(pods)) != len(pods):
             raise ValueError(f"{view.strategy.name} proposes to move a pod twice: {proposal}")
@@ -220,7 +220,7 @@ def _sequenced(draft: PlanDraft, view: PlanView, proposal: Proposal) -> list[Mov
 
 
 def _units(draft: PlanDraft, view: PlanView, moves: Sequence[ProposedMove]) -> list[MoveUnit]:
-    """Members of a group are one unit, everybody else is one of its own."""
+    """Make one unit of the members of a group, and one of each other pod."""
     grouped: dict[str | int, list[PlannedMove]] = {}
     for proposed in moves:
         group = draft.groups.of(proposed.pod)

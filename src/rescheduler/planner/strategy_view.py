@@ -1,7 +1,4 @@
-"""The cluster as one strategy sees it, in the middle of planning.
-
-What was refused while a plan was made: each subject once per reason, in the same order every time.
-"""
+"""The state that all strategies of one plan share, and the view of the cluster that one strategy gets."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -67,7 +64,7 @@ _MOST_ASKED = 10_000
 
 
 class PlanDraft:
-    """What all strategies of one plan share: the board, and what was decided so far."""
+    """The state that all strategies of one plan share: the placement, and the decisions so far."""
 
     def __init__(
         self,
@@ -97,7 +94,7 @@ class PlanDraft:
         """Whose pods stay where they are for now, because their migrations keep failing."""
         self.in_window = in_window
         self.moved: set[int] = set()
-        """Each pod once, unless `onward` says otherwise: it could only be moved on, or back."""
+        """Pods that this plan moves: each once, unless it is in `may_move_again`."""
         self.may_move_again: set[int] = set()
         """Those of them that may be moved on once more."""
         self.being_emptied: Flags = nodes_in_maintenance(snapshot)
@@ -174,7 +171,7 @@ class PlanView:
     @property
     def room(self) -> int:
         # Outside the windows nodes may still be cordoned and uncordoned: that is not a move. Nor do pods
-        # that fail wait for a window: they serve nobody until they are elsewhere.
+        # that fail wait for a window: they serve no traffic until they are elsewhere.
         return self._draft.room_for(self.strategy) if self._may_move_now else 0
 
     @property

@@ -1,17 +1,12 @@
-"""From chosen moves to waves: what is under way together, and what has to wait.
+"""Order chosen moves into waves: moves of one wave run at the same time.
 
-Nobody knows how fast the moves of a wave go, so each of them fits before the others have begun, while all
-copies stand beside their sources, and when others are finished. A wave begins when those before it are.
+The moves of a wave finish in an unknown order, so each must fit before the others start, while all copies
+run beside their sources, and after others have finished. A wave starts when the waves before it have
+finished.
 
-The order of choice always works, one unit at a time. To have more under way at once, later units may
-overtake earlier ones that can't start yet; if that ends in a corner, the order of choice is kept after all.
-
-What may be under way at the same time: in all, per node, per workload, per budget.
-
-Which of the units that are under way together mind how far another one is, beyond the room that it takes.
-
-Only spread and affinity can forbid a node because pods are elsewhere, or not there at all. Most pods ask for
-neither: those mind nobody, and are not asked about everybody.
+Moves always fit one after the other in the order in which they were chosen. To run more of them at the
+same time, later moves may overtake earlier ones that can't start yet; if that leads to a dead end, the
+original order is used. Limits apply in total and per node, workload and budget.
 """
 
 from collections import Counter
@@ -79,7 +74,7 @@ class WaveLimits:
             frozenset([unit.group] if unit.group else [move.pod for move in moves]),
             len(moves),
             frozenset(node for move in moves for node in (move.source, move.target)),
-            # A pod without a workload is nobody's neighbour.
+            # A pod without a workload has no siblings.
             frozenset(int(self._workload[move.pod]) for move in moves) - {NO_ROW},
             frozenset(int(self._workload[move.pod]) for move in moves if self._goes_alone(move)) - {NO_ROW},
             self._disruptions(unit),
@@ -146,7 +141,7 @@ class Wave:
 
 
 class _Dependency(NamedTuple):
-    """Where the pods are that could matter to somebody."""
+    """The pods on which a unit's constraints depend, by namespace."""
 
     namespaces: frozenset[str]
     everywhere: bool
@@ -210,7 +205,7 @@ _MAX_MISFITS = 16
 
 
 def order_into_waves(placement: Placement, units: Sequence[MoveUnit], limits: WaveLimits) -> "WaveOrder":
-    """`board` is as the snapshot has it; it is played on."""
+    """Order the units into waves; changes `placement`, which must be in the state of the snapshot."""
     ordering = WaveOrder(placement, units, limits, overtaking=True)
     if ordering.left:
         ordering = WaveOrder(Placement(placement.snapshot), units, limits, overtaking=False)

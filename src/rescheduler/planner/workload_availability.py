@@ -44,7 +44,7 @@ class DisruptionBudgets:
         self._snapshot = snapshot
         self._by_class: dict[int, tuple[BudgetRecord, ...]] = {}
         self._read: dict[str, list[tuple[BudgetRecord, Selector]]] = {}
-        """By namespace, with the selectors read: only where somebody asks."""
+        """By namespace, with parsed selectors; filled when first needed."""
 
     def covering(self, pod: int) -> tuple[BudgetRecord, ...]:
         row = int(self._snapshot.pods.pod_class[pod])
@@ -97,7 +97,7 @@ _REVISION = "controller-revision-hash"
 
 
 def creates_pods_in_order(record: WorkloadRecord | None) -> bool:
-    """Whether it makes no pod before all those with smaller numbers are ready. Unless told, it does."""
+    """Return whether it creates pods in order, each after the one before is ready: the default."""
     return record is None or record.pod_management == _ORDERED
 
 
@@ -120,7 +120,7 @@ def first_missing_ordinal(pods: Iterable[PodRecord], record: WorkloadRecord | No
 
 
 def revision_of_successor(pod: PodRecord, record: WorkloadRecord | None) -> str:
-    """If it is another than the pod's own; empty if it is the same, or nobody knows."""
+    """Return the revision of its successor if it differs from the pod's own, else an empty string."""
     own, ordinal = pod.labels.get(_REVISION), ordinal_of(pod)
     if record is None or not record.update_revision or own is None or ordinal is None:
         return ""
@@ -172,7 +172,7 @@ class WorkloadReadiness:
 
 class Preemption:
     def __init__(self, snapshot: Snapshot, *, unreserved: int = NO_ROW) -> None:
-        """`unreserved` as for a `Board`."""
+        """See `Placement` for `unreserved`."""
         self._snapshot = snapshot
         self._unreserved = unreserved
         self._outranked: dict[int, tuple[Flags, Ints]] = {}

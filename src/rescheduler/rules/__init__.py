@@ -1,24 +1,24 @@
-"""May this pod run on that node? Every rule of the default scheduler (v1.37), pure; `Board` asks them all.
+"""The filter rules of the default scheduler (v1.37): may this pod run on that node?
 
-In the scheduler's order, each in a file of its own:
+All rules are pure; `placement.Placement` applies them, in the scheduler's order:
 
-| rule                 | what it asks                                                | file                |
-|----------------------|-------------------------------------------------------------|---------------------|
-| NodeUnschedulable    | not cordoned, or the pod tolerates that                     | taints              |
-| TaintToleration      | NoSchedule and NoExecute taints are tolerated               | taints              |
-| NodeAffinity         | node selector and required node affinity                    | node_affinity       |
-| NodePorts            | its host ports are free                                     | host_ports          |
-| NodeResourcesFit     | requests fit into what is left, and one pod more            | resources           |
-| VolumeRestrictions   | disks and claims for one pod at a time                      | volume_restrictions |
-| NodeVolumeLimits     | the CSI driver runs there and can attach so many volumes    | volume_limits       |
-| VolumeBinding        | bound volumes are in reach, others found or made there     | volume_binding      |
-| VolumeZone           | the zone labels of its volumes                              | volume_zone         |
-| PodTopologySpread    | spread constraints with DoNotSchedule                       | topology_spread     |
-| InterPodAffinity     | affinity and anti-affinity, its own and that of pods there  | pod_affinity        |
-| NodeDeclaredFeatures | what the pod needs, the kubelet declares                    | declared_features   |
-| NodeReady            | ours: the node is Ready                                     | node_ready          |
-| AlreadyHere          | ours: the pod is not there yet                              | board               |
+| rule                 | condition                                                    | module              |
+|----------------------|--------------------------------------------------------------|---------------------|
+| NodeUnschedulable    | the node is not cordoned, or the pod tolerates that          | taint_toleration    |
+| TaintToleration      | the pod tolerates NoSchedule and NoExecute taints            | taint_toleration    |
+| NodeAffinity         | node selector and required node affinity match               | node_affinity       |
+| NodePorts            | the pod's host ports are free                                | node_capacity       |
+| NodeResourcesFit     | the requests fit, and the node can run one more pod          | node_capacity       |
+| VolumeRestrictions   | disks and claims for a single pod are not in use             | volume_restrictions |
+| NodeVolumeLimits     | the CSI driver is installed and can attach the volumes       | node_volume_limits  |
+| VolumeBinding        | bound volumes are reachable, others found or provisioned     | volume_binding      |
+| VolumeZone           | the zone labels of the volumes match                         | volume_zone         |
+| PodTopologySpread    | spread constraints with DoNotSchedule hold                   | pod_topology_spread |
+| InterPodAffinity     | affinity and anti-affinity hold, in both directions          | inter_pod_affinity  |
+| NodeDeclaredFeatures | the kubelet declares the features that the pod needs         | static_rules        |
+| NodeReady            | not in the scheduler: the node is Ready                      | static_rules        |
+| AlreadyHere          | not in the scheduler: the pod is not on the node yet         | placement           |
 
-NodeName never refuses: a copy names no node. DynamicResources is not here, because pods with resource claims
-are never moved.
+NodeName never refuses, because a copy names no node. DynamicResources is missing, because pods with
+resource claims are never moved.
 """

@@ -1,7 +1,4 @@
-"""Requests must fit into what the node has left, and the node must take one pod more.
-
-A port of the host is given away once per protocol and address; the wildcard address takes them all.
-"""
+"""NodeResourcesFit and NodePorts: requests must fit into the free resources, and host ports must be free."""
 
 from dataclasses import dataclass
 

@@ -18,7 +18,7 @@ class TopologyDomains:
     """The values of one label, numbered; nodes of the same value are in the same domain."""
 
     of: Rows
-    """[node]: the number of its domain; `NOWHERE` without the label."""
+    """[node]: the number of its domain; `NO_ROW` without the label."""
     names: tuple[str, ...]
     """[domain]: the label's value."""
     number: dict[str, int]

@@ -1,7 +1,4 @@
-"""How many volumes of a CSI driver a node can have attached, and whether the driver runs there at all.
-
-Which volumes of CSI drivers are on which nodes, kept up to date while pods are moved about.
-"""
+"""NodeVolumeLimits: the number of volumes of a CSI driver that a node can attach, and how many it has."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -45,7 +42,7 @@ class AttachableVolume(NamedTuple):
     driver: str
     handle: str
     is_translated: bool = False
-    """Counts only on nodes that have told of their drivers."""
+    """Counts only on nodes with a CSINode object."""
 
     @property
     def name(self) -> str:

@@ -1,12 +1,13 @@
-"""Where every pod is while a plan is being made: a snapshot whose pods can be moved about.
+"""Where every pod is while a plan is being made: a snapshot whose pods can be moved.
 
-A board begins as the snapshot has it. `place` puts one more copy of a pod onto a node, `lift` takes one
-away; every rule that looks at other pods sees the result at once. `trial` takes back what was tried in it.
-What no pod can change (taints, labels, volume topology) is judged once per pod class.
+A placement starts as the snapshot. `place` adds a copy of a pod to a node and `remove` removes one; every
+rule that depends on other pods sees the change immediately. `trial` undoes the changes that are made
+inside it. Rules that no move can change (taints, labels, volume topology) are evaluated once per pod
+class.
 
-    fits ──▶ Rulebook: a Judgement per class ─┬─ Ground: rules about nodes alone, a mask
-                                              └─ live rules ──▶ Tallies, AttachedVolumes, free resources
-    place, lift ──▶ Positions, and all of the latter
+    fits ──▶ RuleSet: ClassRules per pod class ─┬─ StaticRules: a mask of nodes
+                                                └─ live rules ──▶ DomainCounts, AttachedVolumes, free room
+    place, remove ──▶ PodPositions, and everything that the live rules read
 """
 
 from collections.abc import Iterator
@@ -27,15 +28,15 @@ _UNCHANGED = nullcontext()
 
 
 class Placement:
-    """Nobody but the board writes to its columns."""
+    """Only the placement itself writes to its columns."""
 
     snapshot: Snapshot
     requested: Ints
-    """[node, resource], as things stand on the board."""
+    """[node, resource], at present."""
     load: Ints
     """[node, resource], likewise."""
     position: Rows
-    """[pod]: the node that it is on now, `NOWHERE` if none. The last one it was placed on."""
+    """[pod]: the node that it is on now, `NO_ROW` if none. The last one it was placed on."""
 
     def __init__(self, snapshot: Snapshot, *, unreserved: int = NO_ROW) -> None:
         """`unreserved` is a pending pod that no room is left for, though it is nominated."""
@@ -69,7 +70,7 @@ class Placement:
     def fits(self, pod: int, *, source_stays: bool) -> Flags:
         """[node]: where a copy of that pod could be put now, by every rule.
 
-        With `source_stays` the pod itself stands in the way like any other; without, it is thought away.
+        With `source_stays` the pod itself stands in the way like any other; without, it is ignored.
         Where it is now counts as unfit either way.
         """
         class_rules = self._rule_set.class_rules(pod)
@@ -119,7 +120,7 @@ class Placement:
         self._change((pod, node, self._positions.next_number(pod), 1))
 
     def remove(self, pod: int, node: int) -> None:
-        """One copy less; the pod itself where it is at home. Raises `NotThereError`."""
+        """One copy less; the pod itself where it is at home. Raises `PodNotOnNodeError`."""
         self._change((pod, node, self._positions.find(pod, node), -1))
 
     def move(self, pod: int, node: int) -> None:
@@ -143,7 +144,7 @@ class Placement:
     def _asked_about(
         self, pod: int, class_rules: ClassRules, source_stays: bool
     ) -> AbstractContextManager[None]:
-        """With the pod thought away if it must be.
+        """Ignore the pod itself if the question requires it.
 
         On its own node it is never asked about, so this matters only to rules that look beyond one node.
         """

@@ -1,8 +1,6 @@
-"""Finds pod classes by what they are: labels, ports, disks, claims, and whom they keep away.
+"""An index of pod classes by labels, host ports, disks, claims and anti-affinity terms.
 
-Thousands of classes are asked about thousands of times; what is looked up here is never scanned for.
-
-One term of an affinity between pods: which pods it means, and what "near" is.
+Plans look up thousands of classes thousands of times, so nothing here is found by a scan.
 """
 
 from collections import defaultdict
@@ -229,7 +227,7 @@ def _required_labels(selector: LabelSelector | None) -> Iterable[_Label | None]:
 
 
 def _parsed_or_none(written: UnparsedAffinityTerm) -> AffinityTerm | None:
-    """A term that can't be read means nobody: the API server would not have admitted its pod."""
+    """Return None for a term that can't be parsed: the API server would not have admitted its pod."""
     try:
         return written.read()
     except SelectorError:

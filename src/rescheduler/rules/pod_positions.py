@@ -1,14 +1,9 @@
-"""Which pods stand on which nodes, while they are being moved about.
+"""Which pods are on which nodes while a plan moves them, and how many of them are in each topology domain.
 
-A pod stands where the snapshot has it (its home) until it is lifted from there, and on every node that a
-copy of it was placed on.
-
-How many pods of certain classes are in each domain, kept up to date while pods are moved about.
-
-Every rule that looks at other pods asks this one question: which classes, by what domains. A zone, a node
-and the whole cluster are all domains. Counts are sparse: a workload is on few of many nodes.
-
-Pods that can't be on one node together, whatever the reason.
+A pod is on its home node (where the snapshot has it) until it is removed from there, and on every node
+that a copy of it was placed on. Every rule that depends on other pods asks for counts of pods of some
+classes by domain: a zone, a node or the whole cluster. The counts are sparse, because a workload is on few
+of many nodes.
 """
 
 from collections import Counter, defaultdict
@@ -38,7 +33,7 @@ _FEW_CLASSES: Final = 32
 
 
 class PodNotOnNodeError(LookupError):
-    """A pod was to be lifted from a node that it is not on."""
+    """A pod can't be removed from a node that it is not on."""
 
 
 class PodPositions:
@@ -46,7 +41,7 @@ class PodPositions:
         self._pods = snapshot.pods
         self._nodes = snapshot.nodes
         self.home: Rows = snapshot.pods.node.copy()
-        """[pod]: the node of the pod itself, `NOWHERE` once it was lifted from there."""
+        """[pod]: the node of the pod itself, `NO_ROW` once it was removed from there."""
         self.latest: Rows = snapshot.pods.node.copy()
         """[pod]: the last of the nodes it is standing on."""
         self._copies: dict[int, list[int]] = {}
@@ -97,7 +92,7 @@ class PodPositions:
         return len(self._copies.get(pod, ()))
 
     def find(self, pod: int, node: int) -> int:
-        """The number of its copy on that node, or `ITSELF`. Raises `NotThereError`."""
+        """The number of its copy on that node, or `ITSELF`. Raises `PodNotOnNodeError`."""
         if self.home[pod] == node:
             return ITSELF
         copies = self._copies.get(pod, [])
@@ -158,7 +153,7 @@ class DomainCounts:
         self.classes = classes
         """Those that count, sorted."""
         self.domain_of = domain_of
-        """[node]: its domain; pods on nodes of `NOWHERE` don't count."""
+        """[node]: its domain; pods on nodes of `NO_ROW` don't count."""
         self.ending = ending
         """Whether pods count that are being deleted."""
         self.counts: dict[int, int] = Counter(domain_of[nodes].tolist())
@@ -181,7 +176,7 @@ class DomainCounts:
 
 
 class DomainCountRegistry:
-    """Equal questions share their tally."""
+    """Share the counts of equal questions."""
 
     def __init__(self, positions: PodPositions) -> None:
         self._positions = positions
@@ -190,7 +185,7 @@ class DomainCountRegistry:
 
     def of(self, classes: Iterable[int], domain_of: Rows, *, ending: bool = True) -> DomainCounts:
         listed = tuple(sorted(classes))
-        question = (listed, id(domain_of), ending)  # the tally keeps the array, so its id stays taken
+        question = (listed, id(domain_of), ending)  # the counts keep the array, so its id stays taken
         found = self._by_question.get(question)
         if found is None:
             nodes = self._positions.nodes_of(listed, ending=ending)

@@ -1,7 +1,4 @@
-"""Why a pod may not run on a node.
-
-What a rule is once it knows the pod: something to ask about nodes.
-"""
+"""The interface of a rule that is prepared for the pods of one class, and the refusals that it returns."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -49,7 +46,7 @@ class RuleCheck(Protocol):
     """One rule, ready for the pods of one class. Both answers agree, for every node, at any time."""
 
     def fits(self) -> Flags:
-        """[node], of all nodes at once. Not to be written to."""
+        """[node]: where it fits. Read-only."""
         ...
 
     def refusal(self, node: int) -> NodeRefusal | None:
@@ -74,7 +71,7 @@ class StaticCheck:
 
 @dataclass(frozen=True, slots=True)
 class AllChecks:
-    """Several conditions of one rule: all must hold, and the first that doesn't is told."""
+    """Several conditions of one rule: all must hold; the first that fails is the refusal."""
 
     checks: Sequence[RuleCheck]
 

@@ -56,7 +56,7 @@ class ClassRules:
 
 
 class RuleSet:
-    """Judges each class once; later moves reach the judgement through tallies."""
+    """Build the rules of each class once; later moves change the counts that they read."""
 
     def __init__(self, snapshot: Snapshot, positions: PodPositions, free: Ints) -> None:
         self._snapshot = snapshot
@@ -95,7 +95,7 @@ class RuleSet:
         return found
 
     def count(self, pod_class: int, node: int, by: int, *, is_ending: bool) -> None:
-        """So many pods of that class more on that node, for everybody."""
+        """Count so many more pods of that class on that node, for all rules."""
         self._count_registry.count(pod_class, node, by, is_ending=is_ending)
         if self._attached is not None:
             self._attached.count(pod_class, node, by)

@@ -1,10 +1,6 @@
-"""What no move changes: where a pod may go by the nodes alone, whoever else is on them.
+"""Rules that no move changes: they depend only on the node and the pod, not on other pods.
 
-Many classes have the same tolerations and ask for the same nodes, so each question is answered once.
-
-Some fields of a pod need a kubelet that declares to know them.
-
-Nodes that are not Ready. The scheduler leaves it to a taint, which comes later than the condition.
+Many classes have the same tolerations and node requirements, so each question is answered once.
 """
 
 from collections.abc import Sequence
@@ -54,7 +50,7 @@ _NodeRequirement = tuple[Labels, NodeSelector | None]
 
 class CountedDomains(NamedTuple):
     of: Rows
-    """[node]: its domain; `NOWHERE` if its pods don't count."""
+    """[node]: its domain; `NO_ROW` if its pods don't count."""
     number: int
     """How many domains have a node that counts."""
 

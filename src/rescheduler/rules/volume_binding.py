@@ -1,9 +1,8 @@
-"""Claims: bound ones must be reachable from the node, unbound ones must find or be given a volume there.
+"""VolumeBinding: bound claims must be reachable from the node, unbound ones must find or get a volume
+there.
 
-Volumes of sources that became CSI drivers are judged as they are written, not as the driver would translate
-them: what that adds, the zone, is a label of such volumes too.
-
-The claims of a pod, as its successor will find them.
+In-tree volumes that CSI drivers have taken over are read as they are written. The driver's translation
+would add only the zone, which is also a label of such volumes.
 """
 
 from collections.abc import Sequence

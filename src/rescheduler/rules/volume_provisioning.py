@@ -1,6 +1,5 @@
-"""Unbound claims that wait for their pod: a volume is found on the node, or made there, or neither.
-
-Which of the volumes that are there an unbound claim would get: the one meant for it, else the smallest.
+"""The volumes that unbound claims get on each node: an existing one (reserved for the claim, else the
+smallest that fits), or a newly provisioned one.
 """
 
 from collections import defaultdict
@@ -198,7 +197,7 @@ def unprovisionable_claims(
 def _without_provisioner(
     claims: Iterable[ClaimRecord], left: Flags, storage: Storage, node_labels: NodeLabels
 ) -> Iterable[UnprovisionableClaim]:
-    """Volumes have to be made for all of them; the first that can't be is told."""
+    """Yield the first claim for which no volume can be provisioned; all of them need one."""
     for claim in claims:
         made_by = storage.classes[claim.storage_class]
         for reason, possible in (

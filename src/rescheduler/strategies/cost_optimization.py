@@ -1,9 +1,4 @@
-"""CostOptimization: nodes that the cluster can do without are emptied and left to the autoscaler.
-
-What each node costs.
-
-Pods that wait for room, and which of the nodes that we cordoned would give it to them.
-"""
+"""CostOptimization: empty nodes that the cluster does not need, and leave them to the autoscaler."""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,4 @@
-"""NodeMaintenance: nodes that are to be taken out of service are cordoned and emptied.
-
-Places for a few pods by trying all ways in turn: where room is so scarce that every place counts.
-"""
+"""NodeMaintenance: cordon and empty nodes that are labelled for maintenance."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -37,7 +34,7 @@ _TRIES = 4_000
 def backtrack_targets(
     placement: Placement, pods: Sequence[int], allowed: Callable[[int], Flags]
 ) -> dict[int, int] | None:
-    """A place for each of them, or None if it can't be, or takes too long. The board is left as it was."""
+    """Return a target for each pod, or None if none is found in time. The placement is unchanged."""
     if len(pods) > _MOST_PODS:
         return None
     search = _Backtracking(placement, allowed)
@@ -86,7 +83,7 @@ class NodeMaintenance:
     urgent: ClassVar[bool] = True
 
     def __init__(self, only: Collection[str] | None = None) -> None:
-        """`only` these nodes are looked at: whoever drains one does not take care of all."""
+        """Limit the strategy to the nodes in `only`, for a drain."""
         self._only = only
 
     def propose(self, view: View) -> Iterator[Proposal | NodeProposal]:
@@ -155,7 +152,7 @@ def _in_feasible_order(view: View, units: list[PodUnit], targets: dict[int, int]
 
 
 def _find_targets(view: View, units: list[PodUnit]) -> TargetAssignment:
-    """Even loads if everybody finds a place that way, else as tight as it takes."""
+    """Prefer the least loaded nodes; pack tightly if not all pods find a target that way."""
     found = find_targets(view, units, least_loaded)
     if found.without_target:
         tight = find_targets(view, units, tightest_fit)

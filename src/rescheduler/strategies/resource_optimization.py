@@ -1,7 +1,4 @@
-"""ResourceOptimization: no node above its thresholds.
-
-Which pods to take off a node so that as few as possible have to go.
-"""
+"""ResourceOptimization: keep every node below its thresholds, with as few moves as possible."""
 
 from collections.abc import Iterator
 from typing import ClassVar
@@ -85,7 +82,7 @@ class ResourceOptimization:
 
 
 class _NodeLoads:
-    """Loads in percent as the board has them, against the thresholds."""
+    """Loads of the placement in percent, compared with the thresholds."""
 
     def __init__(self, view: View) -> None:
         self.view = view

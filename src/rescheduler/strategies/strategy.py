@@ -1,11 +1,11 @@
-"""What a strategy is, and what it sees.
+"""The interface of a strategy, and the view of the cluster that it gets.
 
-A strategy is a generator over a `View`. Each proposal is answered before the generator goes on: if it is
-taken, the view shows the pods at their new places; if not, `may_move` says no to all its pods from then on.
-So a strategy needs no bookkeeping: it looks, proposes, and looks again.
+A strategy is a generator over a `View`. The planner answers each proposal before the generator continues:
+if it accepts the proposal, the view shows the pods on their new nodes; if not, `may_move` returns False
+for all its pods from then on. So a strategy needs no bookkeeping.
 
-A strategy stops when `view.room` is 0, unless it has nodes to cordon or to uncordon. Among moves that are
-equally good it proposes pods of lower priority first, then those that come first in the snapshot.
+A strategy stops when `view.room` is 0, unless it has nodes to cordon or uncordon. Among equally good moves
+it proposes pods of lower priority first, then those that come first in the snapshot.
 """
 
 from collections.abc import Iterator, Sequence
@@ -58,7 +58,7 @@ class View(Protocol):
 
     snapshot: Snapshot
     placement: Placement
-    """With every step taken so far. Strategies may try things in `board.trial()`."""
+    """With every step taken so far. Strategies may try moves in `placement.trial()`."""
     policy: Policy
     nodes: Flags
     """[node]: those that the strategy is asked to look at (`strategyNodeSelectors`). `targets` is not limited
@@ -124,7 +124,7 @@ class View(Protocol):
         ...
 
     def report_staying(self, pod: int, reason: str, detail: str) -> None:
-        """Notes that the strategy itself leaves a pod where it is that somebody might expect to move."""
+        """Note that the strategy does not move a pod that an operator might expect to move."""
         ...
 
 

@@ -1,9 +1,8 @@
-"""Places for many pods at once, so that as many as possible find one.
+"""Find targets for many pods together, so that as many as possible get one.
 
-The pods that are hardest to place choose first: those with the fewest nodes to go to, then the largest. Who
-finds no place because an earlier one took it makes that one look for another.
-
-Room for a pod that fits nowhere: one bystander moves on, and the pod takes its place.
+The pods that are hardest to place choose first: those with the fewest possible nodes, then the largest. If
+a pod finds no target because an earlier pod took it, the earlier pod looks for another one. If a pod fits
+nowhere, a pod that need not move (a bystander) may move to make room.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -53,7 +52,7 @@ class TargetAssignment:
 
 
 def complete_units(view: View, pods: Iterable[int]) -> list[PodUnit]:
-    """Everybody with those that must come along. Where one of a group can't, the others stay too."""
+    """Return the pods with those that must move with them. If one of a group can't move, all stay."""
     complete: list[PodUnit] = []
     for unit in sorted({view.moves_with(pod) for pod in pods}):
         kept = [pod for pod in unit if not view.may_move(pod)]
@@ -113,7 +112,7 @@ def tightest_fit(view: View, pod: int, nodes: Indices) -> int:
 def find_targets(
     view: View, units: Sequence[PodUnit], choose: TargetChoice, allowed: Callable[[int], Flags] | None = None
 ) -> TargetAssignment:
-    """The board is left as it was: the places are a proposal.
+    """Find a target for each unit. The placement is unchanged afterwards.
 
     `allowed` says where a pod may go as things stand: as the view has it, unless a strategy is choosier.
     """
@@ -146,7 +145,7 @@ class _TargetSearch:
     choose: TargetChoice
     allowed: Callable[[int], Flags]
     options: dict[int, Indices]
-    """Where each pod could go if nobody else moved."""
+    """Where each pod could go if no other pod moved."""
     home: dict[int, int]
     """Where each of them is."""
     targets: dict[int, int] = field(default_factory=dict)
@@ -181,7 +180,7 @@ class _TargetSearch:
         self.targets[pod] = node
 
     def _relocate_one(self, pod: int, unit: PodUnit) -> bool:
-        """Somebody who stands where this pod could have gone takes another place."""
+        """Move a pod that took a target of this pod to another node."""
         for other in self._pods_in_the_way(pod):
             if other in unit or self.relocations >= _RELOCATIONS:
                 continue
@@ -230,7 +229,7 @@ class Displacement:
 
 
 def find_displacement(view: View, pod: int, nodes: Iterable[int]) -> Displacement | None:
-    """`nodes` are where the pod would like to go, best first; None if nobody there can help.
+    """`nodes` are where the pod would like to go, best first; None if no pod there can make room.
 
     Bystanders did nothing to be disturbed: only those that run on without a break are asked.
     """

@@ -1,1 +1,1 @@
-"""What protects pods from being moved: one small question each."""
+"""The checks that protect pods from being moved: one small function each."""

@@ -1,7 +1,7 @@
-"""Which pods may be moved at all: everything that protects a pod, in one table.
+"""Which pods may be moved: all protections in one table.
 
-What all pods of a template share is asked once for all of them; the rest only of pods that somebody wants to
-move: there may be 150,000, and a check may not ask each.
+Checks that depend only on the pod template run once per template. All other checks run only for pods that
+a strategy wants to move, because a cluster may have 150,000 pods.
 """
 
 from rescheduler.api.podmigration import Handover

@@ -1,7 +1,4 @@
-"""Whether there is a way to move it, by the handover that it has.
-
-What evicting a pod would mean for its siblings, and they for its successor.
-"""
+"""Protections that depend on how the pod would be moved, and on the other pods of its workload."""
 
 from rescheduler.api.podmigration import Handover
 from rescheduler.config.policy import ZeroBudget
@@ -151,7 +148,7 @@ def _out_of_order(candidate: PodCandidate, readiness: ReplicaReadiness) -> Prote
 
 
 def _one_too_many(candidate: PodCandidate, readiness: ReplicaReadiness) -> Protection | None:
-    """Where no budget says how many may be missing, it is one: whoever evicts makes a budget of that."""
+    """Without a budget, allow one missing replica, as the budget that an eviction creates does."""
     if not candidate.snapshot.pods.ready[candidate.row] or candidate.context.budgets.covering(candidate.row):
         return None
     replicas = candidate.context.replicas(candidate.row)
@@ -164,7 +161,7 @@ def _one_too_many(candidate: PodCandidate, readiness: ReplicaReadiness) -> Prote
 
 
 def revision_pending(candidate: PodCandidate) -> Protection | None:
-    """Maintenance goes on all the same, as whoever drains a node would, and says so."""
+    """Protect the pod from an update by accident; maintenance moves it anyway, as `kubectl drain` does."""
     if candidate.urgent or candidate.handover is not Handover.EVICT:
         return None
     revision = candidate.context.other_revision(candidate.row)

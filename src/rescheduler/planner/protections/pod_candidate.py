@@ -1,4 +1,4 @@
-"""A pod, and what else the questions about it look at."""
+"""A pod that may be moved, with everything that the protection checks read."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -92,7 +92,7 @@ class ProtectionContext:
             found = self._choices[template] = self._handovers.choose(pod, pod_class)
         is_rolling_out = isinstance(found, ImpossibleHandover) and found.reason is Reason.ROLLING_OUT
         if self.recovering and is_rolling_out and self._is_seen(row):
-            # Which may well be stuck because of this very pod. It serves nobody where it is.
+            # The rollout may be stuck because of this pod, which serves no traffic on its node.
             assert isinstance(found, ImpossibleHandover)
             return HandoverChoice(Handover.EVICT, f"{found.detail}, and this pod fails")
         if self.urgent and isinstance(found, HandoverChoice) and (revision := self.other_revision(row)):
@@ -147,7 +147,7 @@ class ProtectionContext:
 
     @cached_property
     def _pods_of_workloads(self) -> Ints:
-        """Those on nodes: what has finished serves nobody."""
+        """Count the pods on nodes, by workload; finished pods don't count."""
         pods = self.snapshot.pods
         known = pods.workload[(pods.workload != NO_ROW) & (pods.node != NO_ROW)]
         return np.bincount(known, minlength=len(self.snapshot.workloads))

@@ -1,7 +1,4 @@
-"""What is asked of each pod by itself: does it belong to its node, and in which state is it?
-
-What kind of pod it is: the same for all pods of a template.
-"""
+"""Protections that depend on the pod itself: its state, and its template."""
 
 import fnmatch
 from collections.abc import Iterator
@@ -74,7 +71,7 @@ def daemon_set_pod(candidate: PodCandidate) -> Protection | None:
 
 def finished(candidate: PodCandidate) -> Protection | None:
     if candidate.context.recovering and candidate.owner is None and candidate.pod.phase == "Failed":
-        return None  # nobody else brings it back
+        return None  # no controller recreates it
     return Protection(f"its phase is {candidate.pod.phase}") if candidate.pod.is_finished else None
 
 
@@ -170,7 +167,7 @@ def do_not_disrupt(candidate: PodCandidate) -> Protection | None:
 
 
 def _seconds(moment: str | None) -> float:
-    """0 for none, and for what is no time: a mark that nobody can read protects nothing."""
+    """Return 0 for no time, and for an invalid one: an unreadable annotation protects nothing."""
     try:
         found = datetime.fromisoformat(moment) if moment else None
     except ValueError:

@@ -1,4 +1,4 @@
-"""LoadBalancing: nodes as evenly loaded as few moves can make them."""
+"""LoadBalancing: balance the load of nodes with as few moves as possible."""
 
 from collections.abc import Iterator
 from typing import ClassVar

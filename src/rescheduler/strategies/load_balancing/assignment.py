@@ -1,7 +1,6 @@
-"""A set of moves being sketched: who is away from home, who may go where, and how many moves there may be.
+"""An assignment of pods to nodes that the search changes: which pods have moved, and where they may go.
 
-Nothing here acts: a sketch starts from where the pods are, and what comes of it is a list of moves that is
-proposed, judged again one by one, and may be refused.
+Nothing here acts: the result is a list of moves that the strategy proposes and the planner checks again.
 """
 
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from rescheduler.strategies.load_balancing.load_model import LoadModel
 __all__ = ["NEGLIGIBLE", "Assignment", "AssignmentRules", "SearchBounds"]
 
 EVEN = 0.08
-"""Percentage points off the mean, on average over nodes and resources, that nobody would move a pod for."""
+"""Percentage points off the mean, on average over nodes and resources, that are not worth a move."""
 NEGLIGIBLE = EVEN**2
 """Likewise a gain, in squared percentage points."""
 SAMPLE = 32
@@ -103,7 +102,7 @@ class Assignment:
         return bool(self.load_model.at[pod] != self.home[pod])
 
     def may_move(self, pod: int) -> bool:
-        """Who may not is remembered in `stays`."""
+        """Return whether it may move; those that may not are kept in `immovable`."""
         if pod in self._free_to_move:
             return True
         if self.immovable[pod] or not self._rules.may_move(pod):
@@ -113,7 +112,7 @@ class Assignment:
         return True
 
     def places(self, pod: int) -> Flags:
-        """[node]: where it may go, as things stood when first asked about since `look_again`."""
+        """[node]: where it may go, as things stood when first asked about since `forget_targets`."""
         known = self._places.get(pod)
         if known is None:
             known = self._look(pod)
@@ -132,7 +131,7 @@ class Assignment:
     def common_targets(self) -> Flags:
         """[node]: those that a tenth at least of the pods asked about may go to.
 
-        A node can be the coldest because hardly anything may run there; it is no use as everybody's target.
+        A node can be the coldest because hardly anything may run there; it is no target for all pods.
         """
         if self._asked < ENOUGH_ASKED:
             return self.bounds.receives

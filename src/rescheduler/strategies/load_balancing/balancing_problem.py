@@ -1,4 +1,4 @@
-"""What LoadBalancing looks at: its nodes and the pods on them, as numbers and as the rules see them."""
+"""The input of LoadBalancing: its nodes and their pods, as numbers, and the rules for moving them."""
 
 from collections.abc import Iterator
 
@@ -17,12 +17,12 @@ __all__ = ["BalancingProblem"]
 _TRIAL_RUNS = 4
 """Searches for moves, each without those that turned out not to be possible in any order."""
 _SWAPS_TRIED = 100
-"""Exchanges of pods between full nodes that are tried: each is played through on the board."""
+"""Exchanges of pods between full nodes that are tried: each is tried on the placement."""
 
 
 class BalancingProblem:
-    """The strategy's Ready nodes and the pods on them, numbered among themselves. It is also the `Ground` of
-    a sketch, which is made on the board, in a trial."""
+    """The strategy's Ready nodes and the pods on them, numbered from 0. It also provides the
+    `AssignmentRules` of the search, which runs in a trial of the placement."""
 
     def __init__(self, view: View) -> None:
         snapshot, policy = view.snapshot, view.policy
@@ -66,7 +66,7 @@ class BalancingProblem:
     def _tried_out(self) -> tuple[Indices, Indices]:
         """Moves that can all be made one after the other, as far as some tries in a small cluster can tell.
 
-        A sketch may end where no order of its moves leads to. A refused pod stays for the rest of the plan
+        A search may find moves that can't be made in any order. A refused pod stays for the rest of the plan
         and so do those that went before it, which the next check would set right.
         """
         pods, targets = self._searched()
@@ -116,7 +116,7 @@ class BalancingProblem:
         if len(rows) > 1:
             return True
         target, stays = int(self.nodes[bundle.moves[0][2]]), view.handover(rows[0]).source_stays
-        # Spread may be worse for a while: it was looked after where the moves were sketched.
+        # Spread may be worse for a while: the search has taken care of it.
         return view.placement.fits_on(rows[0], target, source_stays=stays)
 
     def _assignment(self) -> Assignment:
@@ -155,7 +155,7 @@ class BalancingProblem:
         self.view.placement.move(int(self.pods[pod]), int(self.nodes[node]))
 
     def may_swap(self, pod: int, other: int) -> bool:
-        """Played through on the board: the other leaves, the one comes, and the other has room there."""
+        """Try the swap on the placement: the other leaves, this one comes, and the other fits there."""
         self._swaps += 1
         if self._swaps > _SWAPS_TRIED:
             return False

@@ -1,19 +1,16 @@
-"""Loads of nodes in percent, and what moving pods about does to their evenness.
+"""Loads of nodes in percent, and how moves change the imbalance.
 
-Uneven is Σ(load - mean)² over nodes and resources. A pod counts for `amount · weight` of its node, so a move
-changes two nodes only, and the gains of many moves are one product of matrices:
+The imbalance is Σ(load - mean)² over nodes and resources. A pod adds `amount · weight` to its node, so a
+move changes two nodes only, and the gains of many moves are one product of matrices:
 
     gain(pod: s → t) = Σ_resources  u·(2·off[s] - u) - v·(2·off[t] + v)       u, v: its share of s and of t
 
-`off` is the distance from the mean. The mean itself shifts a little when nodes differ in size; it is taken as
-fixed until `recentre`, which can only understate a gain.
+`off` is the distance from the mean. The mean shifts slightly when nodes differ in size; it is treated as
+fixed until `recompute_mean`, which can only underestimate a gain.
 
-Products of long, narrow matrices, on one core.
-
-A large product makes the linear algebra library wake a thread per core; with a handful of columns they wait
-for each other longer than they work, above all on a busy machine. And how the rows are shared out changes the
-last bits of the result: the same cluster would get another plan on another number of cores. Slices small
-enough for one thread do neither.
+Products of long, narrow matrices are computed in slices small enough for one thread. With more threads,
+OpenBLAS waits longer than it works, and the last bits of the result depend on the number of cores, so the
+same cluster could get different plans.
 """
 
 import numpy as np

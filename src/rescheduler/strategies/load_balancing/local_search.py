@@ -1,4 +1,8 @@
-"""Improve an assignment without more moves: other targets, other pods of the same node, swaps of two pods."""
+"""Improve an assignment: first without more moves, then by swapping pairs of pods.
+
+Steepest descent takes the best next move, not the best set of moves. Here moves are exchanged for others:
+another target, another pod of the same node, exchanged targets.
+"""
 
 from collections.abc import Callable, Iterator
 
@@ -219,7 +223,7 @@ def swap_pods(assignment: Assignment) -> None:
 
 
 def _swap_round(assignment: Assignment, pods_by_node: "_PodsByNode", exhausted: Flags) -> bool:
-    """Whether any trade was made. Nodes that sought one in vain are `tired` then."""
+    """Whether any trade was made. Nodes that found none are `exhausted` then."""
     load_model = assignment.load_model
     traders, (pods, others, gains) = _promising(assignment, pods_by_node, ~exhausted)
     exhausted[traders] = True

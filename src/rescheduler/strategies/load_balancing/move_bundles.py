@@ -37,7 +37,7 @@ class MoveBundle:
 def move_bundles(
     load_model: LoadModel, pods: Indices, targets: Indices, *, min_gain: float
 ) -> Iterator[MoveBundle]:
-    """Whoever takes one makes it on `balance` before asking for the next, or leaves things as they are.
+    """Yield bundles; the caller applies an accepted bundle to `load_model` before it asks for the next.
 
     What gains too little in any company is left out.
     """

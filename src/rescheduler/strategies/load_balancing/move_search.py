@@ -1,17 +1,13 @@
-"""The search for a set of moves: down as steeply as possible, then better without being longer.
+"""Search a set of moves: steepest descent, then improvement without more moves.
 
-A sketch that has used up its limit is loosened: the least useful moves are taken back, what remains makes up
-for them with larger pods, and the moves thus saved go where they help more.
-
-Many sets of moves at once, where there are few pods and few moves.
-
-A set grows by one move at a time; of all sets of a size, those that are best so far are kept, as many as the
-beam is wide. What a move adds to a set follows from where the set leaves the nodes:
+If an assignment has used up its limit, the least useful moves are undone and the saved moves are used
+where they gain more. With few pods and few moves, a beam search compares many sets of moves. A set grows
+by one move at a time, and the gain of a move depends on what the set changes:
 
     gain(move | set) = gain(move) - 2 · Σ_nodes,resources  change(set) · change(move)
 
-so one product tells it of all moves and all sets. The rules are asked about single moves only, before, and
-about whole sets by whoever makes them.
+so one product gives the gains of all moves for all sets. The rules are asked about single moves before the
+search, and about whole sets when they are applied.
 """
 
 from itertools import combinations
@@ -216,7 +212,7 @@ def _search_widely(assignment: Assignment) -> None:
 
 
 class _Best:
-    """The best arrangement so far, which the sketch is brought back to."""
+    """The best arrangement so far, to which the assignment returns."""
 
     def __init__(self, assignment: Assignment) -> None:
         self._assignment = assignment
@@ -229,7 +225,7 @@ class _Best:
         )
 
     def improve_by(self, sets: list[Moves]) -> bool:
-        """Whether one of the first of these sets, made from where the sketch is, is better than the best."""
+        """Return whether one of the first of these sets, applied now, is better than the best."""
         start = self._assignment.arrangement()
         for moves in sets[:SETS_TRIED]:
             if (

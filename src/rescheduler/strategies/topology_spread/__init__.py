@@ -35,7 +35,7 @@ class TopologySpread:
     Constraints hold when a pod is scheduled; later, nodes come and go and labels change. Each step is the
     one that saves most of the moves still needed, over all constraints that it touches: one that sets one
     right and another wrong is none. Only constraints with `DoNotSchedule` count: `ScheduleAnyway` is a
-    wish that the scheduler weighs against others, and no reason to disturb a running pod.
+    preference that the scheduler weighs against others, and no reason to disturb a running pod.
     """
 
     name: ClassVar[str] = "TopologySpread"
@@ -87,9 +87,9 @@ def _restore(
 class _Candidate:
     pod: int
     wanted: Flags
-    """[node]: where the pod would have to be to set this drift right."""
+    """[node]: where the pod would have to be to fix this violation."""
     saved: Ints
-    """[node]: how many of the moves needed it would save to have the pod there, over all drifts."""
+    """[node]: how many of the moves needed it would save to have the pod there, over all violations."""
 
     @property
     def most(self) -> int:
@@ -168,7 +168,7 @@ def _report(view: View, violation: ConstraintViolation) -> None:
 
 
 class _ViolationSurvey:
-    """What there is to set right, and what else each move touches."""
+    """All violated constraints, and the constraints that a move of each pod affects."""
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -176,7 +176,7 @@ class _ViolationSurvey:
         self._node_labels = NodeLabels(view.snapshot.nodes)
         self._rows_of = _rows_by_class(view)
         self._by_class: defaultdict[int, list[SpreadViolation]] = defaultdict(list)
-        """Constraints by the classes that count, drifted or not: a move must not spoil them."""
+        """Constraints by the classes that count, violated or not: a move must not violate them."""
         self._by_pod: defaultdict[int, list[AntiAffinityViolation]] = defaultdict(list)
         self.violations: list[ConstraintViolation] = [
             *self._anti_affinity_violations(),

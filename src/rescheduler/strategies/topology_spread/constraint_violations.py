@@ -1,19 +1,15 @@
-"""Where the cluster has drifted from what its pods ask for: spread over domains, distance from each other.
+"""Violated constraints: topology spread, and required anti-affinity.
 
-A drift knows how many moves it is away from being set right, and how many of them a single move would save.
-Positions are always those of the board.
+A violation knows how many moves restore it, and how many of them a single move saves. Positions are those
+of the placement.
 
-How many moves it takes until pods are spread evenly enough over domains.
+Spread is restored when no domain has more than `skew` pods more than the emptiest. If the emptiest has
+`low` pods in the end, every domain above `low + skew` gives away the excess, and every domain below `low`
+takes what it lacks. A move serves one giver and one taker, so the longer of the two lists gives the number
+of moves; the best `low` is searched.
 
-Spread is even enough when no domain has more than `skew` pods more than the emptiest. Let the emptiest have
-`low` pods in the end: then every domain above `low + skew` gives what is too many, and every domain below
-`low` takes what it lacks. A move serves one giver and one taker, so it takes as many moves as the longer of
-the two lists has pods; the best `low` is looked for.
-
-How many pods must leave a domain until none is left there that keeps another away.
-
-Pods of one class are alike, so a domain is a few classes, each with so many pods, and pairs of classes that
-don't go together; a class may be at odds with itself.
+Anti-affinity is restored when no two pods in a domain exclude each other. Pods of one class are alike, so
+a domain is a few classes with a number of pods each, and pairs of classes that exclude each other.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
@@ -111,7 +107,7 @@ class ClassPods:
 
 
 def evictions_needed(by_class: Mapping[int, ClassPods], conflicts: Set[tuple[int, int]]) -> int:
-    """`at_odds` has pairs of classes, the smaller first, or the same twice.
+    """`conflicts` has pairs of classes, the smaller first, or the same twice.
 
     Pods that can't move stay, at odds or not.
     """
