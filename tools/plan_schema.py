@@ -1,4 +1,4 @@
-"""`docs/plan.schema.json`: the JSON schema of a plan, generated from `plan_form`.
+"""Generate `docs/plan.schema.json`, the JSON schema of a plan, from the types in `planner.plan_json`.
 
 python -m tools.plan_schema --check|--write docs/plan.schema.json
 """
