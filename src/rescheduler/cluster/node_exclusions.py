@@ -36,9 +36,9 @@ _NAME_FIELD = "metadata.name"
 _GREATEST_WEIGHT = 100
 
 
-def avoided_nodes(marks: Mapping[str, str]) -> tuple[str, ...]:
+def avoided_nodes(annotations: Mapping[str, str]) -> tuple[str, ...]:
     """The nodes that the annotation names; none if it can't be read, for then it isn't ours."""
-    written = marks.get(AVOIDED_NODES_ANNOTATION)
+    written = annotations.get(AVOIDED_NODES_ANNOTATION)
     if written is None:
         return ()
     try:
@@ -72,9 +72,9 @@ def with_exclusions(affinity: Affinity, nodes: Sequence[str]) -> Affinity:
     return _with_terms(affinity, tuple(_with(term, own) for term in required.node_selector_terms))
 
 
-def without_exclusions(affinity: Affinity, marks: Mapping[str, str]) -> Affinity:
+def without_exclusions(affinity: Affinity, annotations: Mapping[str, str]) -> Affinity:
     """The affinity as its owner wrote it."""
-    own = exclusion_requirements(avoided_nodes(marks))
+    own = exclusion_requirements(avoided_nodes(annotations))
     required = affinity.node_affinity.required
     if not own or required is None:
         return affinity

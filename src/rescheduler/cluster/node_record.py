@@ -53,7 +53,7 @@ class NodeRecord(msgspec.Struct, frozen=True, gc=False):
     created_s: int = 0
     deleted_s: int | None = None
     labels: Mapping[str, str] = {}
-    marks: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
     """Its annotations, of those that `metadata.is_mark`."""
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
@@ -89,7 +89,7 @@ def in_maintenance(node: NodeRecord) -> bool:
 
 def is_cordoned_by(node: NodeRecord, strategy: str) -> bool:
     """A node that somebody uncordoned by hand still has our mark, but is no longer cordoned."""
-    return node.unschedulable and node.marks.get(CORDONED_BY_ANNOTATION) == strategy
+    return node.unschedulable and node.annotations.get(CORDONED_BY_ANNOTATION) == strategy
 
 
 def cordoned_by_others(node: Mapping[str, Any], manager: str) -> tuple[str, ...]:

@@ -139,7 +139,7 @@ class ObjectMeta(msgspec.Struct, rename="camel", frozen=True, gc=False):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     @property
-    def marks(self) -> dict[str, str]:
+    def kept_annotations(self) -> dict[str, str]:
         return {name: value for name, value in self.annotations.items() if is_kept_annotation(name)}
 
     @property

@@ -37,8 +37,10 @@ class _SchedulingInputs:
         self.namespace = pod.namespace
         self.labels: Mapping[str, str] = pod.labels
         self.constraints: SchedulingConstraints = pod.shape.constraints
-        marks = pod.marks
-        self.affinity: Affinity = without_exclusions(pod.affinity, marks) if marks else pod.affinity
+        annotations = pod.annotations
+        self.affinity: Affinity = (
+            without_exclusions(pod.affinity, annotations) if annotations else pod.affinity
+        )
         self.volumes: tuple[PodVolume, ...] = pod.volumes
         self.asks: Resources = pod.shape.requests
         # Constraints are left to the comparison: dear to hash, and hardly ever all that differs.
@@ -157,7 +159,7 @@ class PodTemplates:
                 id(pod.volumes),
                 id(pod.requests),
                 id(pod.owners),
-                pod.marks.get(AVOIDED_NODES_ANNOTATION),
+                pod.annotations.get(AVOIDED_NODES_ANNOTATION),
             )
         )
         if self._likenesses.version != known:

@@ -157,7 +157,7 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     """When its grace period ends; None while nobody has asked for its deletion."""
     deletion_grace_s: int | None = None
     labels: Mapping[str, str] = {}
-    marks: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
     """Its annotations, of those that `metadata.is_mark`."""
     owners: tuple[OwnerReference, ...] = ()
     finalizers: tuple[str, ...] = ()
@@ -253,4 +253,6 @@ def is_rescheduler_pod(pod: PodRecord) -> bool:
 
 def belongs_to_node(pod: PodRecord) -> bool:
     """It comes and goes with its node: a pod of a DaemonSet, or one that the kubelet itself started."""
-    return _MIRROR_ANNOTATION in pod.marks or (pod.owner is not None and pod.owner.kind in NODE_BOUND_KINDS)
+    return _MIRROR_ANNOTATION in pod.annotations or (
+        pod.owner is not None and pod.owner.kind in NODE_BOUND_KINDS
+    )

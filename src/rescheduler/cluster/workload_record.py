@@ -48,7 +48,7 @@ class WorkloadRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     uid: str = ""
     owners: tuple[OwnerReference, ...] = ()
     labels: Mapping[str, str] = {}
-    marks: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
     """Its annotations, of those that `metadata.is_mark`."""
     selector: LabelSelector | None = None
     """As written; `pods()` is what it means."""
@@ -257,7 +257,7 @@ def decode_workload(item: Object, kind: str = "") -> WorkloadRecord:
         uid=meta.uid,
         owners=meta.owner_references,
         labels=meta.labels,
-        marks=meta.marks,
+        annotations=meta.kept_annotations,
         selector=found.spec.selector,
         own_migration_labels=_own_migration_labels(found.spec),
         deleted_s=meta.deleted_s,

@@ -50,7 +50,7 @@ def sync_request(scene: Observation) -> Perform | Wait | None:
 def _sync_requests_made(scene: Observation) -> tuple[int, datetime]:
     """How many were made, and when the next one is due."""
     assert scene.target is not None
-    count, _, written = scene.target.marks.get(SYNC_REQUESTED_ANNOTATION, "").partition(" ")
+    count, _, written = scene.target.annotations.get(SYNC_REQUESTED_ANNOTATION, "").partition(" ")
     try:
         last = datetime.strptime(written, _TIMESTAMP_FORMAT).replace(tzinfo=UTC)
         made = max(0, min(int(count), 100))

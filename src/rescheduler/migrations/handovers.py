@@ -233,7 +233,7 @@ def _must_be_recreated(scene: Observation, replacement: PodRecord, withdrawn_at:
 
 
 def _is_steered_by(scene: Observation, replacement: PodRecord) -> bool:
-    return replacement.marks.get(STEERED_BY_ANNOTATION) == scene.migration.name
+    return replacement.annotations.get(STEERED_BY_ANNOTATION) == scene.migration.name
 
 
 def _unschedulable_since(pod: PodRecord) -> datetime | None:

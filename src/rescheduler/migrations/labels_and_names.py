@@ -85,14 +85,14 @@ def copy_annotations(migration: Migration, original_name: str, now: datetime) ->
 def source_annotations(pod: PodRecord, now: datetime) -> dict[str, str]:
     """A pod that was moved before keeps what it says of its origin."""
     told = {TIME_ANNOTATION: _timestamp(now)}
-    if ORIGINAL_POD_ANNOTATION not in pod.marks:
+    if ORIGINAL_POD_ANNOTATION not in pod.annotations:
         told |= {ORIGINAL_POD_ANNOTATION: pod.uid, ORIGINAL_POD_NAME_ANNOTATION: pod.name}
     return told
 
 
 def metadata_to_remove(pod: PodRecord) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The labels and annotations that a roll-back takes off the source."""
-    moved_before = pod.marks.get(ORIGINAL_POD_ANNOTATION, pod.uid) != pod.uid
+    moved_before = pod.annotations.get(ORIGINAL_POD_ANNOTATION, pod.uid) != pod.uid
     return LABELS, (TIME_ANNOTATION,) if moved_before else ANNOTATIONS
 
 

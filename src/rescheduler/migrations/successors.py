@@ -65,7 +65,9 @@ def may_be_copy(pod: PodRecord, migration: Migration) -> bool:
     or that it is a bare copy of the migration's pod.
     """
     is_owned = any(owner.uid == migration.uid for owner in pod.owners)
-    is_bare_copy = pod.owner is None and pod.marks.get(ORIGINAL_POD_ANNOTATION) == migration.spec.pod.uid
+    is_bare_copy = (
+        pod.owner is None and pod.annotations.get(ORIGINAL_POD_ANNOTATION) == migration.spec.pod.uid
+    )
     return (
         pod.name in copy_names(migration) and pod.uid != migration.spec.pod.uid and (is_owned or is_bare_copy)
     )
@@ -141,7 +143,7 @@ def _evicted_s(migration: Migration) -> float:
 
 
 def _candidate_rank(migration: Migration, pod: PodRecord) -> tuple[bool, bool, bool, bool, int, str]:
-    steered_for = pod.marks.get(STEERED_BY_ANNOTATION)
+    steered_for = pod.annotations.get(STEERED_BY_ANNOTATION)
     return (
         pod.name != migration.spec.pod.name,
         steered_for != migration.name,

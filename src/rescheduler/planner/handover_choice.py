@@ -271,8 +271,8 @@ def _parse_handover(wanted: str) -> Handover | ImpossibleHandover:
 def _marks(pod: PodRecord, line: _ControllerChain) -> "tuple[Mapping[str, str], ...]":
     """Where the annotation may stand; the topmost counts, the pod itself only if it has no workload."""
     if line.owner is None:
-        return (pod.marks,)
-    return tuple(record.marks for record in (line.top_record, line.record) if record is not None)
+        return (pod.annotations,)
+    return tuple(record.annotations for record in (line.top_record, line.record) if record is not None)
 
 
 def _is_kind(owner: OwnerReference, kind: str, group: str) -> bool:

@@ -131,7 +131,7 @@ class _Finder:
     def _is_on_record(self, workload: int) -> bool:
         """Return whether the workload has a ledger."""
         record = None if workload == NO_ROW else self._snapshot.workloads[workload].record
-        return record is not None and FAILED_ATTEMPTS_ANNOTATION in record.marks
+        return record is not None and FAILED_ATTEMPTS_ANNOTATION in record.annotations
 
     def examined(self, row: int) -> WorkloadExamination | None:
         pods = self._snapshot.pods
@@ -165,7 +165,7 @@ class _Finder:
         asked = [each for each in present if workloads and _may_request_recovery(workloads[each].record)]
         yield from rows[np.isin(of_rows, asked)].tolist()
         for row in rows[of_rows == NO_ROW].tolist():
-            if RETRIES_ANNOTATION in pods.records[row].marks:
+            if RETRIES_ANNOTATION in pods.records[row].annotations:
                 yield row
 
     def _fails(self, row: int) -> bool:
@@ -193,4 +193,4 @@ def _node_flags(snapshot: Snapshot, nodes: Iterable[str]) -> Flags:
 
 def _may_request_recovery(top: WorkloadRecord | None) -> bool:
     """Return whether the workload has the annotation, or perhaps one of its Jobs has."""
-    return top is not None and (RETRIES_ANNOTATION in top.marks or top.kind == "CronJob")
+    return top is not None and (RETRIES_ANNOTATION in top.annotations or top.kind == "CronJob")

@@ -129,9 +129,9 @@ def _annotated_objects(
     """Yield the objects whose annotation may count, the topmost first. A ReplicaSet below a Deployment only
     has old copies of the annotations of the Deployment."""
     if not chain:
-        yield "Pod", pod.key, pod.marks
+        yield "Pod", pod.key, pod.annotations
     for record in reversed(chain):
-        yield record.kind, record.key, record.marks
+        yield record.kind, record.key, record.annotations
         if record.kind == "Deployment":
             return
 

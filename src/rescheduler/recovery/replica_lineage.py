@@ -52,7 +52,7 @@ def lineages_of(ledger: AttemptLedger, pods: Iterable[PodRecord]) -> dict[str, s
         each.pod: name for name, lineage in ledger.lineages.items() for each in lineage.failures if each.pod
     }
     for pod in ordered:
-        name = _identity(pod) or by_uid.get(pod.uid) or by_uid.get(pod.marks.get(ORIGINAL_POD, ""))
+        name = _identity(pod) or by_uid.get(pod.uid) or by_uid.get(pod.annotations.get(ORIGINAL_POD, ""))
         if name is None:
             unassigned.append(pod)
         else:
@@ -87,7 +87,7 @@ def is_live(pod: PodRecord) -> bool:
 
 def _identity(pod: PodRecord) -> str | None:
     if pod.owner is None:
-        return pod.marks.get(ORIGINAL_POD_NAME, pod.name)
+        return pod.annotations.get(ORIGINAL_POD_NAME, pod.name)
     if pod.owner.kind == "StatefulSet":
         return pod.name
     if pod.owner.kind == "DaemonSet":

@@ -46,7 +46,7 @@ class LedgerHolder:
     kind: str
     key: str
     uid: str
-    marks: Mapping[str, str]
+    annotations: Mapping[str, str]
     formerly: str = ""
     """Of a copy of a pod without a controller, the uid of the original: the copy has its ledger."""
 
@@ -118,10 +118,10 @@ def holder_of(pod: PodRecord, chain: Sequence[WorkloadRecord]) -> LedgerHolder |
     """Return the holder of the ledger of a pod; None if its controller is unknown."""
     if chain:
         top = chain[-1]
-        return LedgerHolder(top.kind, top.key, top.uid, top.marks)
+        return LedgerHolder(top.kind, top.key, top.uid, top.annotations)
     if pod.owner is not None:
         return None
-    return LedgerHolder("Pod", pod.key, pod.uid, pod.marks, formerly=pod.marks.get(ORIGINAL_POD, ""))
+    return LedgerHolder("Pod", pod.key, pod.uid, pod.annotations, formerly=pod.annotations.get(ORIGINAL_POD, ""))
 
 
 def examine_workload(
@@ -139,7 +139,7 @@ def examine_workload(
     allowances = [allowance_of(pod, chain_of(pod), terms) for pod in first_of_each]
     ledger, is_carried_over = _read_ledger_of(holder, allowances, now_s)
     # The annotation of the holder is reported even while it has no pods.
-    allowed = tuple(dict.fromkeys((allowance_on(holder.kind, holder.key, holder.marks, terms), *allowances)))
+    allowed = tuple(dict.fromkeys((allowance_on(holder.kind, holder.key, holder.annotations, terms), *allowances)))
     lineages = lineages_of(ledger, members)
     failing: list[FailingReplica] = []
     check_times: list[float] = []
@@ -183,11 +183,11 @@ def examine_workload(
 def _read_ledger_of(
     holder: LedgerHolder, allowances: Iterable[RetryAllowance | MalformedRetries | None], now_s: float
 ) -> tuple[AttemptLedger, bool]:  # fmt: skip
-    ours = holder.marks.get(FAILED_ATTEMPTS_ANNOTATION, "")
+    ours = holder.annotations.get(FAILED_ATTEMPTS_ANNOTATION, "")
     most = max((each.retries for each in allowances if isinstance(each, RetryAllowance)), default=0)
     if not ours and most:
-        name = holder.marks.get(ORIGINAL_POD_NAME, holder.name)
-        older = ledger_from_kse(holder.kind, name, holder.marks, most)
+        name = holder.annotations.get(ORIGINAL_POD_NAME, holder.name)
+        older = ledger_from_kse(holder.kind, name, holder.annotations, most)
         if older is not None:
             return older, True
     return read_ledger(ours, {holder.uid, holder.formerly} - {""}, now_s), False

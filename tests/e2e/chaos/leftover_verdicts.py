@@ -60,7 +60,11 @@ def _on_others(seen: ApiObserver) -> list[str]:
             for each in seen.nodes.last()
             if (each.is_cordoned or each.cordoned_by) and not each.is_forged and not each.in_maintenance
         ),
-        *(f"{each.kind} {each.key}: {each.marks}" for each in seen.workloads.last() if each.marks),
+        *(
+            f"{each.kind} {each.key}: {each.annotations}"
+            for each in seen.workloads.last()
+            if each.annotations
+        ),
     ]
 
 

@@ -139,7 +139,7 @@ class WorkloadState(NamedTuple):
     kind: str
     replicas: int
     is_leaving: bool
-    marks: tuple[str, ...]
+    annotations: tuple[str, ...]
     """Annotations of rescheduler."""
     parent: str = ""
     """The uid of the Deployment that owns a ReplicaSet."""
@@ -153,7 +153,7 @@ class WorkloadState(NamedTuple):
             kind=kind,
             replicas=item["spec"].get("replicas", 1),
             is_leaving="deletionTimestamp" in metadata,
-            marks=tuple(
+            annotations=tuple(
                 name for name in metadata.get("annotations") or {} if name.startswith("rescheduler.dev/")
             ),
             parent=next((each["uid"] for each in metadata.get("ownerReferences") or ()), ""),

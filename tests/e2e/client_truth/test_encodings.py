@@ -95,7 +95,7 @@ async def test_records_say_what_the_object_says(truth: Client, stocked: Stocked)
     assert pod.deletion_grace_s == 3600
     assert pod.owner is not None
     assert (pod.owner.kind, pod.owner.uid) == ("ReplicaSet", "u-1")
-    assert set(pod.marks) == {"scheduler.alpha.kubernetes.io/original-pod", "scheduling-retries"}
+    assert set(pod.annotations) == {"scheduler.alpha.kubernetes.io/original-pod", "scheduling-retries"}
     sidecars = await truth.get(PODS, "default/sidecars")
     # One and a half, 100m of the other container, 100m of the sidecar, 250m of overhead: 1950m.
     # The init container's 2, the overhead: 2250m, which is more.

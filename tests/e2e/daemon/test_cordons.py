@@ -46,7 +46,7 @@ class Operator:
         return (await self._client.get(NODES, self.node)).unschedulable
 
     async def has_mark(self) -> bool:
-        return CORDONED_BY_ANNOTATION in (await self._client.get(NODES, self.node)).marks
+        return CORDONED_BY_ANNOTATION in (await self._client.get(NODES, self.node)).annotations
 
     async def until_cordoned(self) -> None:
         await self._eventually(self.is_cordoned)

@@ -99,7 +99,7 @@ class Ward:
     async def workload(
         self, kind: str, *, retries: str | None = "3", name: str = "web", **more: Any
     ) -> Object:
-        """`pod` says more about each pod, `marks` are further annotations, the rest is its spec's."""
+        """`pod` says more about each pod, `annotations` are further ones, the rest is its spec's."""
         made: Object = await self.client.create(
             RESOURCES[kind], self.described(kind, retries=retries, name=name, **more)
         )
@@ -129,11 +129,11 @@ class Ward:
         retries: str | None = "3",
         name: str = "web",
         pod: Object | None = None,
-        marks: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
         **spec: Any,
     ) -> Object:
         resource = RESOURCES[kind]
-        annotations = dict(marks or {}) | ({RETRIES: retries} if retries is not None else {})
+        annotations = dict(annotations or {}) | ({RETRIES: retries} if retries is not None else {})
         metadata = {"namespace": self.stage.namespace, "name": name, "annotations": annotations}
         pod_spec = objects.pod_spec(self.stage.kubelet.name, **(pod or {}))
         item = {"apiVersion": resource.api_version, "kind": kind, "metadata": metadata}

@@ -92,7 +92,7 @@ def pods(draw: st.DrawFn) -> PodRecord:
         deleted_s=draw(st.sampled_from([None, 500])),
         # Equal labels are sometimes the same object, sometimes another.
         labels=draw(st.sampled_from([*LABELS, dict(LABELS[1])])),
-        marks=marks,
+        annotations=marks,
         owners=draw(st.sampled_from(OWNERS)),
         node=draw(st.sampled_from(["", *NODES])),
         shape=shape,
@@ -303,7 +303,7 @@ def _apply_other(state: ClusterState, record: Any) -> None:
 
 
 def _own_parts(pod: PodRecord) -> tuple[Any, ...]:
-    affinity = without_exclusions(pod.affinity, pod.marks)
+    affinity = without_exclusions(pod.affinity, pod.annotations)
     return pod.namespace, pod.labels, pod.constraints, pod.volumes, affinity, pod.shape.requests
 
 

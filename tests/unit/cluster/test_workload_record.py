@@ -78,7 +78,7 @@ def test_everything_that_is_kept_of_a_deployment():
         "shop/web",
         "web",
     )
-    assert (found.uid, found.labels, found.marks) == ("u1", {"team": "a"}, {"scheduling-retries": "3"})
+    assert (found.uid, found.labels, found.annotations) == ("u1", {"team": "a"}, {"scheduling-retries": "3"})
     assert found.owner is not None
     assert found.owner.kind == "App"
     assert found.deleted_s == 1767225600

@@ -199,7 +199,7 @@ async def test_nodes_are_cordoned_with_our_mark_and_only_ours_are_uncordoned(set
     await moves.stage.cordon(second)
     cordon = [PlannedNodeChange(node, NodeChange.CORDON, "NodeMaintenance", "") for node in (first, second)]
     await carried_out(made(), a_plan(server, changes=tuple(cordon)))
-    assert (await client.get(NODES, first)).marks["rescheduler.dev/cordoned-by"] == "NodeMaintenance"
+    assert (await client.get(NODES, first)).annotations["rescheduler.dev/cordoned-by"] == "NodeMaintenance"
     uncordon = [
         PlannedNodeChange(node, NodeChange.UNCORDON, "NodeMaintenance", "") for node in (first, second)
     ]

@@ -115,7 +115,7 @@ async def test_the_mark_of_a_cordon_that_is_no_more_is_removed_and_that_of_one_t
     mark = {"metadata": {"annotations": {CORDONED_BY_ANNOTATION: "NodeMaintenance"}}}
     await client.patch(NODES, "old", merge_patch({**mark, "spec": {"unschedulable": True}}))
     await told()
-    assert (await client.get(NODES, "old")).marks == {CORDONED_BY_ANNOTATION: "NodeMaintenance"}
+    assert (await client.get(NODES, "old")).annotations == {CORDONED_BY_ANNOTATION: "NodeMaintenance"}
     await client.patch(NODES, "old", merge_patch({"spec": {"unschedulable": None}}))
     await told()
-    assert (await client.get(NODES, "old")).marks == {}
+    assert (await client.get(NODES, "old")).annotations == {}

@@ -90,7 +90,7 @@ def copy(*, node="new", ready=True, gated=False, owners=(US,), **more):
     shape = PodShape(scheduling_gates=(SCHEDULING_GATE,) if gated else ())
     return pod(
         "web-1-c", "copy-uid", node=node, ready=ready, marked=True, owners=owners, shape=shape,
-        marks={labels_and_names.ORIGINAL_POD_ANNOTATION: "source-uid"}, **more,
+        annotations={labels_and_names.ORIGINAL_POD_ANNOTATION: "source-uid"}, **more,
     )  # fmt: skip
 
 

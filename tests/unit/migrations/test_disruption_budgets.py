@@ -36,7 +36,7 @@ def seen(at_s=0, asked="", step=MigrationStep.EVICTING, **more):
     now = NOW + timedelta(seconds=at_s)
     return scene(
         migration(step, status={"eviction_requested_at": now}),
-        target=msgspec.structs.replace(target, marks=told),
+        target=msgspec.structs.replace(target, annotations=told),
         budgets=(BUDGET,),
         now=now,
         **more,

@@ -38,7 +38,7 @@ def made(name, after_s=1, **more):
 def unschedulable(since_s=1, created_s=1, steered=True):
     told = PodCondition("PodScheduled", "False", "Unschedulable", since_s=NOW_S + since_s)
     marks = {STEERED_BY_ANNOTATION: "move"} if steered else {}
-    return made("web-1-r", created_s, conditions=(told,), marks=marks)
+    return made("web-1-r", created_s, conditions=(told,), annotations=marks)
 
 
 # -- which it is
@@ -53,10 +53,14 @@ def unschedulable(since_s=1, created_s=1, steered=True):
         pytest.param([made("a", 5), made("b", 3)], "b", id="the first that came after"),
         pytest.param([made("a", 2), made("web-1-a", 9)], "web-1-a", id="of a StatefulSet: the namesake"),
         pytest.param(
-            [made("a", 2), made("b", 3, marks={STEERED_BY_ANNOTATION: "move"})], "b", id="the steered one"
+            [made("a", 2), made("b", 3, annotations={STEERED_BY_ANNOTATION: "move"})],
+            "b",
+            id="the steered one",
         ),
         pytest.param(
-            [made("a", 2, marks={STEERED_BY_ANNOTATION: "other"}), made("b", 3)], "b", id="not another's"
+            [made("a", 2, annotations={STEERED_BY_ANNOTATION: "other"}), made("b", 3)],
+            "b",
+            id="not another's",
         ),
         pytest.param([made("taken", 2)], None, id="not one that another migration has"),
         pytest.param([pod(created_s=NOW_S + 9)], None, id="never the source itself"),

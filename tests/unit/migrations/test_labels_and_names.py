@@ -64,7 +64,7 @@ def test_a_pod_that_was_moved_before_keeps_what_it_says_of_its_origin():
     first, again = (
         pod(),
         pod(
-            marks={
+            annotations={
                 labels_and_names.ORIGINAL_POD_ANNOTATION: "older",
                 labels_and_names.ORIGINAL_POD_NAME_ANNOTATION: "web-0",
             }

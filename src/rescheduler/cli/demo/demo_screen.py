@@ -105,7 +105,7 @@ def _workload(pod: PodRecord) -> str:
     """Return the name of the workload, for a Deployment without the hash of the ReplicaSet."""
     owner, revision = pod.owner, pod.labels.get("pod-template-hash")
     if owner is not None and owner.kind == POD_MIGRATION_KIND:  # a copy, until it is adopted
-        original = original_pod_name(pod.name, pod.marks)
+        original = original_pod_name(pod.name, pod.annotations)
         return original.partition(f"-{revision}")[0] if revision else original
     if owner is None:
         return pod.name

@@ -109,7 +109,7 @@ def _record(node: _Node) -> NodeRecord:
         created_s=epoch_seconds(meta.creation_timestamp),
         deleted_s=None if meta.deletion_timestamp is None else epoch_seconds(meta.deletion_timestamp),
         labels={intern(name): intern(value) for name, value in meta.labels.items()},
-        marks={name: value for name, value in meta.annotations.items() if is_kept_annotation(name)},
+        annotations={name: value for name, value in meta.annotations.items() if is_kept_annotation(name)},
         taints=tuple(map(_taint, spec.taints)),
         unschedulable=spec.unschedulable,
         allocatable=_resources(status.allocatable),

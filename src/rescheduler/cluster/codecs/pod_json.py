@@ -48,7 +48,7 @@ _decode_owners = msgspec.json.Decoder(tuple[OwnerReference, ...]).decode
 _ConditionKey = tuple[str, str, str, str]
 """Type, status, reason and message."""
 _NO_NAME = Raw(b'""')
-_NO_MARKS: dict[str, str] = {}
+_NO_ANNOTATIONS: dict[str, str] = {}
 
 
 class JsonPodReader:
@@ -57,7 +57,7 @@ class JsonPodReader:
     def __init__(self) -> None:
         self._labels: DecodeCache[bytes, dict[str, str]] = DecodeCache(_labels)
         self._owners: DecodeCache[bytes, tuple[OwnerReference, ...]] = DecodeCache(_owners)
-        self._marks: DecodeCache[str, bool] = DecodeCache(is_kept_annotation)
+        self._is_kept: DecodeCache[str, bool] = DecodeCache(is_kept_annotation)
         self._conditions: DecodeCache[_ConditionKey, tuple[PodCondition, bool]] = DecodeCache(_untimed)
         self._shapes: DecodeCache[bytes, PodShape] = DecodeCache(_shape)
         self._affinities: DecodeCache[bytes, Affinity] = DecodeCache(_affinity, capacity=PER_NODE_CAPACITY)
@@ -94,7 +94,7 @@ class JsonPodReader:
             None if meta.deletion_timestamp is None else epoch_seconds(meta.deletion_timestamp),
             meta.deletion_grace_period_seconds,
             self._labels[bytes(meta.labels)],
-            self._marks_in(meta.annotations),
+            self._kept_annotations(meta.annotations),
             self._owners[bytes(meta.owner_references)],
             meta.finalizers,
             node,
@@ -112,9 +112,9 @@ class JsonPodReader:
             intern(status.resize),
         )
 
-    def _marks_in(self, annotations: dict[str, str]) -> dict[str, str]:
-        marks = self._marks
-        return {name: value for name, value in annotations.items() if marks[name]} or _NO_MARKS
+    def _kept_annotations(self, annotations: dict[str, str]) -> dict[str, str]:
+        is_kept = self._is_kept
+        return {name: value for name, value in annotations.items() if is_kept[name]} or _NO_ANNOTATIONS
 
     def _condition(self, form: forms.PodConditionFields) -> PodCondition:
         condition, is_timed = self._conditions[form.type, form.status, form.reason, form.message]

@@ -41,7 +41,7 @@ class SharedPodMetadata(NamedTuple):
     labels: dict[str, str]
     owners: tuple[OwnerReference, ...]
     finalizers: tuple[str, ...]
-    has_marks: bool
+    has_kept_annotations: bool
     deleted_s: int | None
     deletion_grace_s: int | None
 
@@ -52,7 +52,7 @@ class SharedMetadataReader:
     def __init__(self) -> None:
         self._labels: DecodeCache[bytes, tuple[str, str]] = DecodeCache(_label)
         self._owners: DecodeCache[bytes, OwnerReference] = DecodeCache(_owner)
-        self._marks: DecodeCache[str, bool] = DecodeCache(is_kept_annotation)
+        self._is_kept: DecodeCache[str, bool] = DecodeCache(is_kept_annotation)
 
     def part(self, raw: bytes) -> SharedPodMetadata:
         meta = views_pb2.SharedMeta.FromString(raw)
@@ -62,7 +62,7 @@ class SharedMetadataReader:
             labels=dict([self._labels[label] for label in meta.labels]),
             owners=tuple([self._owners[owner] for owner in meta.ownerReferences]),
             finalizers=tuple(meta.finalizers),
-            has_marks=any(self._marks[annotation.key] for annotation in meta.annotations),
+            has_kept_annotations=any(self._is_kept[annotation.key] for annotation in meta.annotations),
             deleted_s=meta_pb2.Time.FromString(meta.deletionTimestamp).seconds if is_deleted else None,
             deletion_grace_s=meta.deletionGracePeriodSeconds if has_grace else None,
         )
@@ -80,7 +80,7 @@ def _owner(raw: bytes) -> OwnerReference:
     )
 
 
-_NO_MARKS: dict[str, str] = {}
+_NO_ANNOTATIONS: dict[str, str] = {}
 
 
 class SharedPodParts(NamedTuple):
@@ -122,10 +122,10 @@ class ProtobufPodReader:
             meta, shape, sources, status, requests, needs_full_look = parts[common.SerializeToString()]
             identity, spec, times = own.metadata, own.spec, own.status
             namespace, name = intern(identity.namespace), identity.name
-            volumes, marks = sources.recorded, _NO_MARKS
+            volumes, kept = sources.recorded, _NO_ANNOTATIONS
             if needs_full_look:
                 in_full = in_full or pods_pb2.PodList.FromString(items).items
-                volumes, marks = _read_in_full(in_full[number], sources)
+                volumes, kept = _read_in_full(in_full[number], sources)
             found.append(
                 PodRecord(
                     f"{namespace}/{name}",
@@ -136,7 +136,7 @@ class ProtobufPodReader:
                     meta.deleted_s,
                     meta.deletion_grace_s,
                     meta.labels,
-                    marks,
+                    kept,
                     meta.owners,
                     meta.finalizers,
                     intern(spec.nodeName),
@@ -169,14 +169,16 @@ class ProtobufPodReader:
         told = pod.status.SerializeToString()
         status = self._statuses[told]
         requests = self._granted[template, told] if status.tells_resources else shape.requests
-        return SharedPodParts(meta, shape, sources, status, requests, meta.has_marks or sources.has_ephemeral)
+        return SharedPodParts(
+            meta, shape, sources, status, requests, meta.has_kept_annotations or sources.has_ephemeral
+        )
 
 
 def _read_in_full(pod: pods_pb2.Pod, sources: VolumeSources) -> tuple[tuple[PodVolume, ...], dict[str, str]]:
     names = [volume.name for volume in pod.spec.volumes]
     annotations = pod.metadata.annotations
-    marks = {name: annotations[name] for name in annotations if is_kept_annotation(name)}
-    return with_claims_of(pod.metadata.name, sources, names), marks or _NO_MARKS
+    kept = {name: annotations[name] for name in annotations if is_kept_annotation(name)}
+    return with_claims_of(pod.metadata.name, sources, names), kept or _NO_ANNOTATIONS
 
 
 # -- each is a function of its bytes alone, so that it may be remembered

@@ -253,8 +253,8 @@ class _Anonymizer:
 
     # --- annotations
 
-    def _annotations(self, marks: Mapping[str, str]) -> Object:
-        return {self._key(key): self._annotation(key, value) for key, value in marks.items()}
+    def _annotations(self, annotations: Mapping[str, str]) -> Object:
+        return {self._key(key): self._annotation(key, value) for key, value in annotations.items()}
 
     def _annotation(self, key: str, text: str) -> str:
         """Records of our own are JSON: what they name is replaced inside of them."""

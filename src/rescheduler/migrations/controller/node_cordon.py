@@ -116,7 +116,7 @@ async def remove_stale_cordon_annotation(client: Client, node: NodeRecord) -> No
 
     With the version as precondition: a cordon of ours that is being made at the same time keeps its mark.
     """
-    if CORDONED_BY_ANNOTATION not in node.marks or node.unschedulable:
+    if CORDONED_BY_ANNOTATION not in node.annotations or node.unschedulable:
         return
     metadata = {"resourceVersion": node.resource_version, "annotations": {CORDONED_BY_ANNOTATION: None}}
     await client.patch(NODES, node.name, merge_patch({"metadata": metadata}))

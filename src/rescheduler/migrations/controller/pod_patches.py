@@ -91,13 +91,13 @@ def return_to_owner_patch(migration: Migration, uid: str, owner: ControllerRefer
 
 
 def release_target_patch(scene: Observation, target: PodRecord) -> Patch:
-    original = labels_and_names.original_pod_name(scene.migration.spec.pod.name, target.marks)
+    original = labels_and_names.original_pod_name(scene.migration.spec.pod.name, target.annotations)
     metadata: dict[str, Any] = {
         "uid": target.uid,
         "labels": labels_and_names.migration_labels(scene.migration, MigrationLabelStatus.COMPLETED),
         "annotations": labels_and_names.copy_annotations(scene.migration, original, scene.now),
     }
-    if SYNC_REQUESTED_ANNOTATION in target.marks:
+    if SYNC_REQUESTED_ANNOTATION in target.annotations:
         metadata["annotations"][SYNC_REQUESTED_ANNOTATION] = None
     if any(owner.uid == scene.migration.uid for owner in target.owners):
         metadata["ownerReferences"] = [_DELETE | {"uid": scene.migration.uid}]

@@ -56,7 +56,7 @@ _DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 
 
 def mirror_pod(candidate: PodCandidate) -> Protection | None:
-    if _MIRROR in candidate.pod.marks or candidate.is_owned_by("Node"):
+    if _MIRROR in candidate.pod.annotations or candidate.is_owned_by("Node"):
         return Protection("it is a static pod of its kubelet")
     return None
 
@@ -120,7 +120,7 @@ def _last_moves(candidate: PodCandidate) -> Iterator[tuple[float, str]]:
         # It has to go, however lately it came. But what did not work a minute ago will hardly work now.
         yield candidate.snapshot.failed_moves.get(candidate.pod.uid, 0.0), "its migration failed"
         return
-    yield _seconds(candidate.pod.marks.get(_MOVED_AT)), "it was moved"
+    yield _seconds(candidate.pod.annotations.get(_MOVED_AT)), "it was moved"
     # Also one that failed, and left no mark.
     yield candidate.snapshot.recent_moves.get(candidate.pod.uid, 0.0), "its migration ended"
 
@@ -153,7 +153,7 @@ def recovered(candidate: PodCandidate) -> Protection | None:
 def not_safe_to_evict(candidate: PodCandidate) -> Protection | None:
     return (
         Protection(f'it has the annotation {_SAFE_TO_EVICT}: "false"')
-        if candidate.pod.marks.get(_SAFE_TO_EVICT) == "false"
+        if candidate.pod.annotations.get(_SAFE_TO_EVICT) == "false"
         else None
     )
 
@@ -161,7 +161,7 @@ def not_safe_to_evict(candidate: PodCandidate) -> Protection | None:
 def do_not_disrupt(candidate: PodCandidate) -> Protection | None:
     return (
         Protection(f'it has the annotation {_DO_NOT_DISRUPT}: "true"')
-        if candidate.pod.marks.get(_DO_NOT_DISRUPT) == "true"
+        if candidate.pod.annotations.get(_DO_NOT_DISRUPT) == "true"
         else None
     )
 

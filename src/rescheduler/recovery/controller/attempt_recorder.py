@@ -112,7 +112,7 @@ class LedgerWriter:
 def _patch(holder: LedgerHolder, version: str, ledger: AttemptLedger) -> Patch:
     annotations: dict[str, str | None] = {FAILED_ATTEMPTS_ANNOTATION: ledger.written(holder.uid) or None}
     older = KSE_ANNOTATIONS.get(holder.kind, "")
-    if older in holder.marks:
+    if older in holder.annotations:
         annotations[older] = None
     metadata = {"resourceVersion": version, "uid": holder.uid, "annotations": annotations}
     return merge_patch({"metadata": metadata})

@@ -95,7 +95,7 @@ class OwnerTrees:
             pod = self._cluster.followed.pods.get(name)
             return None if pod is None or self.key_of(pod) != key else holder_of(pod, ())
         record = self.record(kind, name)
-        return None if record is None else LedgerHolder(kind, name, record.uid, record.marks)
+        return None if record is None else LedgerHolder(kind, name, record.uid, record.annotations)
 
     def pods_of(self, holder: LedgerHolder) -> list[PodRecord]:
         return self.pods(tree_key(holder.kind, holder.key))
@@ -162,6 +162,6 @@ def _may_request_recovery(holder: LedgerHolder, terms: FailedPodsPolicy) -> bool
     asked = (
         bool(terms.default_retries)
         or holder.kind == "CronJob"
-        or bool(RECOVERY_ANNOTATIONS & holder.marks.keys())
+        or bool(RECOVERY_ANNOTATIONS & holder.annotations.keys())
     )
     return terms.enabled and asked

@@ -148,7 +148,7 @@ def _is_healthy(pod: PodRecord) -> bool:
 
 def _has_recovery_annotation(pod: PodRecord) -> bool:
     """Return whether a pod without a controller has a ledger or an annotation to check."""
-    return pod.owner is None and bool(RECOVERY_ANNOTATIONS.intersection(pod.marks))
+    return pod.owner is None and bool(RECOVERY_ANNOTATIONS.intersection(pod.annotations))
 
 
 def _annotations(item: Object) -> Mapping[str, str]:

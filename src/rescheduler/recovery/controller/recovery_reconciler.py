@@ -46,7 +46,7 @@ def stuck_pending_at_s(pod: PodRecord, patience: timedelta) -> float | None:
     scheduled = pod.condition("PodScheduled")
     if pod.node or pod.is_terminating or scheduled is None or scheduled.reason != "Unschedulable":
         return None
-    return scheduled.since_s + patience.total_seconds() if avoided_nodes(pod.marks) else None
+    return scheduled.since_s + patience.total_seconds() if avoided_nodes(pod.annotations) else None
 
 
 def is_stuck_pending(pod: PodRecord, patience: timedelta, now_s: float) -> bool:
@@ -56,9 +56,9 @@ def is_stuck_pending(pod: PodRecord, patience: timedelta, now_s: float) -> bool:
 
 def is_handled_by_migration(pod: PodRecord, seen: WatchedObjects) -> bool:
     """Return whether a migration handles the pending pod: a running one, or one of another strategy."""
-    if STEERED_BY_ANNOTATION not in pod.marks:
+    if STEERED_BY_ANNOTATION not in pod.annotations:
         return False
-    item = seen.migrations.get(f"{pod.namespace}/{pod.marks[STEERED_BY_ANNOTATION]}")
+    item = seen.migrations.get(f"{pod.namespace}/{pod.annotations[STEERED_BY_ANNOTATION]}")
     migration = None if item is None else seen.records.migration(item)
     return migration is None or not traits_of(migration.spec.strategy).recovers or not migration.is_finished
 
@@ -66,7 +66,7 @@ def is_handled_by_migration(pod: PodRecord, seen: WatchedObjects) -> bool:
 def with_nodes_forgotten(ledger: AttemptLedger, pod: PodRecord) -> AttemptLedger:
     """Return the ledger without the nodes that are excluded for this pod: a node on which it failed is better
     than none."""
-    nodes = set(avoided_nodes(pod.marks))
+    nodes = set(avoided_nodes(pod.annotations))
     for name, lineage in ledger.lineages.items():
         if nodes.intersection(lineage.nodes):
             ledger = ledger.forgiving(name, last_too=True)

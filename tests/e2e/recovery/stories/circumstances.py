@@ -134,7 +134,7 @@ async def test_a_record_that_can_not_be_read_stops_nobody_and_is_replaced(set_wa
     broken, good = ward.stage.nodes
     ward.breaks(broken)
     await ward.workload_on(
-        broken, "StatefulSet", retries="1", marks={FAILED_ATTEMPTS_ANNOTATION: '{"v":1,"lines":7}'}
+        broken, "StatefulSet", retries="1", annotations={FAILED_ATTEMPTS_ANNOTATION: '{"v":1,"lines":7}'}
     )
     async with ward.recovering():
         (well,) = await ward.until_well()
@@ -152,7 +152,7 @@ async def test_a_record_that_belongs_to_somebody_else_is_none(set_ward: SetWard)
     record = {"v": 1, "of": "another", "lines": {"web": {"tries": [failure], "end": failure}}}
     ward.breaks(broken)
     marks = {FAILED_ATTEMPTS_ANNOTATION: json.dumps(record)}
-    await ward.workload_on(broken, "Deployment", retries="1", marks=marks)
+    await ward.workload_on(broken, "Deployment", retries="1", annotations=marks)
     async with ward.recovering():
         (well,) = await ward.until_well()
     assert node_of(well) == good
@@ -165,7 +165,7 @@ async def test_the_record_of_the_older_tool_is_carried_over(set_ward: SetWard) -
     ward.breaks(broken)
     record = json.dumps({"currentReschedulingTimes": 1, "deployScheduledHosts": [tried]})
     older = {"kse.com/deploy": record, "unrelated": "stays"}
-    await ward.workload_on(broken, "Deployment", retries="3", marks=older)
+    await ward.workload_on(broken, "Deployment", retries="3", annotations=older)
     async with ward.recovering():
         (well,) = await ward.until_well()
         after = await ward.until_forgotten("Deployment")

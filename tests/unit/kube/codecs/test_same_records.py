@@ -88,7 +88,7 @@ OF_THE_REAL_POD: list[tuple[str, Callable[[PodRecord], Any], Any]] = [
     ("all its owners", lambda pod: [owner.kind for owner in pod.owners], ["ReplicaSet", "PodMigration"]),
     (
         "only the annotations that are marks",
-        lambda pod: dict(pod.marks),
+        lambda pod: dict(pod.annotations),
         {
             "karpenter.sh/do-not-disrupt": "true",
             "rescheduler.dev/handover": "Evict",

@@ -87,7 +87,7 @@ async def test_other_annotations_of_the_workload_are_untouched(set_ward):
     ward = await set_ward(nodes=2)
     broken = ward.stage.nodes[0]
     ward.breaks(broken)
-    await ward.workload_on(broken, "Deployment", retries="3", marks={"owner": "somebody"})
+    await ward.workload_on(broken, "Deployment", retries="3", annotations={"owner": "somebody"})
     async with ward.recovering():
         await ward.until_ledger("Deployment", lambda ledger: ledger.lineages)
         after = await ward.until_forgotten("Deployment")
