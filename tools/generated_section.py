@@ -39,6 +39,6 @@ class GeneratedSection(NamedTuple):
         if chosen.write:
             file.write_text(wanted, encoding="utf-8")
         elif present != wanted:
-            sys.stderr.write(f"{file} is not what the code says: run `make generate`\n")
+            sys.stderr.write(f"{file} is out of date: run `make generate`\n")
             return 1
         return 0

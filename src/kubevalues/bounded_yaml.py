@@ -29,7 +29,7 @@ class BoundedLoader(_FASTEST):  # type: ignore[misc] # with or without libyaml: 
         self._depth += 1
         if self._depth > _DEEPEST:
             raise yaml.composer.ComposerError(
-                None, None, f"nested too deep: more than {_DEEPEST} levels", None
+                None, None, f"nested too deeply: more than {_DEEPEST} levels", None
             )
         super().descend_resolver(current_node, current_index)
 
@@ -44,7 +44,7 @@ class BoundedLoader(_FASTEST):  # type: ignore[misc] # with or without libyaml: 
             written: dict[int, int] = {}
             if _size(root, written) - len(written) > _MOST_REPEATED:
                 raise _refusal(
-                    f"aliases (*name) and merge keys (<<) stand for more than {_MOST_REPEATED} values", root
+                    f"aliases (*name) and merge keys (<<) expand to more than {_MOST_REPEATED} values", root
                 )
         return root
 

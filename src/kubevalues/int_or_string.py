@@ -11,7 +11,7 @@ _PERCENTAGE = re.compile(r"(?P<percent>-?[0-9]{1,9})%")
 
 
 class IntOrStringError(ValueError):
-    """It is neither a whole number nor a percentage; the message says what is allowed."""
+    """It is neither an integer nor a percentage; the message says what is allowed."""
 
 
 def scaled_rounding_up(share: IntOrString, whole: int) -> int:
@@ -27,5 +27,5 @@ def scaled_rounding_down(share: IntOrString, whole: int) -> int:
 def _percent(share: str) -> int:
     found = _PERCENTAGE.fullmatch(share)
     if found is None:
-        raise IntOrStringError(f"{share!r} is neither a whole number nor a percentage such as 25%")
+        raise IntOrStringError(f"{share!r} is neither an integer nor a percentage such as 25%")
     return int(found["percent"])

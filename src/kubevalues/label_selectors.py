@@ -58,7 +58,7 @@ def label_key_error(key: str) -> str | None:
     if len(name) > _LONGEST_NAME:
         return f"has a name of {len(name)} characters; at most {_LONGEST_NAME} are allowed"
     if not _NAME.fullmatch(name):
-        return f"has a name with other characters than allowed: {_NAME_RULE}"
+        return f"has a name with invalid characters; use {_NAME_RULE}"
     return None
 
 
@@ -67,7 +67,7 @@ def label_value_error(value: str) -> str | None:
     if len(value) > _LONGEST_NAME:
         return f"has {len(value)} characters; at most {_LONGEST_NAME} are allowed"
     if value and not _NAME.fullmatch(value):
-        return f"has other characters than allowed: {_NAME_RULE}"
+        return f"has invalid characters; use {_NAME_RULE}"
     return None
 
 
@@ -75,7 +75,7 @@ def subdomain_error(name: str) -> str | None:
     if len(name) > _LONGEST_SUBDOMAIN:
         return f"has {len(name)} characters; at most {_LONGEST_SUBDOMAIN} are allowed"
     if not _SUBDOMAIN.fullmatch(name):
-        return f"has other characters than allowed: {_SUBDOMAIN_RULE}"
+        return f"has invalid characters; use {_SUBDOMAIN_RULE}"
     return None
 
 
@@ -178,7 +178,7 @@ def _values_error(operator: SelectorOperator, values: tuple[str, ...]) -> str | 
             return f"{operator} takes no values"
         case SelectorOperator.GREATER | SelectorOperator.LESS:
             if len(values) != 1 or label_integer(values[0]) is None:
-                return f"{operator} needs one value, a whole number"
+                return f"{operator} needs exactly one value, an integer"
         case _:
             pass
     for value in values:

@@ -65,7 +65,7 @@ class _Plain:
     def value(self, value: Any, path: str) -> Any:
         if isinstance(value, dict | list):
             if value and id(value) in self._seen:
-                raise NotJsonCompatible(f"{path or 'the file'} is an alias (*name): write it out")
+                raise NotJsonCompatible(f"{path or 'the file'} is an alias (*name): write out the value")
             self._seen[id(value)] = value
         if isinstance(value, dict):
             return {_key(key, path): self.value(part, f"{path}.{key}") for key, part in value.items()}
@@ -73,7 +73,7 @@ class _Plain:
             return [self.value(part, f"{path}[{place}]") for place, part in enumerate(value)]
         if value is None or isinstance(value, str | bool | int | float):
             return value
-        raise NotJsonCompatible(f"{path.lstrip('.')} is a {type(value).__name__}, which JSON has not")
+        raise NotJsonCompatible(f"{path.lstrip('.')} is a {type(value).__name__}, which JSON doesn't support")
 
 
 def _key(key: Any, path: str) -> str:
@@ -83,7 +83,9 @@ def _key(key: Any, path: str) -> str:
         return str(key).lower()
     if isinstance(key, int | float):
         return str(key)
-    raise NotJsonCompatible(f"{path.lstrip('.') or 'the file'} has a key that is neither a text nor a number")
+    raise NotJsonCompatible(
+        f"{path.lstrip('.') or 'the file'} has a key that is neither a string nor a number"
+    )
 
 
 __all__ += ["SavedCluster", "SavedObject", "UnreadableCluster", "parse_cluster", "read_bounded"]
@@ -205,10 +207,10 @@ def _unpacked(source: str, raw: bytes) -> bytes:
         with gzip.GzipFile(fileobj=io.BytesIO(raw)) as packed:
             content = read_bounded(packed, most)
     except (OSError, EOFError, zlib.error) as error:
-        raise UnreadableCluster(source, [f"the gzip data is damaged: {error}"]) from error
+        raise UnreadableCluster(source, [f"corrupt gzip data: {error}"]) from error
     if content is None:
-        too_large = f"{len(raw)} bytes of gzip unpack to more than {most} bytes, which no saved cluster does"
-        raise UnreadableCluster(source, [too_large])
+        sizes = f"{len(raw)} bytes of gzip data unpack to more than {most} bytes"
+        raise UnreadableCluster(source, [f"{sizes}, which is too large for a saved cluster"])
     return content
 
 
@@ -274,7 +276,7 @@ def _outer(source: str, raw: bytes) -> _Outer:
     except msgspec.ValidationError as error:
         raise UnreadableCluster(source, [f"{_NO_LIST} ({json_error_text('', error)})"]) from error
     except _FAULTS as error:
-        raise UnreadableCluster(source, [f"the JSON is damaged: {error}"]) from error
+        raise UnreadableCluster(source, [f"invalid JSON: {error}"]) from error
     if outer.items is None:
         raise UnreadableCluster(source, [_NO_LIST])
     return outer

@@ -128,9 +128,9 @@ def load_issued_certificate(certificate: bytes, key: bytes) -> IssuedCertificate
     try:
         private = serialization.load_pem_private_key(key, password=None)
     except (ValueError, TypeError) as error:
-        raise InvalidCertificate(f"no key: {error}") from error
+        raise InvalidCertificate(f"invalid key: {error}") from error
     if private.public_key() != parsed.public_key():
-        raise InvalidCertificate("the key belongs to another certificate")
+        raise InvalidCertificate("the key does not match the certificate")
     return IssuedCertificate(certificate, key, parsed)
 
 
@@ -139,7 +139,7 @@ def parse_certificate(pem: bytes) -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificate(pem)
     except ValueError as error:
-        raise InvalidCertificate(f"no certificate: {error}") from error
+        raise InvalidCertificate(f"invalid certificate: {error}") from error
 
 
 def subject_names(serving: IssuedCertificate) -> set[str]:

@@ -94,7 +94,7 @@ _Time = Annotated[datetime, Meta(tz=True)]
 
 class PodReference(msgspec.Struct, frozen=True, rename="camel"):
     name: Annotated[_Name, Meta(description="Name of the pod, in the migration's own namespace.")]
-    uid: Annotated[_Uid, Meta(description="Which of all pods that ever had that name.")]
+    uid: Annotated[_Uid, Meta(description="UID of the pod.")]
 
 
 class ControllerReference(msgspec.Struct, frozen=True, rename="camel"):
@@ -108,13 +108,20 @@ class MigrationSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
     """What is wanted. It never changes: another wish is another PodMigration."""
 
     pod: Annotated[PodReference, Meta(description="The pod to move.")]
-    source_node: Annotated[_Name, Meta(description="The node that it is on.")]
+    source_node: Annotated[_Name, Meta(description="The node that the pod runs on.")]
     target_node: Annotated[
-        str, Meta(max_length=253, description="Where to; empty lets the rules choose, never the source.")
+        str,
+        Meta(
+            max_length=253, description="The node to move the pod to; if empty, the rescheduler chooses one."
+        ),
     ] = ""
-    strategy: Annotated[_Word, Meta(description="Which strategy wants it; Manual if a person does.")] = MANUAL
-    reason: Annotated[_Text, Meta(description="Why, in words and numbers.")] = ""
-    handover: Annotated[Handover, Meta(description="How; Auto chooses by the pod's owner.")] = Handover.AUTO
+    strategy: Annotated[
+        _Word, Meta(description="The strategy that requested the move; Manual if a user did.")
+    ] = MANUAL
+    reason: Annotated[_Text, Meta(description="Why the pod is moved.")] = ""
+    handover: Annotated[Handover, Meta(description="How the pod is moved; Auto chooses by its owner.")] = (
+        Handover.AUTO
+    )
     group: Annotated[
         str, Meta(max_length=253, description="Migrations of one group are handed over together.")
     ] = ""
@@ -123,7 +130,7 @@ class MigrationSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
         Meta(
             ge=0,
             le=MAX_GROUP_SIZE,
-            description="How many migrations the group has; none of them begins before all of them exist.",
+            description="Number of migrations in the group; none starts before all of them exist.",
         ),
     ] = 0
     replicas: Annotated[
@@ -131,7 +138,7 @@ class MigrationSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
         Meta(
             ge=0,
             le=0,
-            description="Always 0: what budgets that count in percent expect of a copy's temporary owner.",
+            description="Always 0: PodDisruptionBudgets read it from the temporary owner of a copy.",
         ),
     ] = 0
 
@@ -150,13 +157,15 @@ class MigrationStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults
 
     observed_generation: Annotated[int, Meta(ge=0)] = 0
     phase: MigrationPhase = MigrationPhase.PENDING
-    step: Annotated[_Word, Meta(description="What is being done within the phase.")] = ""
-    step_since: Annotated[_Time | None, Meta(description="Since when it is at this step.")] = None
-    attempts: Annotated[int, Meta(ge=0, description="How often it was begun.")] = 0
-    retry_at: Annotated[_Time | None, Meta(description="When it is tried again.")] = None
-    handover: Annotated[Handover | None, Meta(description="How the pod is moved, Auto resolved.")] = None
-    target_node: Annotated[str, Meta(max_length=253, description="Where to, once it is chosen.")] = ""
-    target_pod: Annotated[PodReference | None, Meta(description="The copy, or the replacement.")] = None
+    step: Annotated[_Word, Meta(description="The current step within the phase.")] = ""
+    step_since: Annotated[_Time | None, Meta(description="When the current step started.")] = None
+    attempts: Annotated[int, Meta(ge=0, description="Number of attempts.")] = 0
+    retry_at: Annotated[_Time | None, Meta(description="When the migration is retried.")] = None
+    handover: Annotated[Handover | None, Meta(description="How the pod is moved; never Auto.")] = None
+    target_node: Annotated[str, Meta(max_length=253, description="The chosen target node.")] = ""
+    target_pod: Annotated[
+        PodReference | None, Meta(description="The copy or the replacement of the pod.")
+    ] = None
     owner: Annotated[ControllerReference | None, Meta(description="The controller of the pod.")] = None
     workload: Annotated[
         ControllerReference | None, Meta(description="The Deployment above that controller.")
@@ -165,16 +174,18 @@ class MigrationStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults
         tuple[_Uid, ...],
         Meta(
             max_length=MAX_SIBLINGS,
-            description="Evict: the youngest pods of that controller before the eviction, by uid.",
+            description="Evict: UIDs of that controller's youngest pods before the eviction.",
         ),
     ] = ()
     """None of them is the replacement, and no older one."""
-    failure: Annotated[_Word, Meta(description="Why it is or was rolled back, in one word.")] = ""
-    failure_is_final: Annotated[bool, Meta(description="Whether trying again would be in vain.")] = False
-    message: Annotated[_Text, Meta(description="What is going on, for people.")] = ""
+    failure: Annotated[_Word, Meta(description="Machine-readable reason for the rollback.")] = ""
+    failure_is_final: Annotated[
+        bool, Meta(description="Whether the failure is permanent, so that there is no retry.")
+    ] = False
+    message: Annotated[_Text, Meta(description="Human-readable state of the migration.")] = ""
     started_at: _Time | None = None
     eviction_requested_at: Annotated[
-        _Time | None, Meta(description="When the source's eviction was last asked for, or is about to be.")
+        _Time | None, Meta(description="When the eviction of the source was last requested.")
     ] = None
     handed_over_at: Annotated[_Time | None, Meta(description="When the source's eviction was accepted.")] = (
         None
@@ -232,7 +243,7 @@ def decode_migration(item: Mapping[str, Any]) -> Migration:
         spec = msgspec.convert(item.get("spec", {}), MigrationSpec)
         status = msgspec.convert(item.get("status") or {}, MigrationStatus)
     except msgspec.ValidationError as error:
-        raise UnreadableMigration(f"PodMigration {key} is not readable: {error}") from error
+        raise UnreadableMigration(f"PodMigration {key} is invalid: {error}") from error
     return Migration(
         key=key,
         namespace=metadata["namespace"],

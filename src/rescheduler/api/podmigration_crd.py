@@ -33,11 +33,11 @@ _STRUCTURAL_KEYWORDS: Final = frozenset(
 
 _SPEC_IS_IMMUTABLE: Final = {
     "rule": "self == oldSelf",
-    "message": "a migration's spec never changes: delete this one and create another",
+    "message": "spec is immutable: delete this PodMigration and create another",
 }
 _TARGET_IS_ANOTHER_NODE: Final = {
     "rule": "!has(self.targetNode) || self.targetNode != self.sourceNode",
-    "message": "the target must be another node than the source",
+    "message": "targetNode must differ from sourceNode",
 }
 
 _PRINTER_COLUMNS: Final = (
@@ -92,7 +92,7 @@ def podmigration_crd() -> dict[str, Any]:
                     "schema": {
                         "openAPIV3Schema": {
                             "type": "object",
-                            "description": "One pod's move to another node: wish, course and end.",
+                            "description": "PodMigration moves one pod to another node.",
                             "required": ["spec"],
                             "properties": {
                                 "apiVersion": {"type": "string"},

@@ -1,11 +1,7 @@
-"""Which installation an object belongs to.
+"""The names that rescheduler shares with users, other programs and its own other processes.
 
-There is one installation per namespace, so the namespace is its id. Everything that is installed carries the
-id as a label; cluster-scoped objects also carry it in their names, so that two installations never share one.
-The definition of PodMigration is the exception: a cluster has one, whoever installed it.
-
-The label says which objects an installation may remove. It does not say where an installation is: anyone who
-may write one namespace can put the label there. See `install.installations` for how one is found.
+These are its API beside the fields of PodMigration: labels, annotations, conditions, a finalizer and a
+scheduling gate. Changing a value breaks running migrations and manifests, so each is defined once, here.
 """
 
 import hashlib
@@ -13,6 +9,7 @@ import re
 from typing import Final
 
 __all__ = [
+    "ANNOTATION_PREFIXES",
     "API_VERSION",
     "AVOIDED_NODES_ANNOTATION",
     "CONTINUES_ANNOTATION",
@@ -26,12 +23,19 @@ __all__ = [
     "INCLUDES_SYSTEM_ANNOTATION",
     "INSTALL_ID",
     "MAINTENANCE_LABEL",
+    "MIGRATED_FROM_LABEL",
+    "MIGRATION_ID_LABEL",
+    "MIGRATION_LABELS",
+    "MIGRATION_REASON_LABEL",
+    "MIGRATION_STATUS_LABEL",
+    "MIGRATION_TIME_ANNOTATION",
     "NEXT_HOP_ANNOTATION",
-    "ORIGINAL_POD",
-    "ORIGINAL_POD_NAME",
+    "ORIGINAL_POD_ANNOTATION",
+    "ORIGINAL_POD_NAME_ANNOTATION",
     "POD_MIGRATION_KIND",
     "PROBE_ANSWERED",
     "PROBE_LABEL",
+    "RESCHEDULING_LABEL",
     "SCHEDULING_GATE",
     "SHARED_INSTALL_ID",
     "STEERED_BY_ANNOTATION",
@@ -44,109 +48,134 @@ __all__ = [
     "label_value",
 ]
 
-INSTALL_ID: Final = "rescheduler.dev/install-id"
-
-SHARED_INSTALL_ID: Final = "Shared"
-"""The id of the definition of PodMigration. No namespace has capital letters in its name."""
-
+# -- the API group of PodMigration
 
 GROUP: Final = "rescheduler.dev"
-
-
 VERSION: Final = "v1alpha1"
-
-
 API_VERSION: Final = f"{GROUP}/{VERSION}"
-
-
 POD_MIGRATION_KIND: Final = "PodMigration"
 
+_LEGACY_GROUP: Final = "scheduler.alpha.kubernetes.io"
+"""The prefix of names that the original scheduler plugin introduced; users have them in their manifests."""
+
+ANNOTATION_PREFIXES: Final = (f"{_LEGACY_GROUP}/", f"{GROUP}/")
+
+# -- PodMigrations
 
 FINALIZER: Final = f"{GROUP}/unfinished"
-"""Holds a migration that is under way: its deletion is a wish to cancel, granted when all is undone."""
+"""Keeps a deleted migration until its changes are undone: deleting a migration cancels it."""
 
+NEXT_HOP_ANNOTATION: Final = f"{GROUP}/goes-on-to"
+"""On a migration to an intermediate node: the node that the pod is moved to next."""
 
-AVOIDED_NODES_ANNOTATION = "rescheduler.dev/avoids"
-"""The annotation that records which nodes we have excluded."""
+CONTINUES_ANNOTATION: Final = f"{GROUP}/continues"
+"""On a migration from an intermediate node: the name of the migration that moved the pod there."""
 
+INCLUDES_SYSTEM_ANNOTATION: Final = f"{GROUP}/includes-system"
+"""`true` if the user who drains the node also wants system pods to be moved."""
 
-STEERED_BY_ANNOTATION = "rescheduler.dev/migration"
-"""The annotation on a steered replacement: the migration that it follows from."""
+# -- pods that are moved, and their copies and replacements
 
+MIGRATION_ID_LABEL: Final = f"{_LEGACY_GROUP}/migration-id"
+"""The lock on a source pod, as long as it names an unfinished migration of that pod."""
+MIGRATION_STATUS_LABEL: Final = f"{_LEGACY_GROUP}/migration-status"
+MIGRATED_FROM_LABEL: Final = f"{_LEGACY_GROUP}/migrated-from"
+MIGRATION_REASON_LABEL: Final = f"{_LEGACY_GROUP}/migration-reason"
+MIGRATION_LABELS: Final = (
+    MIGRATION_ID_LABEL,
+    MIGRATION_STATUS_LABEL,
+    MIGRATED_FROM_LABEL,
+    MIGRATION_REASON_LABEL,
+)
+"""All labels that a migration sets on its source pod and on the copy."""
 
-MAINTENANCE_LABEL = "scheduler.alpha.kubernetes.io/maintenance"
-"""Label; `true` means that the node is to be emptied."""
+MIGRATION_TIME_ANNOTATION: Final = f"{_LEGACY_GROUP}/migration-time"
+ORIGINAL_POD_ANNOTATION: Final = f"{_LEGACY_GROUP}/original-pod"
+"""On a copy: the UID of the pod that it replaces."""
+ORIGINAL_POD_NAME_ANNOTATION: Final = f"{_LEGACY_GROUP}/original-pod-name"
+"""On a copy: the name of the first pod in its line of copies."""
 
+STEERED_BY_ANNOTATION: Final = f"{GROUP}/migration"
+"""On a steered replacement: the migration that evicted its predecessor."""
 
-CORDONED_BY_ANNOTATION = "rescheduler.dev/cordoned-by"
-"""Annotation; the strategy for which we cordoned the node. It holds for that one cordon: a node that is
-schedulable, or whose cordon another client has made since, has a mark that means nothing and is removed."""
+AVOIDED_NODES_ANNOTATION: Final = f"{GROUP}/avoids"
+"""On a steered replacement: the nodes that rescheduler excluded from its node affinity."""
 
+SYNC_REQUESTED_ANNOTATION: Final = f"{GROUP}/budget-sync-requested"
+"""On a copy: the number of requests and the time of the last one, such as `2 2026-01-31T12:00:00Z`."""
 
-EMPTY_CONDITION = "rescheduler.dev/Empty"
-"""Condition of a node in maintenance: whether every pod that has to go is gone, and if not, why."""
+SCHEDULING_GATE: Final = f"{GROUP}/nominate"
+"""Holds a copy until its target node is nominated."""
 
+PROBE_LABEL: Final = f"{GROUP}/webhook-probe"
+"""On a pod that is created as a dry run: the name of the webhook that proves itself by denying it."""
 
-NEXT_HOP_ANNOTATION: Final = "rescheduler.dev/goes-on-to"
-"""Annotation of a migration that brings a pod to a stop: the node that it goes on to from there."""
+# -- workloads and pods, set by users
 
+RESCHEDULING_LABEL: Final = f"{_LEGACY_GROUP}/rescheduling"
+"""`disabled` excludes a pod."""
 
-CONTINUES_ANNOTATION: Final = "rescheduler.dev/continues"
-"""Annotation of a migration that takes a pod on from a stop: the name of the one that brought it there."""
+HANDOVER_ANNOTATION: Final = f"{GROUP}/handover"
+"""The handover for pods of this workload."""
 
+FAILED_ATTEMPTS_ANNOTATION: Final = f"{GROUP}/failed-attempts"
+"""Set by rescheduler: the ledger of nodes on which pods of the workload failed."""
 
-INCLUDES_SYSTEM_ANNOTATION: Final = "rescheduler.dev/includes-system"
-"""Annotation of a migration; `true` if whoever drains a node wants pods of the system to go, too."""
+# -- nodes
 
+MAINTENANCE_LABEL: Final = f"{_LEGACY_GROUP}/maintenance"
+"""`true` asks for the node to be drained."""
 
-SYNC_REQUESTED_ANNOTATION: Final = "rescheduler.dev/budget-sync-requested"
-"""Annotation of a copy: the number of requests and the time of the last, such as `2 2026-01-31T12:00:00Z`."""
+CORDONED_BY_ANNOTATION: Final = f"{GROUP}/cordoned-by"
+"""The strategy for which rescheduler cordoned the node.
 
+It is valid for that one cordon only. Once the node is schedulable, or another client has cordoned it, the
+annotation has no meaning and is removed.
+"""
 
-SCHEDULING_GATE: Final = "rescheduler.dev/nominate"
-"""The scheduling gate that holds a copy until its target is nominated."""
+EMPTY_CONDITION: Final = f"{GROUP}/Empty"
+"""Condition of a node in maintenance: whether all pods that must be moved are gone, and if not, why."""
 
-
-HANDOVER_ANNOTATION = "rescheduler.dev/handover"
-
-
-FAILED_ATTEMPTS_ANNOTATION: Final = "rescheduler.dev/failed-attempts"
-"""The annotation."""
-
-
-ORIGINAL_POD: Final = "scheduler.alpha.kubernetes.io/original-pod"
-
-
-ORIGINAL_POD_NAME: Final = "scheduler.alpha.kubernetes.io/original-pod-name"
-
-
-PROBE_LABEL: Final = "rescheduler.dev/webhook-probe"
-"""On a pod that is created as a dry run, to learn whether the webhook of that name answers: it denies it."""
-
-
-def install_id(namespace: str) -> str:
-    return namespace
-
-
-def install_labels(namespace: str) -> dict[str, str]:
-    """The labels of every object of the installation in this namespace."""
-    return {"app.kubernetes.io/name": "rescheduler", INSTALL_ID: install_id(namespace)}
-
-
-def cluster_scoped_name(name: str, namespace: str) -> str:
-    """Return the name that a cluster-scoped object of the installation in this namespace has.
-
-    With a dot, which no namespace contains: `rescheduler-webhook` in the namespace `a` and `rescheduler` in a
-    namespace `webhook-a` stay apart.
-    """
-    return f"{name}.{namespace}"
-
+# -- webhooks
 
 STEERING_WEBHOOK: Final = "steering.rescheduler.dev"
 GUARD_WEBHOOK: Final = "surplus.rescheduler.dev"
 
 PROBE_ANSWERED: Final = "WebhookProbeAnswered"
-"""The reason for which a webhook denies a probe: only one that API servers reach and trust can give it."""
+"""The reason with which a webhook denies a probe: no other component gives it."""
+
+# -- installations
+#
+# There is one installation per namespace, so the namespace is its id. All its objects carry the id as a
+# label; the names of cluster-scoped objects contain it, too. The label says which objects an installation may
+# remove. It does not prove that an installation exists: anyone who may write to a namespace can set it.
+
+INSTALL_ID: Final = f"{GROUP}/install-id"
+
+SHARED_INSTALL_ID: Final = "Shared"
+"""The id of the CustomResourceDefinition, which all installations share. Namespaces are lower-case."""
+
+
+def install_id(namespace: str) -> str:
+    """Return the id of the installation in this namespace."""
+    return namespace
+
+
+def install_labels(namespace: str) -> dict[str, str]:
+    """Return the labels of every object of the installation in this namespace."""
+    return {"app.kubernetes.io/name": "rescheduler", INSTALL_ID: install_id(namespace)}
+
+
+def cluster_scoped_name(name: str, namespace: str) -> str:
+    """Return the name of a cluster-scoped object of the installation in this namespace.
+
+    The separator is a dot, which no namespace contains, so that `rescheduler-webhook` in namespace `a` and
+    `rescheduler` in namespace `webhook-a` have different names.
+    """
+    return f"{name}.{namespace}"
+
+
+# -- label values
 
 _MAX_LABEL_VALUE_LENGTH: Final = 63
 _VALID_VALUE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -154,7 +183,7 @@ _HASH_LENGTH: Final = 8
 
 
 def label_value(text: str) -> str:
-    """The text itself where it is a valid label value, else as much of it as is, and a hash of all of it."""
+    """Return the text if it is a valid label value, else its valid characters, shortened, and its hash."""
     if not text or (len(text) <= _MAX_LABEL_VALUE_LENGTH and _VALID_VALUE.fullmatch(text)):
         return text
     kept = re.sub(r"[^A-Za-z0-9._-]", "-", text).strip("._-")[: _MAX_LABEL_VALUE_LENGTH - _HASH_LENGTH - 1]

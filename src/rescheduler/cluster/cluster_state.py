@@ -116,7 +116,7 @@ def pods_on_unknown_nodes(pods: PodTable) -> Iterator[str]:
         named = ", ".join(f"{pod.key} on {pod.node}" for pod in lost[:_NAMED])
         more = ", …" if len(lost) > _NAMED else ""
         subject = "1 pod is" if len(lost) == 1 else f"{len(lost)} pods are"
-        yield f"{subject} left out, being on nodes that are not in the cluster: {named}{more}"
+        yield f"{subject} ignored because their nodes don't exist: {named}{more}"
 
 
 class ClusterState:

@@ -14,11 +14,11 @@ import msgspec
 
 from kubevalues.json_errors import json_error_text
 from kubevalues.quantity import QuantityError, quantity_of
+from rescheduler.api.well_known_names import ANNOTATION_PREFIXES
 
 __all__ = [
     "KEPT_ANNOTATIONS",
     "KEPT_ANNOTATION_PREFIXES",
-    "MIGRATION_LABELS",
     "Object",
     "ObjectMeta",
     "OwnerKey",
@@ -35,18 +35,11 @@ __all__ = [
 ]
 
 KEPT_ANNOTATION_PREFIXES = (
-    "scheduler.alpha.kubernetes.io/",
-    "rescheduler.dev/",
+    *ANNOTATION_PREFIXES,
     "cluster-autoscaler.kubernetes.io/",
     "karpenter.sh/",
     "kse.com/",
 )
-MIGRATION_LABELS = tuple(
-    f"scheduler.alpha.kubernetes.io/{name}"
-    for name in ("migration-id", "migration-status", "migrated-from", "migration-reason")
-)
-"""What a migration writes onto the pod that it moves and onto its successor."""
-
 KEPT_ANNOTATIONS = frozenset(
     {
         "scheduling-retries",

@@ -75,7 +75,7 @@ def fresh_usage(
     notes = list(readings.notes)
     if failure:
         seconds = round(now_s - max(used.at_s for used in fresh.values()))
-        notes.append(f"usage of {_span(max(0, seconds))} ago counts: {failure.why}")
+        notes.append(f"usage of {_span(max(0, seconds))} ago is used: {failure.why}")
     notes += _left_out(readings, pods, fresh)
     return TrustedUsage(readings.source, fresh, known_nodes, tuple(notes))
 
@@ -85,11 +85,11 @@ def _nothing_counts(
 ) -> Iterator[str]:
     yield from readings.notes
     if failure:
-        yield f"requests count as load: {failure.why}"
+        yield f"requests are used as load: {failure.why}"
     elif pods:
         known = any(key in readings.pods for key in pods)
         what = f"is older than {_span(STALE_AFTER_S)}" if known else "is missing"
-        yield f"requests count as load: usage of every pod, from {readings.source}, {what}"
+        yield f"requests are used as load: the usage of all pods from {readings.source} {what}"
 
 
 def _left_out(readings: UsageReadings, pods: Collection[str], fresh: UsageByName) -> Iterator[str]:
@@ -104,8 +104,8 @@ def _left_out(readings: UsageReadings, pods: Collection[str], fresh: UsageByName
 
 def _instead(keys: list[str], what: str) -> str:
     if len(keys) == 1:
-        return f"usage of the pod {keys[0]} {what}: its requests count instead"
-    return f"usage of {len(keys)} pods {what} ({_first(keys)}): their requests count instead"
+        return f"usage of pod {keys[0]} {what}: its requests are used instead"
+    return f"usage of {len(keys)} pods {what} ({_first(keys)}): their requests are used instead"
 
 
 def _first(keys: Iterable[str]) -> str:

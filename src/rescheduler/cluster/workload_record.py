@@ -7,8 +7,8 @@ import msgspec
 
 from kubevalues import NOTHING, Selector, SelectorError
 from kubevalues.int_or_string import IntOrString, IntOrStringError, scaled_rounding_down, scaled_rounding_up
+from rescheduler.api.well_known_names import MIGRATION_LABELS
 from rescheduler.cluster.object_meta import (
-    MIGRATION_LABELS,
     Object,
     ObjectMeta,
     OwnerReference,

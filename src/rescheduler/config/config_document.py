@@ -71,7 +71,7 @@ def _decoded(content: bytes) -> str:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise UnreadableConfig(
-            ConfigFault((), FaultText("not text"), f"UTF-8 is needed (byte {error.start + 1})", line)
+            ConfigFault((), FaultText("not text"), f"UTF-8 is required (byte {error.start + 1})", line)
         ) from None
 
 
@@ -118,7 +118,7 @@ def _one_line(what: object) -> str:
 
 
 def _too_deep(path: FieldPath) -> ConfigFault:
-    return ConfigFault(path[:4], FaultText("nested too deep"), f"at most {_MAX_DEPTH} levels are allowed")
+    return ConfigFault(path[:4], FaultText("nested too deeply"), f"at most {_MAX_DEPTH} levels are allowed")
 
 
 # --- nodes → data
@@ -185,7 +185,7 @@ class _Reader:
             if _is_merge(key):
                 continue
             if not isinstance(key, yaml.ScalarNode):
-                self._refuse(key, path, "a list or a map as a key", "a name is needed")
+                self._refuse(key, path, "a list or a map as a key", "a name is required")
             elif key.value in seen:
                 self._refuse(key, (*path, key.value), "given twice", "only once is allowed")
             else:
@@ -207,7 +207,7 @@ class _Reader:
                         self._refuse(
                             source,
                             path,
-                            "<< brings in something else",
+                            "<< merges something else",
                             "only a map or a list of maps is allowed",
                         )
         return found

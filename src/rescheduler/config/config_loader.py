@@ -210,10 +210,10 @@ def _sorted_by_line(faults: list[ConfigFault], document: ConfigDocument) -> list
 def _notes(found: PluginSettings, policy: Policy) -> Iterator[str]:
     if found.scheduler_name is not None and found.scheduler_name not in policy.known_schedulers:
         scheduler = quoted_value(found.scheduler_name)
-        yield f"pods of the scheduler {scheduler} are left alone: knownSchedulers does not name it"
+        yield f"pods of scheduler {scheduler} are not moved: it is not in knownSchedulers"
     for strategy in policy.strategy_node_selectors:
         if strategy not in policy.enabled_strategies:
-            yield f"strategyNodeSelectors: {strategy} is not among the enabledStrategies"
+            yield f"strategyNodeSelectors: {strategy} is not in enabledStrategies"
 
 
 def _read_file(file: FilePath) -> bytes:
@@ -223,5 +223,5 @@ def _read_file(file: FilePath) -> bytes:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigurationError(
-            str(file), [ConfigFault((), FaultText(reason), "a file that can be read is needed")]
+            str(file), [ConfigFault((), FaultText(reason), "a readable file is required")]
         ) from None

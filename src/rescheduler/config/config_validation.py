@@ -164,7 +164,7 @@ def contradictions(policy: Policy, doubtful: Set[str]) -> Iterator[ConfigFault]:
 def _ttl_below_cooldown(policy: Policy) -> Iterator[ConfigFault]:
     if policy.migration_ttl < policy.pod_cooldown:
         cooldown = short_duration(policy.pod_cooldown)
-        allowed = f"at least podCooldown ({cooldown}) is needed, because finished migrations are its memory"
+        allowed = f"at least podCooldown ({cooldown}) is required, because it depends on finished migrations"
         yield ConfigFault(("migrationTTL",), _too_short(policy.migration_ttl), allowed)
 
 
@@ -204,7 +204,9 @@ def _invalid_handovers(policy: Policy) -> Iterator[ConfigFault]:
         possible = _HANDOVERS.get(kind, _HANDOVERS_OF_OTHERS)
         if not possible:
             yield ConfigFault(
-                ("handovers", kind), str(handover), f"nothing: pods of a {kind} belong to their node"
+                ("handovers", kind),
+                str(handover),
+                f"no handover, because pods of a {kind} belong to their node",
             )
         elif handover not in possible:
             yield ConfigFault(("handovers", kind), str(handover), f"one of {', '.join(possible)} for {kind}")
@@ -219,13 +221,13 @@ def _missing_prometheus_url(policy: Policy) -> Iterator[ConfigFault]:
         why = "the other settings of this block have no effect without it"
     else:
         return
-    yield ConfigFault(("prometheus", "url"), MISSING, f"the address of Prometheus is needed, because {why}")
+    yield ConfigFault(("prometheus", "url"), MISSING, f"the address of Prometheus is required, because {why}")
 
 
 def _unencrypted_token(policy: Policy) -> Iterator[ConfigFault]:
     url = policy.prometheus.url
     if url and policy.prometheus.bearer_token_file and not is_confidential(url):
-        allowed = "an https address is needed, because bearerTokenFile would be sent unencrypted"
+        allowed = "an https address is required, because bearerTokenFile would be sent unencrypted"
         yield ConfigFault(("prometheus", "url"), url, allowed)
 
 
@@ -233,10 +235,10 @@ def leader_election_contradictions(election: LeaderElection, doubtful: Set[str])
     """As client-go has it: otherwise two leaders at once, or none for long."""
     lease, renewal, retry = election.lease_duration, election.renew_deadline, election.retry_period
     if lease <= renewal and not doubtful & {"leaseDuration", "renewDeadline"}:
-        allowed = f"more than renewDeadline ({short_duration(renewal)}) is needed"
+        allowed = f"more than renewDeadline ({short_duration(renewal)}) is required"
         yield ConfigFault(("leaseDuration",), _too_short(lease), allowed)
     if renewal <= retry * 1.2 and not doubtful & {"renewDeadline", "retryPeriod"}:
-        allowed = f"more than 1.2 times retryPeriod ({short_duration(retry)}) is needed"
+        allowed = f"more than 1.2 times retryPeriod ({short_duration(retry)}) is required"
         yield ConfigFault(("renewDeadline",), _too_short(renewal), allowed)
 
 
@@ -257,7 +259,7 @@ def duplicate_entries(args: Mapping[str, Any]) -> Iterator[ConfigFault]:
             yield ConfigFault((setting.name,), entries, "at least one entry")
         for index, entry in enumerate(entries):
             if isinstance(entry, str) and entry in entries[:index]:
-                yield ConfigFault((setting.name, index), entry, "each entry once")
+                yield ConfigFault((setting.name, index), entry, "each entry only once")
 
 
 STRATEGY_ENTRY_POINTS = "rescheduler.strategies"

@@ -82,11 +82,11 @@ class DefaultRetries:
     __pydantic_config__ = BLOCK_CONFIG
 
     namespaces: tuple[Namespace, ...] = ()
-    """Namespaces it holds for; none means all."""
+    """Namespaces it applies to; empty means all."""
     pod_selector: PodSelector = EVERYTHING
-    """Pods it holds for; empty means all."""
+    """Pods it applies to; empty means all."""
     retries: Annotated[int, integer(0, 100)]
-    """Reschedulings allowed per failing replica; 0 switches it off there."""
+    """Moves allowed per failing replica; 0 turns recovery off."""
 
     def __post_init__(self) -> None:
         # Failing pods are moved only where someone asked for it; everywhere is nowhere in particular.
@@ -101,22 +101,22 @@ class FailedPodsPolicy:
     enabled: Flag = True
     """Whether pods that keep failing get another node, where their owner allows it."""
     recovery_window: PositiveDuration = timedelta(minutes=10)
-    """How long a pod must have run well before its tries are forgotten."""
+    """How long a pod must run without failing before its attempts are reset."""
     restart_threshold: Annotated[int, integer(1, 1000)] = 3
-    """Restarts of a crashing container before its pod counts as failing here."""
+    """Restarts of a crashing container before its pod counts as failing."""
     stuck_after: PositiveDuration = timedelta(minutes=5)
-    """How long image, volume, create and init errors must last before a pod counts as failing here."""
+    """How long image, volume, create and init errors must last before a pod counts as failing."""
     node_lost_after: PositiveDuration = timedelta(minutes=5)
     """How long a node must be not Ready before its pods count as lost."""
     force_on_lost_nodes: Flag = False
-    """Whether pods on a lost node may be removed without their kubelet's consent."""
+    """Whether pods on a lost node may be force-deleted, without confirmation from the kubelet."""
     default_retries: tuple[DefaultRetries, ...] = ()
-    """Tries for workloads without the annotation `scheduling-retries`; the first entry that fits counts."""
+    """Retries for workloads without the annotation `scheduling-retries`; the first match applies."""
     max_retries: Annotated[int, integer(1, 100)] = 10
-    """Most tries that the annotation `scheduling-retries` may ask for; a larger number is capped."""
+    """Maximum that the annotation `scheduling-retries` may request; larger values are capped."""
     suspect_after: Count = 3
-    """Workloads, of at least two namespaces, that must have failed on a node to make it suspect: the last
-    place to send pods to."""
+    """Workloads, in at least two namespaces, that must fail on a node before it is suspect. Suspect nodes are
+    used last."""
     suspect_window: PositiveDuration = timedelta(minutes=30)
     """How long a failure counts against its node."""
 
@@ -126,9 +126,9 @@ class HaltWhen:
     __pydantic_config__ = BLOCK_CONFIG
 
     failure_ratio: Share = 0.5
-    """Share of recent migrations that failed."""
+    """Share of recent migrations that must fail to stop all moves."""
     not_ready_share: Share = 0.3
-    """Share of nodes that are not Ready."""
+    """Share of nodes that must be not Ready to stop all moves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +139,7 @@ class Policy:
 
     # The eight that the original plugin has.
     rescheduling_interval: PositiveDuration = timedelta(seconds=30)
-    """Time between two checks."""
+    """Time between checks."""
     enabled_strategies: tuple[StrategyName, ...] = ("LoadBalancing", "ResourceOptimization")
     """Strategies that propose moves, in order of precedence."""
     cpu_threshold: Percent = 80.0
@@ -149,42 +149,42 @@ class Policy:
     imbalance_threshold: Percent = 20.0
     """Spread between node loads, in percentage points, that LoadBalancing tolerates."""
     max_reschedule_pods: Annotated[int, integer(1, why="dryRun stops all moves")] = 10
-    """Most moves per check."""
+    """Maximum number of moves per check."""
     excluded_namespaces: tuple[Namespace, ...] = ("kube-system", "kube-public")
-    """Namespaces whose pods are never touched."""
+    """Namespaces whose pods are never moved."""
     excluded_pod_selector: Annotated[Selector, selector("pods", _EXAMPLE, empty=NOTHING)] = NOTHING
-    """Pods that are never touched; empty means none."""
+    """Pods that are never moved; empty means none."""
 
-    # What is judged, and how.
+    # What is measured and compared.
     dry_run: Flag = False
     """Plan and report, but move nothing."""
     balance_resources: tuple[Annotated[str, resource_name()], ...] = ("cpu", "memory")
     """Resources whose load LoadBalancing evens out."""
     usage_source: Annotated[UsageSource, one_of(UsageSource)] = UsageSource.AUTO
-    """Where load comes from; `auto` takes Prometheus if its `url` is set, else the metrics API if it is
-    served, else requests. What is not measured counts with its requests."""
+    """Source of load. `auto` uses Prometheus if its `url` is set, otherwise the metrics API if it is
+    available, otherwise requests. Pods without measurements count with their requests."""
     prometheus: Prometheus = field(default_factory=Prometheus)
-    """The Prometheus to ask for usage."""
+    """The Prometheus server that provides usage."""
     usage_half_life: PositiveDuration = timedelta(minutes=5)
-    """Usage is smoothed over time: what lies this far back counts half."""
+    """Half-life of the smoothing of usage: a reading this old counts half."""
     hot_checks: Count = 3
-    """Checks in a row that must find a node too hot before it counts as hot."""
+    """Number of consecutive checks that must find a node too hot before it counts as hot."""
     min_gain: Annotated[float, number(0, 1)] = 0.01
-    """Relative improvement below which a move is not worth it."""
+    """Minimum relative improvement of a move."""
     strategy_node_selectors: Mapping[StrategyName, NodeSelector] = field(default_factory=dict)
-    """Nodes that a strategy looks at; a strategy that is not named looks at all."""
+    """Nodes that each strategy considers; a strategy without an entry considers all nodes."""
     cost: Cost = field(default_factory=Cost)
-    """What nodes cost (CostOptimization)."""
+    """Cost of nodes (CostOptimization)."""
 
     # Which pods may be moved.
     min_pod_age: Duration = timedelta(minutes=5)
-    """Younger pods stay where they are."""
+    """Younger pods are not moved."""
     max_priority: Annotated[int | None, integer(-(2**31))] = None
-    """Pods of higher priority stay where they are; unset means no limit."""
+    """Pods with a higher priority are not moved; unset means no limit."""
     include_jobs: Flag = False
-    """Whether pods of Jobs may be moved: they start anew."""
+    """Whether pods of Jobs may be moved; they start again from the beginning."""
     include_local_storage: Flag = False
-    """Whether pods with local data may be moved: they lose it."""
+    """Whether pods with local data may be moved; they lose it."""
     include_bare_pods: Flag = True
     """Whether pods without a controller may be moved (only with `restartPolicy: Always`)."""
     min_replicas_for_evict: Count = 2
@@ -196,7 +196,7 @@ class Policy:
     known_schedulers: tuple[Annotated[str, text("the name of a scheduler", r"\S+")], ...] = (
         "default-scheduler",
     )
-    """Pods of other schedulers stay where they are."""
+    """Pods of other schedulers are not moved."""
     pod_group_label: Annotated[str, label_key()] = "scheduling.x-k8s.io/pod-group"
     """Pods of one namespace with the same value of this label are moved together or not at all."""
 
@@ -206,41 +206,42 @@ class Policy:
     )
     """Handover per kind of owner (`Pod` for pods without one); `Auto` chooses per pod."""
     max_concurrent_migrations: Count = 10
-    """Most migrations at once."""
+    """Maximum number of concurrent migrations."""
     max_concurrent_per_node: Count = 2
-    """Most migrations at once from or to one node."""
+    """Maximum number of concurrent migrations from or to one node."""
     max_concurrent_per_workload: Count = 1
-    """Most migrations at once of one workload."""
+    """Maximum number of concurrent migrations of one workload."""
     migration_timeout: PositiveDuration = timedelta(minutes=10)
     """Time after which a migration that has not handed over is rolled back."""
     max_retries: Annotated[int, integer(0, 100)] = 3
-    """Further tries of a migration that failed for a passing reason."""
+    """Retries of a migration that failed for a transient reason."""
     settle_time: Duration = timedelta(seconds=10)
-    """How long a copy must have been ready before its source goes."""
+    """How long a copy must be ready before its source is removed."""
     steer_timeout: PositiveDuration = timedelta(minutes=1)
-    """How long a steered replacement may be Unschedulable before its steering is withdrawn."""
+    """How long a steered replacement may be Unschedulable before its steering is removed."""
     allow_unsteered: Flag = False
-    """Whether pods may be evicted when nothing steers their replacement."""
+    """Whether pods may be evicted when their replacements can't be steered."""
     scheduler_extender: Flag = False
-    """Whether the scheduler asks our extender, so that replacements are steered without the webhook."""
+    """Whether the scheduler calls our extender, which steers replacements without the webhook."""
     temporary_budget: Flag = True
-    """Whether a workload without a budget is given one while its pods are evicted."""
+    """Whether a workload without a budget gets a temporary one while its pods are evicted."""
     grace_period_seconds: Annotated[
-        int | None, integer(1, 86_400, why="0 would remove pods before they have stopped")
+        int | None, integer(1, 86_400, why="0 would delete pods before they stop")
     ] = None
     """Grace period of evictions; unset means the pod's own."""
 
     # When, how often, and when to stop.
     pod_cooldown: Duration = timedelta(minutes=30)
-    """How long a pod rests after a move, in vain or not; on a node in maintenance only after one in vain."""
+    """How long a pod is not moved again after a move, successful or not; on a node in maintenance, only after
+    a failed move."""
     migration_ttl: PositiveDuration = timedelta(hours=24)
-    """How long finished migrations are kept; at least `podCooldown`, which is remembered by them."""
+    """How long finished migrations are kept; at least `podCooldown`, which depends on them."""
     windows: tuple[Window, ...] = ()
-    """Times at which moves may start; none means always. Pods that keep failing don't wait for them."""
+    """Times at which moves may start; empty means always. Moves of failing pods ignore them."""
     halt_when: HaltWhen = HaltWhen()
-    """When to stop moving pods until things look better."""
+    """Conditions under which no moves start."""
     failed_pods: FailedPodsPolicy = FailedPodsPolicy()
-    """Pods that keep failing where they are."""
+    """Recovery of pods that keep failing on their node."""
 
     def in_window(self, moment: datetime) -> bool:
         """Whether moves may start at that moment."""
@@ -256,11 +257,11 @@ class ClientConnection:
     __pydantic_config__ = BLOCK_CONFIG
 
     kubeconfig: Annotated[str | None, text("the path of a kubeconfig file")] = None
-    """Kubeconfig file; unset means as kubectl finds it, or the service account inside a cluster."""
+    """Kubeconfig file; unset means the one that kubectl uses, or the service account inside a cluster."""
     qps: Annotated[float, request_rate()] = 50.0
     """Requests per second to the API server; negative for no limit."""
     burst: Count = 100
-    """Requests that may exceed `qps` for a moment."""
+    """Requests that may exceed `qps` in a burst."""
 
     @property
     def is_limited(self) -> bool:
@@ -272,17 +273,17 @@ class LeaderElection:
     __pydantic_config__ = BLOCK_CONFIG
 
     leader_elect: Flag = True
-    """Whether of several instances only one acts."""
+    """Whether only one of several instances is active."""
     lease_duration: PositiveDuration = timedelta(seconds=15)
-    """How long others wait for a leader that is silent; longer than `renewDeadline`."""
+    """How long other instances wait after the leader's last renewal; longer than `renewDeadline`."""
     renew_deadline: PositiveDuration = timedelta(seconds=10)
-    """How long a leader tries to renew before it gives up; longer than 1.2 times `retryPeriod`."""
+    """How long the leader tries to renew before it steps down; longer than 1.2 times `retryPeriod`."""
     retry_period: Annotated[timedelta, duration(timedelta(milliseconds=100))] = timedelta(seconds=2)
-    """Time between two tries."""
+    """Time between attempts."""
     resource_name: Annotated[str, object_name("Lease")] = "rescheduler"
-    """Name of our Lease: never the scheduler's."""
+    """Name of the Lease; must not be the scheduler's."""
     resource_namespace: Annotated[str | None, namespace()] = None
-    """Namespace of our Lease; unset means our own."""
+    """Namespace of the Lease; unset means the rescheduler's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,7 +52,7 @@ class Window:
     from_: Annotated[int, clock_time()]
     """When it opens."""
     to: Annotated[int, clock_time()]
-    """When it closes; earlier than `from` means on the next day."""
+    """When it closes; a time before `from` is on the next day."""
     zone: Annotated[tzinfo, time_zone()] = UTC
     """Time zone of `from` and `to`."""
 
@@ -149,14 +149,14 @@ class Prometheus:
     __pydantic_config__ = BLOCK_CONFIG
 
     url: Annotated[str | None, _address()] = None
-    """Address of Prometheus, or of anything with its HTTP API; unset means there is none."""
+    """Address of Prometheus or a server with the same HTTP API; unset means there is none."""
     cpu_query: Annotated[str, _query()] = _CPU_QUERY
-    """Cores in use: a value for each `namespace` and `pod`, and where known one for each whole `node`."""
+    """Cores in use: one value per `namespace` and `pod`, and optionally one per `node`."""
     memory_query: Annotated[str, _query()] = _MEMORY_QUERY
     """Bytes in use, with the same labels as `cpuQuery`."""
     bearer_token_file: Annotated[str | None, text("the path of a file")] = None
-    """File with the token to show, over https only; read again once a minute."""
+    """File with the bearer token, sent over https only; read again every minute."""
     ca_file: Annotated[str | None, text("the path of a file")] = None
-    """File with the certificates to trust; unset means those of the system."""
+    """File with the trusted CA certificates; unset means those of the system."""
     timeout: Annotated[timedelta, duration(timedelta(seconds=1))] = timedelta(seconds=15)
     """How long a query may take."""

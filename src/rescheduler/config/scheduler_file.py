@@ -79,7 +79,7 @@ def find_plugin_settings(data: Any) -> PluginSettings:
     found = PluginSettings()
     if not isinstance(data, Mapping):
         value = FaultText("empty") if data is None else data
-        found.faults.append(ConfigFault((), value, f"a {KIND} of {API_VERSION} is needed"))
+        found.faults.append(ConfigFault((), value, f"a {KIND} of {API_VERSION} is required"))
         return found
     _check_type(data, found)
     for name in data:
@@ -134,7 +134,8 @@ def _ignore_scheduler_lease(found: PluginSettings) -> None:
     beside_the_scheduler = election.get("resourceNamespace", "kube-system") == "kube-system"
     if election.get("resourceName") == "kube-scheduler" and beside_the_scheduler:
         found.ignore(
-            ("leaderElection", "resourceName"), "kube-scheduler is the scheduler's own Lease; ours is used"
+            ("leaderElection", "resourceName"),
+            "kube-scheduler is the scheduler's Lease; the rescheduler uses its own",
         )
         for name in ("resourceName", "resourceNamespace"):
             election.pop(name, None)
@@ -172,11 +173,11 @@ def _is_ours(entry: Mapping[str, Any], path: FieldPath, found: PluginSettings) -
         # Never guess: args that are overlooked would silently be the defaults, dryRun among them.
         found.faults.append(
             ConfigFault(
-                (*path, "name"), MISSING if name is None else name, f"a plugin's name, ours is {PLUGIN}"
+                (*path, "name"), MISSING if name is None else name, f"the name of a plugin, such as {PLUGIN}"
             )
         )
     else:
-        found.ignore(path, f"the plugin {quoted_value(name)} is the scheduler's")
+        found.ignore(path, f"the plugin {quoted_value(name)} belongs to the scheduler")
     return False
 
 
@@ -186,7 +187,7 @@ def _args(entry: Mapping[str, Any], path: FieldPath, found: PluginSettings) -> d
     kind = args.pop("kind", None)
     args.pop("apiVersion", None)
     if kind not in (None, _ARGS_KIND):
-        found.faults.append(ConfigFault((*path, "args", "kind"), kind, f"{_ARGS_KIND}, or nothing"))
+        found.faults.append(ConfigFault((*path, "args", "kind"), kind, f"{_ARGS_KIND}, or unset"))
     for name in entry:
         if name not in ("name", "args"):
             found.ignore((*path, name), f"unknown{did_you_mean(name, ('args',))}")

@@ -98,7 +98,7 @@ def integer(low: int, high: int = 2**31 - 1, *, why: str = "") -> SettingRule:
             raise InvalidSetting
         return value
 
-    return SettingRule("int", f"a whole number {span}{why and f' ({why})'}", read)
+    return SettingRule("int", f"an integer {span}{why and f' ({why})'}", read)
 
 
 def number(low: float, high: float, *, above: bool = False) -> SettingRule:
@@ -153,7 +153,7 @@ def duration(at_least: timedelta) -> SettingRule:
     return SettingRule("duration", f"a duration of {limit}, {examples}", read, short_duration)
 
 
-def text(allowed: str = "a text", pattern: str = r".+", *, type_name: str = "string") -> SettingRule:
+def text(allowed: str = "a string", pattern: str = r".+", *, type_name: str = "string") -> SettingRule:
     """One line of printable characters that the pattern matches as a whole."""
     wanted = re.compile(pattern)
 
@@ -205,7 +205,7 @@ def selector(what: str, example: str, *, empty: Selector = EVERYTHING) -> Settin
             raise InvalidSetting(str(error)) from None
         return empty if found.selects_everything else found
 
-    return SettingRule("label selector", f"a label selector of {what} such as {example}", read, str)
+    return SettingRule("label selector", f"a label selector for {what}, such as {example}", read, str)
 
 
 def strategy_name() -> SettingRule:

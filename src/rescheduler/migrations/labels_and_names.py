@@ -14,8 +14,17 @@ from enum import StrEnum
 from typing import Final
 
 from rescheduler.api.podmigration import Migration
-from rescheduler.api.well_known_names import label_value
-from rescheduler.cluster.object_meta import MIGRATION_LABELS
+from rescheduler.api.well_known_names import (
+    MIGRATED_FROM_LABEL,
+    MIGRATION_ID_LABEL,
+    ORIGINAL_POD_ANNOTATION,
+    ORIGINAL_POD_NAME_ANNOTATION,
+    label_value,
+)
+from rescheduler.api.well_known_names import MIGRATION_LABELS as LABELS
+from rescheduler.api.well_known_names import MIGRATION_REASON_LABEL as REASON_LABEL
+from rescheduler.api.well_known_names import MIGRATION_STATUS_LABEL as STATUS_LABEL
+from rescheduler.api.well_known_names import MIGRATION_TIME_ANNOTATION as TIME_ANNOTATION
 from rescheduler.cluster.pod_record import PodRecord
 
 __all__ = [
@@ -44,15 +53,6 @@ __all__ = [
     "source_annotations",
 ]
 
-PREFIX: Final = "scheduler.alpha.kubernetes.io/"
-
-LABELS: Final = MIGRATION_LABELS
-MIGRATION_ID_LABEL, STATUS_LABEL, MIGRATED_FROM_LABEL, REASON_LABEL = LABELS
-"""The first is the lock on the source pod, as long as it names a migration of that pod that is under way."""
-
-TIME_ANNOTATION: Final = f"{PREFIX}migration-time"
-ORIGINAL_POD_ANNOTATION: Final = f"{PREFIX}original-pod"
-ORIGINAL_POD_NAME_ANNOTATION: Final = f"{PREFIX}original-pod-name"
 ANNOTATIONS: Final = (TIME_ANNOTATION, ORIGINAL_POD_ANNOTATION, ORIGINAL_POD_NAME_ANNOTATION)
 
 TOPOLOGY_LABEL_PREFIX: Final = "topology.kubernetes.io/"

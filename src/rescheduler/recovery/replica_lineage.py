@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from kubevalues.label_selectors import subdomain_error
-from rescheduler.api.well_known_names import ORIGINAL_POD, ORIGINAL_POD_NAME
+from rescheduler.api.well_known_names import ORIGINAL_POD_ANNOTATION, ORIGINAL_POD_NAME_ANNOTATION
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.recovery.attempt_ledger import MAX_LINEAGES, AttemptLedger, FailedAttempt, ReplicaLineage
 
@@ -52,7 +52,11 @@ def lineages_of(ledger: AttemptLedger, pods: Iterable[PodRecord]) -> dict[str, s
         each.pod: name for name, lineage in ledger.lineages.items() for each in lineage.failures if each.pod
     }
     for pod in ordered:
-        name = _identity(pod) or by_uid.get(pod.uid) or by_uid.get(pod.annotations.get(ORIGINAL_POD, ""))
+        name = (
+            _identity(pod)
+            or by_uid.get(pod.uid)
+            or by_uid.get(pod.annotations.get(ORIGINAL_POD_ANNOTATION, ""))
+        )
         if name is None:
             unassigned.append(pod)
         else:
@@ -87,7 +91,7 @@ def is_live(pod: PodRecord) -> bool:
 
 def _identity(pod: PodRecord) -> str | None:
     if pod.owner is None:
-        return pod.annotations.get(ORIGINAL_POD_NAME, pod.name)
+        return pod.annotations.get(ORIGINAL_POD_NAME_ANNOTATION, pod.name)
     if pod.owner.kind == "StatefulSet":
         return pod.name
     if pod.owner.kind == "DaemonSet":

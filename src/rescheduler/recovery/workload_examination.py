@@ -4,7 +4,7 @@ recovered."""
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rescheduler.api.well_known_names import FAILED_ATTEMPTS_ANNOTATION, ORIGINAL_POD, ORIGINAL_POD_NAME
+from rescheduler.api.well_known_names import FAILED_ATTEMPTS_ANNOTATION, ORIGINAL_POD_ANNOTATION, ORIGINAL_POD_NAME_ANNOTATION
 from rescheduler.cluster.node_record import NodeRecord
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.workload_record import WorkloadRecord
@@ -121,7 +121,7 @@ def holder_of(pod: PodRecord, chain: Sequence[WorkloadRecord]) -> LedgerHolder |
         return LedgerHolder(top.kind, top.key, top.uid, top.annotations)
     if pod.owner is not None:
         return None
-    return LedgerHolder("Pod", pod.key, pod.uid, pod.annotations, formerly=pod.annotations.get(ORIGINAL_POD, ""))
+    return LedgerHolder("Pod", pod.key, pod.uid, pod.annotations, formerly=pod.annotations.get(ORIGINAL_POD_ANNOTATION, ""))
 
 
 def examine_workload(
@@ -186,7 +186,7 @@ def _read_ledger_of(
     ours = holder.annotations.get(FAILED_ATTEMPTS_ANNOTATION, "")
     most = max((each.retries for each in allowances if isinstance(each, RetryAllowance)), default=0)
     if not ours and most:
-        name = holder.annotations.get(ORIGINAL_POD_NAME, holder.name)
+        name = holder.annotations.get(ORIGINAL_POD_NAME_ANNOTATION, holder.name)
         older = ledger_from_kse(holder.kind, name, holder.annotations, most)
         if older is not None:
             return older, True

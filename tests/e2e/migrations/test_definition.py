@@ -56,7 +56,7 @@ async def test_a_wish_is_refused(set_moves: SetMoves, spec: Object, why: str) ->
 
 async def test_a_wish_for_the_node_where_the_pod_is_already_is_refused(set_moves: SetMoves) -> None:
     moves = await set_moves(nodes=1)
-    with pytest.raises(errors.Invalid, match="the target must be another node than the source"):
+    with pytest.raises(errors.Invalid, match="targetNode must differ from sourceNode"):
         await moves.client.create(POD_MIGRATIONS, wish(moves.stage.namespace, targetNode="a"))
 
 

@@ -135,6 +135,4 @@ async def test_values_that_are_no_numbers_are_left_out(prometheus: Prometheus) -
     readings = await read(prometheus, cpu_query=f"{memory} / {cpu}")
     assert isinstance(readings, UsageReadings), readings
     assert set(readings.pods) == {"shop/web", "shop/restarted"}
-    assert readings.notes == (
-        "1 value of prometheus.cpuQuery can't be used, such as that of shop/idle (+Inf)",
-    )
+    assert readings.notes == ("1 value of prometheus.cpuQuery are invalid, such as shop/idle (+Inf)",)

@@ -77,7 +77,7 @@ def test_a_file_that_can_not_be_read_is_an_error_in_words(run, tmp_path, make, m
     result = run("check", make(tmp_path))
     assert result.exit_code == 2
     assert message in result.stderr
-    assert "a file that can be read is needed" in result.stderr
+    assert "a readable file is required" in result.stderr
 
 
 def test_empty_input_is_refused(run):

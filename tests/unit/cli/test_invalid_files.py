@@ -67,7 +67,7 @@ def refused(run, command, file, folder) -> str:
         pytest.param(
             lambda raw: b"a: &a {<<: *a, b: 1}", "contains itself", id="a mapping that merges itself"
         ),
-        pytest.param(lambda raw: b"- " * 50_000, "nested too deep", id="YAML nested without end"),
+        pytest.param(lambda raw: b"- " * 50_000, "nested too deeply", id="YAML nested without end"),
         pytest.param(lambda raw: b"a: 1" + b":1" * 300_000, "a number", id="an endless number in base 60"),
     ],
 )
@@ -110,7 +110,7 @@ def test_what_the_time_is_must_be_a_time_in_every_zone(run, shop, tmp_path, mome
     content = json.loads(shop.read_text())
     content["metadata"]["annotations"]["rescheduler.dev/saved-at"] = moment
     shop.write_text(json.dumps(content))
-    assert f'"{moment}" is no time in RFC 3339' in refused(run, COMMANDS["plan"], shop, tmp_path)
+    assert f'"{moment}" is not an RFC 3339 timestamp' in refused(run, COMMANDS["plan"], shop, tmp_path)
 
 
 def with_time(shop, moment: object, kind: str = "Pod", field: str = "creationTimestamp") -> None:

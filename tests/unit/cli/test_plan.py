@@ -36,7 +36,7 @@ def test_a_table_says_what_goes_where_why_and_what_it_comes_to(run, shop):
         "1", "shop/web-1-0", "worker-0", "→", "worker-2", "LoadBalancing", "Adopt"
     ]  # fmt: skip
     assert any(line.startswith("worker-0 ") and "█" in line and "→" in line for line in lines)
-    assert "  - no budget protects any pod: the file has no poddisruptionbudgets" in lines
+    assert "  - no PodDisruptionBudget protects any pod: the file has no poddisruptionbudgets" in lines
 
 
 def test_what_is_refused_is_summed_up_with_a_remedy(run, shop):
@@ -124,8 +124,10 @@ def test_what_may_not_be_read_is_assumed_and_said(run, tmp_path):
     with served(objects, tmp_path / "kubeconfig", refuse) as kubeconfig:
         result = run("plan", "--kubeconfig", kubeconfig, "--now", SAVED_AT)
     assert result.exit_code == PROPOSES_MOVES, result.output
-    assert "- no budget protects any pod: can't list poddisruptionbudgets.policy" in result.stdout
-    assert "- the handover of pods of a ReplicaSet follows from that kind alone: can't list" in result.stdout
+    assert (
+        "- no PodDisruptionBudget protects any pod: can't list poddisruptionbudgets.policy" in result.stdout
+    )
+    assert "- the handover of pods of a ReplicaSet depends only on the kind: can't list" in result.stdout
     assert 'Grant the verb "list" on "poddisruptionbudgets" in API group "policy"' in result.stdout
 
 
@@ -140,7 +142,7 @@ def test_a_cluster_without_nodes_is_an_error(run, tmp_path):
     with served([], tmp_path / "kubeconfig") as kubeconfig:
         result = run("plan", "--kubeconfig", kubeconfig)
     assert (result.exit_code, result.stderr) == (
-        DATA_ERROR, "the cluster has no nodes: there is nothing to plan with\n"
+        DATA_ERROR, "the cluster has no nodes, so there is nothing to plan\n"
     )  # fmt: skip
 
 
@@ -209,7 +211,7 @@ def test_wrong_options_are_exit_code_2(run, shop, options, message):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        pytest.param(b'{"items": [', "the JSON is damaged", id="a truncated file"),
+        pytest.param(b'{"items": [', "invalid JSON", id="a truncated file"),
         pytest.param(b"hello", "not a list of objects", id="a foreign file"),
         pytest.param(b'{"kind": "List", "items": []}', "there are no nodes in it", id="an empty cluster"),
     ],

@@ -41,7 +41,9 @@ PLAN = Plan(
     nodes=(outlook(0, 92.5, 61.2), outlook(1, 10.0, 41.3)),
     refused=tuple(Rejection(f"shop/{name}", "TooYoung", "", "it is 1m old") for name in "abcde"),
     refused_counts={"TooYoung": 1234},
-    assumptions=("no budget protects any pod, because the file has no poddisruptionbudgets in it at all",),
+    assumptions=(
+        "no PodDisruptionBudget protects any pod, because the file has no poddisruptionbudgets in it at all",
+    ),
 )
 
 

@@ -34,7 +34,7 @@ def test_it_says_when_it_was_saved_and_what_it_has_all_of(run, kubeconfig, tmp_p
     assert told["rescheduler.dev/saved-at"].endswith("Z")
     assert {"Pod", "Node", "PodDisruptionBudget"} <= set(told["rescheduler.dev/saved-kinds"].split(","))
     planned = run("plan", "--from", tmp_path / "c.json", "--now", SAVED_AT)
-    assert "no budget protects any pod" not in planned.stdout
+    assert "no PodDisruptionBudget protects any pod" not in planned.stdout
 
 
 @pytest.mark.parametrize("name", ["c.json", "c.yaml", "c.json.gz", "c.yml.gz", "-"])
@@ -97,7 +97,7 @@ def test_a_file_that_makes_no_sense_is_refused_with_every_fault(run, tmp_path):
     (tmp_path / "c.json").write_text(json.dumps({"kind": "List", "items": objects}))
     result = run("snapshot", "-", "--from", tmp_path / "c.json", "--anonymise")
     assert result.exit_code == DATA_ERROR
-    assert 'Pod shop/web: metadata.labels["app"]: a text is needed, not 1' in result.stderr
+    assert 'Pod shop/web: metadata.labels["app"]: expected a string, got 1' in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -18,13 +18,11 @@ def nested(depth: int) -> dict[str, Any]:
     ("item", "message"),
     [
         pytest.param({}, "Thing without a name: metadata.name is missing", id="nothing in it"),
-        pytest.param([], "Thing without a name: an object is needed, not a list", id="no object at all"),
-        pytest.param(
-            {"metadata": 5}, "Thing without a name: metadata: an object is needed", id="no metadata"
-        ),
+        pytest.param([], "Thing without a name: expected an object, got a list", id="no object at all"),
+        pytest.param({"metadata": 5}, "Thing without a name: metadata: expected an object", id="no metadata"),
         pytest.param(
             {"metadata": {"name": "n", "namespace": "x", "labels": {"a": 1}}},
-            "Thing x/n: metadata.labels[...]: a text is needed, not a whole number",
+            "Thing x/n: metadata.labels[...]: expected a string, got an integer",
             id="a label that is no text",
         ),
         pytest.param(
@@ -33,7 +31,7 @@ def nested(depth: int) -> dict[str, Any]:
             id="a time that is none",
         ),
         pytest.param(
-            {"metadata": {"name": "n"}, "x": nested(5_000)}, "Thing n: nested too deep", id="too deep"
+            {"metadata": {"name": "n"}, "x": nested(5_000)}, "Thing n: nested too deeply", id="too deep"
         ),
     ],
 )

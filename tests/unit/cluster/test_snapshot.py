@@ -89,14 +89,13 @@ def test_pods_on_nodes_that_nobody_knows_count_nowhere_and_that_is_said():
     assert snapshot.pods.node.tolist() == [NO_ROW, NO_ROW]
     assert snapshot.assumptions == (
         "there are no budgets",
-        "1 pod is left out, being on nodes that are not in the cluster: x/p on gone",
+        "1 pod is ignored because their nodes don't exist: x/p on gone",
     )
     for number in range(5):
         made.pod(f"x/p{number}", on="gone")
     (said,) = made.snapshot().assumptions
     assert said == (
-        "6 pods are left out, being on nodes that are not in the cluster: "
-        "x/p on gone, x/p0 on gone, x/p1 on gone, …"
+        "6 pods are ignored because their nodes don't exist: x/p on gone, x/p0 on gone, x/p1 on gone, …"
     )
 
 

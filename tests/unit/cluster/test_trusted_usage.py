@@ -50,46 +50,46 @@ def test_a_reading_counts_for_five_minutes(age_s, counts):
 def test_one_missing_pod_is_named():
     counts = usage({"a/x": FRESH}, running=["a/x", "a/y"])
     assert counts.source is METRICS
-    assert counts.notes == ("usage of the pod a/y is missing: its requests count instead",)
+    assert counts.notes == ("usage of pod a/y is missing: its requests are used instead",)
 
 
 def test_many_missing_pods_are_counted_and_the_first_named():
     running = [f"a/pod-{number:02}" for number in reversed(range(12))]
     counts = usage({"a/x": FRESH}, running=["a/x", *running])
     assert counts.notes == (
-        "usage of 12 pods is missing (a/pod-00, a/pod-01, a/pod-02, …): their requests count instead",
+        "usage of 12 pods is missing (a/pod-00, a/pod-01, a/pod-02, …): their requests are used instead",
     )
 
 
 def test_stale_pods_are_told_from_missing_ones():
     counts = usage({"a/x": FRESH, "a/y": STALE}, running=["a/x", "a/y", "a/z"])
     assert counts.notes == (
-        "usage of the pod a/z is missing: its requests count instead",
-        "usage of the pod a/y is older than 5m: its requests count instead",
+        "usage of pod a/z is missing: its requests are used instead",
+        "usage of pod a/y is older than 5m: its requests are used instead",
     )
 
 
 def test_if_nothing_is_fresh_the_source_is_requests():
     assert usage({"a/x": STALE}, {"n": FRESH}, running=["a/x"], there=["n"]) == TrustedUsage(
         UsageSource.REQUESTS,
-        notes=("requests count as load: usage of every pod, from metrics, is older than 5m",),
+        notes=("requests are used as load: the usage of all pods from metrics is older than 5m",),
     )
     assert usage({}, running=["a/x"]).notes == (
-        "requests count as load: usage of every pod, from metrics, is missing",
+        "requests are used as load: the usage of all pods from metrics is missing",
     )
 
 
 def test_a_source_that_fails_is_said_with_its_reason():
     counts = usage(running=["a/x"], failure="Prometheus does not answer.")
     assert counts == TrustedUsage(
-        UsageSource.REQUESTS, notes=("requests count as load: Prometheus does not answer.",)
+        UsageSource.REQUESTS, notes=("requests are used as load: Prometheus does not answer.",)
     )
 
 
 def test_while_a_source_fails_what_is_known_of_late_goes_on_counting():
     counts = usage({"a/x": FRESH}, running=["a/x"], failure="Prometheus does not answer.")
     assert counts.source is METRICS
-    assert counts.notes == ("usage of 15s ago counts: Prometheus does not answer.",)
+    assert counts.notes == ("usage of 15s ago is used: Prometheus does not answer.",)
 
 
 def test_without_pods_there_is_nothing_to_say():

@@ -70,14 +70,14 @@ def test_a_source_that_fails_for_a_while_is_bridged_then_requests_count(loop):
         100,
         50,
     )
-    assert bridged.notes == ("usage of 30s ago counts: it is down.",)
+    assert bridged.notes == ("usage of 30s ago is used: it is down.",)
     given_up = loop.check(DOWN, 301)
     assert (given_up.source, given_up.pods) == (UsageSource.REQUESTS, {})
-    assert given_up.notes == ("requests count as load: it is down.",)
+    assert given_up.notes == ("requests are used as load: it is down.",)
     back = loop.check(measured(100, 200, 350, at_s=330), 330)
     assert (back.source, back.notes) == (METRICS, ())
 
 
 def test_a_single_plan_without_an_answer_goes_by_requests():
     usage = Loop(None).check(DOWN, 0)
-    assert (usage.source, usage.notes) == (UsageSource.REQUESTS, ("requests count as load: it is down.",))
+    assert (usage.source, usage.notes) == (UsageSource.REQUESTS, ("requests are used as load: it is down.",))

@@ -249,13 +249,13 @@ def test_a_workload_tolerates_one_more_pod(found: WorkloadRecord, expected: bool
         pytest.param(
             "Deployment",
             {"replicas": "three"},
-            "Deployment shop/web: spec.replicas: a whole number is needed, not a text",
+            "Deployment shop/web: spec.replicas: expected an integer, got a string",
             id="a number that is none",
         ),
         pytest.param(
             "Deployment",
             {"strategy": {"rollingUpdate": {"maxSurge": "some"}}},
-            "Deployment shop/web: 'some' is neither a whole number nor a percentage such as 25%",
+            "Deployment shop/web: 'some' is neither an integer nor a percentage such as 25%",
             id="a share that is none",
         ),
         pytest.param(

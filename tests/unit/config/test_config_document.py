@@ -69,10 +69,10 @@ def test_a_text_means(text, value):
         ("a: !!python/object:x {}", "line 1: a: the tag "),
         ("a: !!set {b}", "line 1: a: the tag "),
         ("a: !!binary aGk=", "line 1: a: the tag "),
-        ("a: {<<: 5}", "line 1: a: << brings in something else"),
-        ("&a [*a]", "line None: [0][0][0][0]: nested too deep"),
-        ("[" * 60 + "]" * 60, "line None: [0][0][0][0]: nested too deep"),
-        ("[" * 500, "line None: the file: nested too deep"),
+        ("a: {<<: 5}", "line 1: a: << merges something else"),
+        ("&a [*a]", "line None: [0][0][0][0]: nested too deeply"),
+        ("[" * 60 + "]" * 60, "line None: [0][0][0][0]: nested too deeply"),
+        ("[" * 500, "line None: the file: nested too deeply"),
         ("*nowhere", "line 1: the file: not YAML or JSON at column 1: found undefined alias"),
         ("a\x00b", "line None: the file: not YAML or JSON: "),
         ('"\\UFFFFFFFF"', "line None: the file: not YAML or JSON: "),
@@ -102,7 +102,7 @@ def test_bytes_that_are_no_text_are_refused_with_their_place():
         read_document(b"a: 1\nb: \xff")
     (fault,) = refused.value.faults
     assert fault.line == 2
-    assert "UTF-8 is needed (byte 9)" in str(fault)
+    assert "UTF-8 is required (byte 9)" in str(fault)
 
 
 def test_every_value_knows_its_line():

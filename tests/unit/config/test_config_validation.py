@@ -6,7 +6,7 @@ import pytest
 def test_a_cooldown_must_be_remembered(loading):
     (fault,) = loading.arg_faults(podCooldown="2h", migrationTTL="1h")
     assert fault == (
-        "migrationTTL: 1h is too short: at least podCooldown (2h) is needed, "
+        "migrationTTL: 1h is too short: at least podCooldown (2h) is required, "
         "because finished migrations are its memory"
     )
     assert loading.policy(podCooldown="2h", migrationTTL="2h").pod_cooldown
@@ -121,4 +121,4 @@ def test_an_election_that_can_not_work_is_refused(loading, election, fault):
 
 def test_a_strategy_with_nodes_but_not_enabled_is_noted(loading):
     loaded = loading.args(strategyNodeSelectors={"CostOptimization": "a=b"})
-    assert any("CostOptimization is not among the enabledStrategies" in note for note in loaded.notes)
+    assert any("CostOptimization is not in enabledStrategies" in note for note in loaded.notes)

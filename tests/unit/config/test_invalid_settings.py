@@ -30,10 +30,10 @@ STRATEGIES = "one of CostOptimization, LoadBalancing, NodeMaintenance, ResourceO
         ({"settleTime": "-1ns"}, 'settleTime: "-1ns" is not allowed: a duration of 0s or more'),
         (
             {"maxReschedulePods": True},
-            "maxReschedulePods: true is not allowed: a whole number from 1 (dryRun",
+            "maxReschedulePods: true is not allowed: an integer from 1 (dryRun",
         ),
-        ({"maxReschedulePods": 0}, "maxReschedulePods: 0 is not allowed: a whole number from 1"),
-        ({"maxReschedulePods": 2.0}, "maxReschedulePods: 2.0 is not allowed: a whole number from 1"),
+        ({"maxReschedulePods": 0}, "maxReschedulePods: 0 is not allowed: an integer from 1"),
+        ({"maxReschedulePods": 2.0}, "maxReschedulePods: 2.0 is not allowed: an integer from 1"),
         ({"maxReschedulePods": 2**31}, "maxReschedulePods: 2147483648 is not allowed"),
         ({"dryRun": "yes"}, 'dryRun: "yes" is not allowed: true or false'),
         ({"dryRun": 1}, "dryRun: 1 is not allowed: true or false"),
@@ -56,7 +56,10 @@ STRATEGIES = "one of CostOptimization, LoadBalancing, NodeMaintenance, ResourceO
             {"excludedNamespaces": ["Kube"]},
             'excludedNamespaces[0]: "Kube" is not allowed: the name of a namespace',
         ),
-        ({"excludedNamespaces": ["a"] * 2}, 'excludedNamespaces[1]: "a" is not allowed: each entry once'),
+        (
+            {"excludedNamespaces": ["a"] * 2},
+            'excludedNamespaces[1]: "a" is not allowed: each entry only once',
+        ),
         ({"excludedPodSelector": "a=b,c in"}, "at character 9: found the end where '(' is expected"),
         (
             {"excludedPodSelector": {"a": "b"}},
@@ -80,7 +83,7 @@ STRATEGIES = "one of CostOptimization, LoadBalancing, NodeMaintenance, ResourceO
         ({"minGain": 1.5}, "minGain: 1.5 is not allowed: a number from 0 to 1"),
         (
             {"gracePeriodSeconds": 0},
-            "gracePeriodSeconds: 0 is not allowed: a whole number from 1 to 86400 (0 would",
+            "gracePeriodSeconds: 0 is not allowed: an integer from 1 to 86400 (0 would",
         ),
         (
             {"haltWhen": {"failureRatio": 0}},
@@ -221,7 +224,7 @@ def test_the_message_as_a_whole_names_the_file_the_lines_and_the_number_of_mista
         loading.text(content)
     assert str(refused.value).splitlines() == [
         "test.yaml: 2 errors",
-        "  line 7: profiles[0].pluginConfig[0].args.hotChecks: 0 is not allowed: a whole number from 1",
+        "  line 7: profiles[0].pluginConfig[0].args.hotChecks: 0 is not allowed: an integer from 1",
         "  line 8: profiles[0].pluginConfig[0].args.dryRun: 2 is not allowed: true or false",
     ]
 

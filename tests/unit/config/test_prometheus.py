@@ -36,7 +36,7 @@ def test_every_setting_arrives(loading):
 
 def test_the_source_prometheus_needs_an_address(loading):
     assert loading.arg_faults(usageSource="prometheus") == [
-        "prometheus.url: missing: the address of Prometheus is needed, because usageSource is prometheus"
+        "prometheus.url: missing: the address of Prometheus is required, because usageSource is prometheus"
     ]
     assert (
         loading.policy(usageSource="prometheus", prometheus={"url": URL}).usage_source
@@ -46,7 +46,7 @@ def test_the_source_prometheus_needs_an_address(loading):
 
 def test_settings_that_could_have_no_effect_are_refused(loading):
     (fault,) = loading.arg_faults(prometheus={"caFile": "/etc/ca.pem"})
-    assert fault.startswith("prometheus.url: missing: the address of Prometheus is needed")
+    assert fault.startswith("prometheus.url: missing: the address of Prometheus is required")
     assert "have no effect without it" in fault
 
 
@@ -100,7 +100,7 @@ def test_a_token_is_not_sent_unencrypted_to_another_machine(loading):
     (fault,) = loading.arg_faults(prometheus={"url": URL, "bearerTokenFile": "/token"})
     assert fault == (
         f'prometheus.url: "{URL}" is not allowed: '
-        "an https address is needed, because bearerTokenFile would be sent unencrypted"
+        "an https address is required, because bearerTokenFile would be sent unencrypted"
     )
     for url in ("https://prometheus.monitoring:9090", "http://127.0.0.1:9090"):
         assert loading.policy(prometheus={"url": url, "bearerTokenFile": "/token"}).prometheus.url == url

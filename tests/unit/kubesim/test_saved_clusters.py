@@ -53,12 +53,12 @@ def test_lists_within_the_list_are_taken_apart(tmp_path):
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b'{"items": [', "the JSON is damaged"),
+        (b'{"items": [', "invalid JSON"),
         (b"a: [", "neither JSON nor YAML"),
         (b"just text", "not a list of objects"),
-        (b'{"items": [1]}', r"items\[0\]: an object is needed, not a whole number"),
+        (b'{"items": [1]}', r"items\[0\]: expected an object, got an integer"),
         (b'{"items": [{"kind": "Pod"}]}', r"items\[0\] has no kind or no metadata.name"),
-        (b"\x1f\x8bnonsense", "the gzip data is damaged"),
+        (b"\x1f\x8bnonsense", "corrupt gzip data"),
     ],
 )
 def test_what_is_none_is_refused_with_the_reason(tmp_path, content, why):

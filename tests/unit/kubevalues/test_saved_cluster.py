@@ -46,8 +46,8 @@ def test_every_fault_is_told_at_once_with_its_place():
         parsed({"items": [NODE, *items]})
     assert str(caught.value).splitlines() == [
         "c.json: 4 errors",
-        "  items[1]: an object is needed, not a whole number",
-        "  items[2].kind: a text is needed, not a whole number",
+        "  items[1]: expected an object, got an integer",
+        "  items[2].kind: expected a string, got an integer",
         "  items[3] has no kind or no metadata.name",
         "  items[4] (Pod web) has no apiVersion",
     ]
@@ -64,11 +64,11 @@ def test_of_very_many_faults_the_first_are_told():
         pytest.param(b"", "not a list of objects", id="an empty file"),
         pytest.param(b"[1]", "not a list of objects", id="a list of something"),
         pytest.param(b'{"kind": "Pod"}', "not a list of objects", id="a single object"),
-        pytest.param(b'{"items": 3}', "items: a list is needed", id="items that are no list"),
-        pytest.param(b'{"items": [{"ki', "the JSON is damaged: .*truncated", id="truncated JSON"),
-        pytest.param(b'{"items": []} {"items": []}', "the JSON is damaged", id="two files in one"),
-        pytest.param(b'{"items":' + b"[" * 100_000, "the JSON is damaged", id="JSON nested very deep"),
-        pytest.param(b"- " * 5_000, "nested too deep", id="YAML nested very deep"),
+        pytest.param(b'{"items": 3}', "items: expected a list", id="items that are no list"),
+        pytest.param(b'{"items": [{"ki', "invalid JSON: .*truncated", id="truncated JSON"),
+        pytest.param(b'{"items": []} {"items": []}', "invalid JSON", id="two files in one"),
+        pytest.param(b'{"items":' + b"[" * 100_000, "invalid JSON", id="JSON nested very deep"),
+        pytest.param(b"- " * 5_000, "nested too deeply", id="YAML nested very deep"),
         pytest.param(b"items: &a\n- *a", "alias", id="YAML that holds itself"),
         pytest.param(b"items:\n- &a {x: 1}\n- *a", r"items\[1\] is an alias", id="YAML with aliases"),
         pytest.param(b"a: [", r"neither JSON nor YAML: [^<>]* at line \d, column \d$", id="broken YAML"),
@@ -76,7 +76,7 @@ def test_of_very_many_faults_the_first_are_told():
         pytest.param(b"a: !!binary aGk=", "a is a bytes", id="YAML with bytes"),
         pytest.param(b"a: 1\n---\nb: 2", "single document", id="several YAML documents"),
         pytest.param(b"\xff\xfe\x00", "neither JSON nor YAML|not a list", id="binary"),
-        pytest.param(b"\x1f\x8b\x08", "the gzip data is damaged", id="truncated gzip"),
+        pytest.param(b"\x1f\x8b\x08", "corrupt gzip data", id="truncated gzip"),
     ],
 )
 def test_what_is_no_list_is_refused_with_the_reason(raw, why):

@@ -8,7 +8,7 @@ import pytest
 
 from kubevalues import parse_selector
 from rescheduler.api.podmigration import Handover
-from rescheduler.cluster.object_meta import MIGRATION_LABELS
+from rescheduler.api.well_known_names import MIGRATION_LABELS
 from rescheduler.config.policy import Policy, ZeroBudget
 from rescheduler.planner.protections.eligibility import PROTECTION_CHECKS, Eligibility
 from rescheduler.planner.reasons import Reason

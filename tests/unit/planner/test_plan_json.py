@@ -140,7 +140,7 @@ def test_every_plan_comes_back_as_it_was(plan):
         pytest.param(
             moved(force=True), "moves[0]: Object contains unknown field `force`", id="what we don't know"
         ),
-        pytest.param(moved(gain="much"), "moves[0].gain: a number is needed, not a text", id="another type"),
+        pytest.param(moved(gain="much"), "moves[0].gain: expected a number, got a string", id="another type"),
         pytest.param(
             moved(hop=True),
             "moves: shop/web-1 hops to b, and no later move continues from there",
@@ -151,9 +151,9 @@ def test_every_plan_comes_back_as_it_was(plan):
         pytest.param(changed(takenAt="today"), 'takenAt: "today" is not an RFC 3339 time', id="no time"),
         pytest.param(changed(takenAt="2026-03-02T12:00:00"), "has no time zone", id="no time zone"),
         pytest.param(
-            changed(moves={}), "moves: a list is needed, not an object", id="moves that are no list"
+            changed(moves={}), "moves: expected a list, got an object", id="moves that are no list"
         ),
-        pytest.param([], "an object is needed, not a list", id="a list"),
+        pytest.param([], "expected an object, got a list", id="a list"),
     ],
 )
 def test_a_plan_that_can_t_be_executed_is_refused_with_the_path(content, fault):

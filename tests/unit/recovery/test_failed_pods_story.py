@@ -6,7 +6,7 @@ the try on record before it moves anything, and a copy that fails after.
 
 import pytest
 
-from rescheduler.api.well_known_names import FAILED_ATTEMPTS_ANNOTATION, ORIGINAL_POD
+from rescheduler.api.well_known_names import FAILED_ATTEMPTS_ANNOTATION, ORIGINAL_POD_ANNOTATION
 from rescheduler.config.policy import FailedPodsPolicy as Terms
 from rescheduler.config.policy import Policy
 from rescheduler.planner.plan_builder import build_plan
@@ -72,7 +72,7 @@ class Story:
             failure = FailedAttempt(int(self.now) + 30, move.target, f"uid-of-pod-shop-{copy}")
             self.ledger = self.ledger.with_failure(case.name, failure, self.retries, revision_of(case.pod))
         else:
-            marks = {ORIGINAL_POD: case.pod.uid}
+            marks = {ORIGINAL_POD_ANNOTATION: case.pod.uid}
             self.pod = {"name": copy, "on": move.target, "marks": marks, "status": crashing()}
         return ""
 

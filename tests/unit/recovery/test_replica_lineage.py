@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rescheduler.api.well_known_names import ORIGINAL_POD, ORIGINAL_POD_NAME
+from rescheduler.api.well_known_names import ORIGINAL_POD_ANNOTATION, ORIGINAL_POD_NAME_ANNOTATION
 from rescheduler.recovery.attempt_ledger import AttemptLedger, FailedAttempt, ReplicaLineage
 from rescheduler.recovery.replica_lineage import CARRIED_OVER, lineages_of, revision_of
 from tests.building import NOW, pod_record
@@ -41,7 +41,7 @@ def test_a_pod_on_record_is_its_line():
 
 def test_a_copy_of_ours_says_whose_place_it_takes():
     ledger = AttemptLedger({"web-a": line((60, "n1", uid("web-a")))})
-    copy = pod("web-z", annotations={ORIGINAL_POD: uid("web-a")}, created=ago(30))
+    copy = pod("web-z", annotations={ORIGINAL_POD_ANNOTATION: uid("web-a")}, created=ago(30))
     assert lineages_of(ledger, [copy, pod("web-b")])[uid("web-z")] == "web-a"
 
 
@@ -104,7 +104,7 @@ def test_those_of_an_indexed_job_by_index():
 
 
 def test_pods_without_a_controller_by_the_name_they_had_before_they_were_moved():
-    bare = pod("rescheduled-x-abc", owner="", annotations={ORIGINAL_POD_NAME: "x"})
+    bare = pod("rescheduled-x-abc", owner="", annotations={ORIGINAL_POD_NAME_ANNOTATION: "x"})
     assert lineages_of(AttemptLedger(), [bare]) == {uid("rescheduled-x-abc"): "x"}
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rescheduler.api.well_known_names import FAILED_ATTEMPTS_ANNOTATION, ORIGINAL_POD
+from rescheduler.api.well_known_names import FAILED_ATTEMPTS_ANNOTATION, ORIGINAL_POD_ANNOTATION
 from rescheduler.config.policy import FailedPodsPolicy
 from rescheduler.recovery.attempt_ledger import MAX_LINEAGES, AttemptLedger, FailedAttempt, ReplicaLineage
 from rescheduler.recovery.failing_pods import examine_pod
@@ -92,7 +92,7 @@ def test_three_tries_are_three_reschedulings_from_the_first_failure_to_the_last(
     ledger, moves = AttemptLedger(), []
     for number in range(6):
         parts = crashing() | {"uid": f"pod-{number}", "on": f"n{number % 3 + 1}"}
-        marks = {ORIGINAL_POD: f"pod-{number - 1}"} if number else {}
+        marks = {ORIGINAL_POD_ANNOTATION: f"pod-{number - 1}"} if number else {}
         found = look(shop(parts | {"annotations": marks, "created": ago(30 - number)}, ledger=ledger))
         (case,) = found.failing
         moves.append(case.decision)
@@ -201,7 +201,7 @@ def test_the_record_of_a_bare_pod_comes_along_with_its_copy():
     marks = {
         **THREE,
         FAILED_ATTEMPTS_ANNOTATION: written,
-        ORIGINAL_POD: "the-first",
+        ORIGINAL_POD_ANNOTATION: "the-first",
         "scheduler.alpha.kubernetes.io/original-pod-name": "x",
     }
     made.pod("shop/rescheduled-x-1", on="n2", annotations=marks, **crashing())

@@ -176,7 +176,7 @@ def _storage(plural: str, kind: str, *, namespaced: bool = False) -> ApiResource
 def _workload(resource: ApiResource[Any]) -> ClusterKind:
     return ClusterKind(
         without_templates(resource),
-        f"the handover of pods of a {resource.kind} follows from that kind alone",
+        f"the handover of pods of a {resource.kind} depends only on the kind",
         lambda needs: resource.kind in needs.owner_kinds,
     )
 
@@ -191,12 +191,12 @@ CLUSTER_KINDS: Final = (
     ClusterKind(NODES, required=True),
     ClusterKind(
         api_resources.NAMESPACES,
-        "namespaces have no labels but their names",
+        "namespaces have no labels except their names",
         lambda needs: needs.selects_namespaces,
     ),
     ClusterKind(
         without_templates(api_resources.DEPLOYMENTS),
-        "a ReplicaSet that names a Deployment as its owner has one, of which nothing is known",
+        "Deployments that own ReplicaSets exist, but nothing else is known about them",
         lambda needs: "ReplicaSet" in needs.owner_kinds,
     ),
     _workload(api_resources.REPLICA_SETS),
@@ -204,25 +204,23 @@ CLUSTER_KINDS: Final = (
     _workload(api_resources.DAEMON_SETS),
     _workload(api_resources.JOBS),
     ClusterKind(without_templates(api_resources.CRON_JOBS)),
-    ClusterKind(api_resources.POD_DISRUPTION_BUDGETS, "no budget protects any pod"),
+    ClusterKind(api_resources.POD_DISRUPTION_BUDGETS, "no PodDisruptionBudget protects any pod"),
     ClusterKind(
         api_resources.PERSISTENT_VOLUME_CLAIMS,
-        "pods with claims stay where they are (VolumeUnknown)",
+        "pods with claims are not moved (VolumeUnknown)",
         _uses_claims,
     ),
     ClusterKind(
         api_resources.PERSISTENT_VOLUMES,
-        "pods with bound claims stay where they are (VolumeUnknown)",
+        "pods with bound claims are not moved (VolumeUnknown)",
         _uses_claims,
     ),
     ClusterKind(
         api_resources.STORAGE_CLASSES,
-        "claims that are not bound yet can't be bound to new volumes",
+        "unbound claims can't be bound to new volumes",
         _uses_claims,
     ),
-    ClusterKind(
-        _storage("csinodes", "CSINode"), "no node limits how many volumes are attached to it", _uses_claims
-    ),
+    ClusterKind(_storage("csinodes", "CSINode"), "nodes have no limit on attached volumes", _uses_claims),
     ClusterKind(_storage("csidrivers", "CSIDriver")),
     ClusterKind(_storage("csistoragecapacities", "CSIStorageCapacity", namespaced=True)),
     ClusterKind(_storage("volumeattachments", "VolumeAttachment")),

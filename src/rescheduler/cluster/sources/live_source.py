@@ -84,7 +84,7 @@ def _reading(kinds: list[ClusterKind], lists: list[Any], measured: UsageOutcome)
     reading.pods = by_kind["Pod"]
     reading.node_uids = {node.name: node.uid for node in by_kind["Node"]}
     if not reading.node_uids:
-        raise EmptyCluster("the cluster has no nodes: there is nothing to plan with")
+        raise EmptyCluster("the cluster has no nodes, so there is nothing to plan")
     needs = pod_dependencies(reading.pods)
     for kind, found in zip(kinds, lists, strict=True):
         if not isinstance(found, UnavailableKind):
@@ -94,7 +94,7 @@ def _reading(kinds: list[ClusterKind], lists: list[Any], measured: UsageOutcome)
                     apply(item)
                 except UnreadableMigration as error:
                     # Only memory of a move: a plan can do without it, and without it is better than none.
-                    reading.assumptions.append(f"{error}: it is left out")
+                    reading.assumptions.append(f"{error}: ignored")
         elif kind.without and kind.matters(needs):
             reading.assumptions.append(f"{kind.without}: {found}")
     return reading

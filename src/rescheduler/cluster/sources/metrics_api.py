@@ -108,7 +108,7 @@ def _notes(readings: Iterable[_Reading]) -> tuple[str, ...]:
     if not odd:
         return ()
     count = "1 reading" if len(odd) == 1 else f"{len(odd)} readings"
-    return (f"{count} of {METRICS_GROUP} can't be used, such as that of {odd[0].key}: {odd[0].fault}",)
+    return (f"{count} from {METRICS_GROUP} are invalid, such as {odd[0].key}: {odd[0].fault}",)
 
 
 # --- decoding: each item becomes a reading at once, so that 150,000 of them are never held in both forms ---
@@ -143,7 +143,7 @@ def _reading(key: str, timestamp: str, parts: list[_Amounts]) -> _Reading:
     except ValueError as error:
         return _Reading(key, None, str(error))
     if max(used.cpu_millis, used.memory_bytes) > MAX_READING:
-        return _Reading(key, None, "no machine has as much")
+        return _Reading(key, None, "implausibly large")
     return _Reading(key, used)
 
 
@@ -164,7 +164,7 @@ def _bytes(memory: str) -> int:
 
 def _not_negative(quantity: Quantity) -> Quantity:
     if quantity.nanos < 0:
-        raise QuantityError(f"{quantity} is less than nothing")
+        raise QuantityError(f"{quantity} is negative")
     return quantity
 
 

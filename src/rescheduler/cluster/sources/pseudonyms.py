@@ -15,6 +15,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
+from rescheduler.api import well_known_names
+
 __all__ = [
     "ADDRESSES",
     "CONDITIONS",
@@ -186,18 +188,17 @@ GROUPS: Final = frozenset(
 )  # fmt: skip
 """Of kinds."""
 
-_OURS: Final = "scheduler.alpha.kubernetes.io"
 MEANINGFUL: Final = {
-    f"{_OURS}/maintenance": {"true", "false"},
-    f"{_OURS}/rescheduling": {"disabled", "enabled"},
-    f"{_OURS}/migration-status": {"pending", "in-progress", "completed"},
-    f"{_OURS}/migration-reason": {
+    well_known_names.MAINTENANCE_LABEL: {"true", "false"},
+    well_known_names.RESCHEDULING_LABEL: {"disabled", "enabled"},
+    well_known_names.MIGRATION_STATUS_LABEL: {"pending", "in-progress", "completed"},
+    well_known_names.MIGRATION_REASON_LABEL: {
         "CostOptimization", "LoadBalancing", "Manual", "NodeMaintenance", "ResourceOptimization",
         "TopologySpread",
     },
-    "rescheduler.dev/cordoned-by": {"CostOptimization", "NodeMaintenance"},
-    "rescheduler.dev/handover": {"Auto", "Adopt", "Copy", "Evict"},
-    "rescheduler.dev/includes-system": {"true", "false"},
+    well_known_names.CORDONED_BY_ANNOTATION: {"CostOptimization", "NodeMaintenance"},
+    well_known_names.HANDOVER_ANNOTATION: {"Auto", "Adopt", "Copy", "Evict"},
+    well_known_names.INCLUDES_SYSTEM_ANNOTATION: {"true", "false"},
     "app.kubernetes.io/name": {"rescheduler"},
     "cluster-autoscaler.kubernetes.io/safe-to-evict": {"true", "false"},
     "karpenter.sh/do-not-disrupt": {"true", "false"},
@@ -215,17 +216,17 @@ MEANINGFUL: Final = {
 KEYS: Final = frozenset(
     {
         *MEANINGFUL,
-        f"{_OURS}/migration-id",
-        f"{_OURS}/migrated-from",
-        f"{_OURS}/migration-time",
-        f"{_OURS}/original-pod",
-        f"{_OURS}/original-pod-name",
-        "rescheduler.dev/avoids",
-        "rescheduler.dev/continues",
-        "rescheduler.dev/failed-attempts",
-        "rescheduler.dev/goes-on-to",
-        "rescheduler.dev/migration",
-        "rescheduler.dev/unfinished",
+        well_known_names.MIGRATION_ID_LABEL,
+        well_known_names.MIGRATED_FROM_LABEL,
+        well_known_names.MIGRATION_TIME_ANNOTATION,
+        well_known_names.ORIGINAL_POD_ANNOTATION,
+        well_known_names.ORIGINAL_POD_NAME_ANNOTATION,
+        well_known_names.AVOIDED_NODES_ANNOTATION,
+        well_known_names.CONTINUES_ANNOTATION,
+        well_known_names.FAILED_ATTEMPTS_ANNOTATION,
+        well_known_names.NEXT_HOP_ANNOTATION,
+        well_known_names.STEERED_BY_ANNOTATION,
+        well_known_names.FINALIZER,
         "scheduling-retries",
         "scheduling.x-k8s.io/pod-group",
         # labels
@@ -267,7 +268,7 @@ VALUES: Final = frozenset(
         "batch.kubernetes.io/job-completion-index",
         "controller.kubernetes.io/pod-deletion-cost",
         "pod-template-generation",
-        f"{_OURS}/migration-time",
+        well_known_names.MIGRATION_TIME_ANNOTATION,
         "scheduling-retries",
         "storage.alpha.kubernetes.io/migrated-plugins",
     }
@@ -302,7 +303,7 @@ CONDITIONS: Final = frozenset(
         "ProgressDeadlineExceeded", "ReplicaFailure", "ReplicaSetUpdated", "SufficientPods",
         "SuccessCriteriaMet", "Suspended", "SyncFailed",
         # of migrations
-        "BudgetAllows", "CopyReady", "HandedOver", "RolledBack", "Steered", "rescheduler.dev/Empty",
+        "BudgetAllows", "CopyReady", "HandedOver", "RolledBack", "Steered", well_known_names.EMPTY_CONDITION,
     }
 )  # fmt: skip
 """Types of conditions, and reasons."""

@@ -71,14 +71,14 @@ def _walk(value: Any, fields: FieldSpec, path: str) -> Iterator[str]:
         for place, each in enumerate(value):
             at = f"{path}[{place}]"
             if each is None:
-                yield f"{at}: an object is needed, not None"
+                yield f"{at}: expected an object, got None"
             yield from _walk(each, fields, at)
     elif isinstance(value, dict):
         for name, part in value.items():
             if name in fields:
                 yield from _walk(part, fields[name], f"{path}.{name}" if path else name)
     else:
-        yield f"{path}: an object is needed, not {_shown(value)}"
+        yield f"{path}: expected an object, got {_shown(value)}"
 
 
 def _texts(value: Any, path: str) -> Iterator[str]:
@@ -91,23 +91,23 @@ def _texts(value: Any, path: str) -> Iterator[str]:
 
 def _text(value: Any, path: str) -> Iterator[str]:
     if not isinstance(value, str):
-        yield f"{path}: a text is needed, not {_shown(value)}"
+        yield f"{path}: expected a string, got {_shown(value)}"
 
 
 def _quantity(value: Any, path: str) -> Iterator[str]:
     try:
         if quantity_of(value).nanos < 0:
-            yield f"{path}: {_shown(value)} is less than nothing"
+            yield f"{path}: {_shown(value)} is negative"
     except QuantityError as error:
         yield f"{path}: {error}"
     except (TypeError, ValueError, OverflowError):
-        yield f"{path}: a quantity is needed, not {_shown(value)}"
+        yield f"{path}: expected a quantity, got {_shown(value)}"
 
 
 def _entries(check: Callable[[Any, str], Iterator[str]]) -> Callable[[Any, str], Iterator[str]]:
     def each(value: Any, path: str) -> Iterator[str]:
         if not isinstance(value, dict):
-            yield f"{path}: an object is needed, not {_shown(value)}"
+            yield f"{path}: expected an object, got {_shown(value)}"
             return
         for name, part in value.items():
             yield from check(part, f'{path}["{name}"]')
@@ -119,7 +119,7 @@ def _requirements(value: Any, path: str) -> Iterator[str]:
     for place, each in enumerate(value if isinstance(value, list) else [value]):
         at = f"{path}[{place}]"
         if not isinstance(each, dict):
-            yield f"{at}: an object is needed, not {_shown(each)}"
+            yield f"{at}: expected an object, got {_shown(each)}"
             continue
         for name in ("key", "operator", "values", "value", "effect"):
             if each.get(name) is not None or (name == "key" and name in each):
@@ -176,7 +176,9 @@ def saved_usage(reading: ClusterReading, policy: Policy) -> UsageOutcome:
     if reading.usage.source is UsageSource.REQUESTS:
         return UsageUnavailable(wanted, "the file has no PodMetrics.")
     if wanted is UsageSource.PROMETHEUS:
-        reading.assumptions.append("usage is that of the file's PodMetrics: no Prometheus knows this cluster")
+        reading.assumptions.append(
+            "usage comes from the PodMetrics in the file: a saved cluster has no Prometheus"
+        )
     return reading.usage
 
 
@@ -276,7 +278,7 @@ class _Reader:
         if missing:
             more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
             named = f"{', '.join(missing[:_NAMED])}{more}"
-            yield f"namespaces that are not in the file have no labels but their names: {named}"
+            yield f"namespaces missing from the file have no labels except their names: {named}"
 
 
 def _reject_negative_amounts(record: PodRecord | NodeRecord) -> None:
@@ -284,15 +286,15 @@ def _reject_negative_amounts(record: PodRecord | NodeRecord) -> None:
     asked = record.allocatable if isinstance(record, NodeRecord) else record.requests
     amounts = (asked.cpu_millis, asked.memory_bytes, asked.ephemeral_bytes, asked.pods)
     if min(amounts) < 0 or any(amount < 0 for _, amount in asked.extended):
-        raise ValueError("less than nothing of a resource")
+        raise ValueError("negative resource quantity")
 
 
 def _emptiness(saved: SavedCluster) -> Iterator[str]:
     present = {item.kind for item in saved.objects}
     if "Node" not in present:
-        yield f"there are no nodes in it; {_HOW_TO_SAVE}"
+        yield f"the file contains no nodes; {_HOW_TO_SAVE}"
     elif "Pod" not in present | saved.complete_kinds:
-        yield f"there are no pods in it; {_HOW_TO_SAVE}"
+        yield f"the file contains no pods; {_HOW_TO_SAVE}"
 
 
 def _duplicates(saved: SavedCluster) -> Iterator[str]:
@@ -301,12 +303,12 @@ def _duplicates(saved: SavedCluster) -> Iterator[str]:
         group = item.api_version.rpartition("/")[0]
         before = first.setdefault((group, item.kind, item.namespace, item.name), item)
         if before is not item:
-            yield f"{item.title}: it is there twice, as {before.place} and {item.place}"
+            yield f"{item.title}: duplicate object, at {before.place} and {item.place}"
 
 
 def _time_faults(saved: SavedCluster) -> Iterator[str]:
     if saved.saved_at and _moment(saved.saved_at) is None:
-        yield f'metadata.annotations["{SAVED_AT}"]: "{saved.saved_at}" is no time in RFC 3339'
+        yield f'metadata.annotations["{SAVED_AT}"]: "{saved.saved_at}" is not an RFC 3339 timestamp'
 
 
 def _moment(text: str) -> datetime | None:
@@ -329,4 +331,4 @@ def _content(item: SavedObject) -> dict[str, Any]:
 def _ignored_kind_note(kind: str, items: list[SavedObject]) -> str:
     more = Counter(item.kind for item in items)[kind] - 1
     others = f" and {more} more of that kind are" if more else " is"
-    return f"{items[0].title}{others} left out: no decision depends on it"
+    return f"{items[0].title}{others} ignored: no decision depends on it"

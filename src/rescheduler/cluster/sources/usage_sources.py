@@ -96,10 +96,10 @@ def decode_vector(body: bytes) -> InstantVector:
         if answer.status != "success" or answer.data is None:
             raise InvalidVector(_reason(answer))
         if answer.data.result_type != "vector":
-            raise InvalidVector(f"it gives a {answer.data.result_type}, and one value per pod is needed")
+            raise InvalidVector(f"the query returns a {answer.data.result_type} instead of one value per pod")
         series = _decode_series(answer.data.result)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise InvalidVector(f"the answer is none of Prometheus: {error}") from error
+        raise InvalidVector(f"the response is not from Prometheus: {error}") from error
     vector = InstantVector(warnings=tuple(answer.warnings or ()))
     for each in series:
         _enter(each, vector)
@@ -107,7 +107,7 @@ def decode_vector(body: bytes) -> InstantVector:
 
 
 def _reason(answer: _Answer) -> str:
-    return ": ".join(filter(None, (answer.error_type, answer.error))) or "it gives no reason"
+    return ": ".join(filter(None, (answer.error_type, answer.error))) or "no reason given"
 
 
 def _enter(series: _Series, vector: InstantVector) -> None:
@@ -138,7 +138,7 @@ def _number(text: str) -> float:
 def _ambiguous(name: str) -> NoReturn:
     # To add them up would be right for containers and wrong for replicas: the query must say.
     raise InvalidVector(
-        f"it gives several values for {name}; aggregate them, as with sum by (namespace, pod)"
+        f"the query returns several values for {name}; aggregate them, such as with sum by (namespace, pod)"
     )
 
 
@@ -184,18 +184,20 @@ class PrometheusReader:
         """`name` is that of the setting."""
         status, body = await self._answer(query)
         if status in (401, 403):
-            raise _Failed(f"{self._url} refuses to answer ({status}). Check prometheus.bearerTokenFile.")
+            raise _Failed(f"{self._url} denied the request ({status}). Check prometheus.bearerTokenFile.")
         if body.lstrip()[:1] != b"{":
             told = " ".join(body[:_SHOWN].decode(errors="replace").split())
-            raise _Failed(f"{self._url}{_PATH} is not Prometheus' ({status}: {told}). Check prometheus.url.")
+            raise _Failed(
+                f"{self._url}{_PATH} is not a Prometheus API ({status}: {told}). Check prometheus.url."
+            )
         try:
             vector = decode_vector(body)
         except InvalidVector as error:
-            why = f"{self._url} can't answer ({status}): {str(error).rstrip('.')}"
+            why = f"{self._url} failed to answer the query ({status}): {str(error).rstrip('.')}"
             raise _Failed(f"{why}. Check prometheus.{name}.") from error
         if not vector.pods:
             raise _Failed(
-                f"{self._url} knows no pods: nothing in its answer has a namespace, a pod and a number. "
+                f"{self._url} returned no pods: no series has a namespace, a pod and a number. "
                 f"Check prometheus.{name}, and whether Prometheus scrapes the kubelets."
             )
         return vector
@@ -238,11 +240,11 @@ def _both(cpu: dict[str, PrometheusSample], memory: dict[str, PrometheusSample])
 
 
 def _notes(name: str, vector: InstantVector) -> tuple[str, ...]:
-    notes = tuple(f"Prometheus warns of {name}: {warning}" for warning in vector.warnings)
+    notes = tuple(f"Prometheus warning for {name}: {warning}" for warning in vector.warnings)
     if not vector.odd:
         return notes
     count = "1 value" if len(vector.odd) == 1 else f"{len(vector.odd)} values"
-    return (*notes, f"{count} of prometheus.{name} can't be used, such as that of {vector.odd[0]}")
+    return (*notes, f"{count} of prometheus.{name} are invalid, such as {vector.odd[0]}")
 
 
 class UsageReader(Protocol):

@@ -13,6 +13,7 @@ from rescheduler.api.well_known_names import (
     POD_MIGRATION_KIND,
     PROBE_ANSWERED,
     PROBE_LABEL,
+    SCHEDULING_GATE,
     STEERING_WEBHOOK,
 )
 from rescheduler.cluster.codecs.record_resources import PODS
@@ -34,16 +35,13 @@ WEBHOOK_LABEL_SELECTOR: Final = "app.kubernetes.io/name=rescheduler"
 """A label selector: each installation has a registration of its own, and any of them serves all."""
 NO_WEBHOOK_REGISTERED: Final = "no webhook is registered"
 
-_GATE: Final = "rescheduler.dev/nominate"
-"""As every pod has it that the daemon creates."""
-
 
 async def probe_webhook_if_registered(client: Client, namespace: str = "default") -> WebhookProbeResult:
     """The answers to probes, if there is a registration. Raises `KubeError` if the server does not answer."""
     try:
         found = (await client.list(MUTATING_WEBHOOKS, labels=WEBHOOK_LABEL_SELECTOR)).items
     except (errors.Forbidden, errors.NotFound) as error:
-        return WebhookProbeResult(problem=f"it is not known whether the webhook is registered: {error.why}")
+        return WebhookProbeResult(problem=f"can't determine whether the webhook is registered: {error.why}")
     if not found:
         return WebhookProbeResult(False, False, NO_WEBHOOK_REGISTERED)
     return await probe_webhook(client, namespace)
@@ -67,10 +65,10 @@ async def _probe(client: Client, namespace: str, webhook: str) -> tuple[bool | N
         # What only validates is asked last: others may have refused before it. What changes pods is asked
         # before all who refuse, except for permissions.
         is_unknown = webhook == GUARD_WEBHOOK or "cannot create resource" in refusal.why
-        return (None if is_unknown else False), f"the probe of webhook {webhook} was refused: {refusal.why}"
+        return (None if is_unknown else False), f"the probe of webhook {webhook} was denied: {refusal.why}"
     except errors.KubeError as error:
         return None, f"webhook {webhook} can't be probed: {error.why}"
-    return False, f"webhook {webhook} is not called by the API server, or does not answer in time"
+    return False, f"the API server does not call webhook {webhook}, or it does not answer in time"
 
 
 def probe_pod(namespace: str, webhook: str) -> dict[str, Any]:
@@ -94,7 +92,7 @@ def probe_pod(namespace: str, webhook: str) -> dict[str, Any]:
             ],
         },
         "spec": {
-            "schedulingGates": [{"name": _GATE}],
+            "schedulingGates": [{"name": SCHEDULING_GATE}],
             "automountServiceAccountToken": False,
             "securityContext": {
                 "runAsNonRoot": True,

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from kubevalues.duration import short_duration
+from rescheduler.api.well_known_names import MIGRATION_TIME_ANNOTATION, RESCHEDULING_LABEL
 from rescheduler.cluster.pod_record import is_rescheduler_pod
 from rescheduler.cluster.workload_record import controller_of
 from rescheduler.planner.handover_choice import exclusive_claims, local_data, unknown_claim
@@ -47,8 +48,6 @@ __all__ = [
     "volume_unknown",
 ]
 
-_PREFIX = "scheduler.alpha.kubernetes.io/"
-_MOVED_AT = f"{_PREFIX}migration-time"
 _MIRROR = "kubernetes.io/config.mirror"
 _SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 _HAVE_OWNERS = frozenset({"ReplicaSet", "Job"})
@@ -120,7 +119,7 @@ def _last_moves(candidate: PodCandidate) -> Iterator[tuple[float, str]]:
         # It has to go, however lately it came. But what did not work a minute ago will hardly work now.
         yield candidate.snapshot.failed_moves.get(candidate.pod.uid, 0.0), "its migration failed"
         return
-    yield _seconds(candidate.pod.annotations.get(_MOVED_AT)), "it was moved"
+    yield _seconds(candidate.pod.annotations.get(MIGRATION_TIME_ANNOTATION)), "it was moved"
     # Also one that failed, and left no mark.
     yield candidate.snapshot.recent_moves.get(candidate.pod.uid, 0.0), "its migration ended"
 
@@ -180,7 +179,6 @@ def _span(seconds: float) -> str:
     return short_duration(timedelta(seconds=round(max(seconds, 0.0))))
 
 
-_RESCHEDULING = "scheduler.alpha.kubernetes.io/rescheduling"
 _DEFAULT_SCHEDULER = "default-scheduler"
 _SYSTEM_PRIORITY = 2_000_000_000
 """Priorities from here on are reserved for the system's own classes."""
@@ -248,8 +246,8 @@ def priority_too_high(candidate: PodCandidate) -> Protection | None:
 
 def opted_out(candidate: PodCandidate) -> Protection | None:
     return (
-        Protection(f'it has the label {_RESCHEDULING}: "disabled"')
-        if candidate.pod_class.labels.get(_RESCHEDULING) == "disabled"
+        Protection(f'it has the label {RESCHEDULING_LABEL}: "disabled"')
+        if candidate.pod_class.labels.get(RESCHEDULING_LABEL) == "disabled"
         else None
     )
 

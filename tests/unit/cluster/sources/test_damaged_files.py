@@ -126,5 +126,5 @@ def test_a_null_where_a_key_or_an_object_is_needed_is_refused_by_its_path():
     content = CLUSTER | {"items": [*CLUSTER["items"], odd]}
     with pytest.raises(UnreadableCluster) as refused:
         export_of_file(json.dumps(content).encode(), source="c.json")
-    assert "nodeSelectorTerms[0].matchExpressions[0].key: a text is needed, not None" in str(refused.value)
-    assert "Pod shop/odd: spec.volumes[0]: an object is needed" in str(refused.value)
+    assert "nodeSelectorTerms[0].matchExpressions[0].key: expected a string, got None" in str(refused.value)
+    assert "Pod shop/odd: spec.volumes[0]: expected an object" in str(refused.value)

@@ -75,4 +75,4 @@ def test_less_than_nothing_is_refused_by_name(kind, amount):
         path = 'Node a: status.allocatable["cpu"]'
     with pytest.raises(UnreadableCluster) as refused:
         read(made.objects)
-    assert f"{path}: {amount!r} is less than nothing" in refused.value.faults
+    assert f"{path}: {amount!r} is negative" in refused.value.faults

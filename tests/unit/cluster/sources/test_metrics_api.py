@@ -164,8 +164,8 @@ async def test_everything_is_asked_for_in_one_page(odd):
     ("strange", "why"),
     [
         pytest.param(pod("bad", amounts(cpu="much")), "'much' is not a quantity", id="no quantity"),
-        pytest.param(pod("bad", amounts(memory="-1Ki")), "-1Ki is less than nothing", id="negative"),
-        pytest.param(pod("bad", amounts(memory="9" * 30 + "Ki")), "no machine has as much", id="too large"),
+        pytest.param(pod("bad", amounts(memory="-1Ki")), "-1Ki is negative", id="negative"),
+        pytest.param(pod("bad", amounts(memory="9" * 30 + "Ki")), "implausibly large", id="too large"),
         pytest.param(pod("bad", timestamp="today"), "today", id="no time"),
         pytest.param(pod("bad") | {"containers": None}, "it has no containers", id="no containers"),
     ],
@@ -175,14 +175,14 @@ async def test_one_reading_that_makes_no_sense_costs_no_others(odd, strange, why
     readings = await odd.read()
     assert set(readings.pods) == {"shop/a", "shop/z"}
     (note,) = readings.notes
-    assert note.startswith("1 reading of metrics.k8s.io can't be used, such as that of shop/bad: ")
+    assert note.startswith("1 reading from metrics.k8s.io are invalid, such as shop/bad: ")
     assert why in note
 
 
 async def test_many_that_make_no_sense_are_one_note(odd):
     odd.pods = 200, listed(*(pod(f"bad-{number}", amounts(cpu="x")) for number in range(20)))
     (note,) = (await odd.read()).notes
-    assert note.startswith("20 readings of metrics.k8s.io can't be used, such as that of shop/bad-0: ")
+    assert note.startswith("20 readings from metrics.k8s.io are invalid, such as shop/bad-0: ")
 
 
 async def test_a_cluster_without_a_metrics_api_is_said_plainly(odd):

@@ -132,23 +132,21 @@ async def test_a_value_that_is_no_amount_costs_no_others(server, value):
     server.memory = vector(web_pod("7"), series("7", namespace="shop", pod="bad"))
     readings = await server.read()
     assert set(readings.pods) == {"shop/web"}
-    assert readings.notes == (
-        f"1 value of prometheus.cpuQuery can't be used, such as that of shop/bad ({value})",
-    )
+    assert readings.notes == (f"1 value of prometheus.cpuQuery are invalid, such as shop/bad ({value})",)
 
 
 async def test_a_histogram_is_no_amount_either(server):
     histogram = {"metric": {"namespace": "shop", "pod": "bad"}, "histogram": [AT_S, {"count": "1"}]}
     server.memory = vector(web_pod("7"), histogram, histogram | {"metric": {"node": "n"}})
     (note,) = (await server.read()).notes
-    assert note == "2 values of prometheus.memoryQuery can't be used, such as that of shop/bad (a histogram)"
+    assert note == "2 values of prometheus.memoryQuery are invalid, such as shop/bad (a histogram)"
 
 
 async def test_a_partial_answer_is_used_and_its_warning_passed_on(server):
     server.cpu = vector(web_pod(), warnings=["store 10.0.0.7 is unavailable"])
     readings = await server.read()
     assert set(readings.pods) == {"shop/web"}
-    assert readings.notes == ("Prometheus warns of cpuQuery: store 10.0.0.7 is unavailable",)
+    assert readings.notes == ("Prometheus warning for cpuQuery: store 10.0.0.7 is unavailable",)
 
 
 async def test_prometheus_is_told_when_to_give_up(server):
@@ -185,7 +183,7 @@ async def test_a_token_that_was_renewed_is_found_at_once(server, tmp_path):
 async def test_a_token_that_is_not_accepted_is_said(server):
     server.accepts = lambda request: False
     assert await server.read() == UsageUnavailable(
-        PROMETHEUS, f"{server.url} refuses to answer (401). Check prometheus.bearerTokenFile."
+        PROMETHEUS, f"{server.url} denied the request (401). Check prometheus.bearerTokenFile."
     )
 
 
@@ -250,26 +248,27 @@ async def test_after_a_failure_the_certificates_are_read_again(tmp_path):
             "can't answer (503): timeout: query timed out in expression evaluation.",
             id="a query that takes too long",
         ),
-        pytest.param(500, {"status": "error"}, "can't answer (500): it gives no reason.", id="no reason"),
+        pytest.param(500, {"status": "error"}, "can't answer (500): no reason given.", id="no reason"),
         pytest.param(200, vector(kind="matrix"), "it gives a matrix", id="a range of values"),
         pytest.param(200, vector(kind="scalar"), "it gives a scalar", id="a number"),
-        pytest.param(200, vector(), "knows no pods", id="nothing at all"),
-        pytest.param(200, vector(series("1")), "knows no pods", id="nothing of pods"),
-        pytest.param(200, vector(web_pod("NaN")), "knows no pods", id="no numbers"),
+        pytest.param(200, vector(), "returned no pods", id="nothing at all"),
+        pytest.param(200, vector(series("1")), "returned no pods", id="nothing of pods"),
+        pytest.param(200, vector(web_pod("NaN")), "returned no pods", id="no numbers"),
         pytest.param(
             200,
             vector(web_pod(container="a"), web_pod(container="b")),
-            "it gives several values for shop/web; aggregate them, as with sum by (namespace, pod). Check",
+            "the query returns several values for shop/web; "
+            "aggregate them, such as with sum by (namespace, pod). Check",
             id="several values of a pod",
         ),
         pytest.param(200, b"<html>\n<title>Sign in</title>", "is not Prometheus'", id="the page of a proxy"),
         pytest.param(502, b"", "is not Prometheus' (502: )", id="no body"),
-        pytest.param(200, b'{"status"', "the answer is none of Prometheus", id="half an answer"),
-        pytest.param(200, {"kind": "Status"}, "the answer is none of Prometheus", id="another server"),
+        pytest.param(200, b'{"status"', "the response is not from Prometheus", id="half an answer"),
+        pytest.param(200, {"kind": "Status"}, "the response is not from Prometheus", id="another server"),
         pytest.param(
             200,
             vector({"metric": {"pod": 1}}),
-            "the answer is none of Prometheus",
+            "the response is not from Prometheus",
             id="labels of a wrong type",
         ),
         pytest.param(302, b"", "is not Prometheus' (302: )", id="a way to elsewhere"),
@@ -294,7 +293,7 @@ async def test_a_server_of_another_path_is_said(server):
     server.url = server.url.removesuffix("/prefix")
     outcome = await server.read()
     assert outcome.why == (
-        f"{server.url}/api/v1/query is not Prometheus' (404: 404: Not Found). Check prometheus.url."
+        f"{server.url}/api/v1/query is not a Prometheus API (404: 404: Not Found). Check prometheus.url."
     )
 
 

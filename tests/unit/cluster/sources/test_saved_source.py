@@ -48,7 +48,7 @@ def test_without_a_time_now_is_now():
 
 
 def test_a_time_that_is_none_is_refused():
-    fault = 'metadata.annotations["rescheduler.dev/saved-at"]: "noon" is no time in RFC 3339'
+    fault = 'metadata.annotations["rescheduler.dev/saved-at"]: "noon" is not an RFC 3339 timestamp'
     assert faults_of(small(), saved_at="noon") == (fault,)
 
 
@@ -61,7 +61,9 @@ def test_everything_there_leaves_nothing_to_assume():
 
 
 def test_no_budgets_means_that_none_protects_a_pod():
-    assert read(small()).assumptions == ["no budget protects any pod: the file has no poddisruptionbudgets"]
+    assert read(small()).assumptions == [
+        "no PodDisruptionBudget protects any pod: the file has no poddisruptionbudgets"
+    ]
 
 
 def test_a_file_that_has_all_of_a_kind_needs_no_assumption_about_it():
@@ -72,17 +74,17 @@ def test_no_workloads_means_that_the_kind_of_the_owner_says_it_all():
     made = cluster().node("n").deployment("shop/web", replicas=1, on=["n"]).stateful_set("shop/db", on=["n"])
     pods = [each for each in made.objects if each["kind"] in {"Pod", "Node"}]
     assert [each.partition(":")[0] for each in read(pods).assumptions] == [
-        "a ReplicaSet that names a Deployment as its owner has one, of which nothing is known",
-        "the handover of pods of a ReplicaSet follows from that kind alone",
-        "the handover of pods of a StatefulSet follows from that kind alone",
-        "no budget protects any pod",
+        "Deployments that own ReplicaSets exist, but nothing else is known about them",
+        "the handover of pods of a ReplicaSet depends only on the kind",
+        "the handover of pods of a StatefulSet depends only on the kind",
+        "no PodDisruptionBudget protects any pod",
     ]
 
 
 def test_no_claims_means_that_pods_with_claims_stay():
     objects = copy.deepcopy(cluster().node("n").pod("shop/db", on="n", claims=["data"]).objects)
     assumed = read(objects).assumptions
-    assert any(each.startswith("pods with claims stay where they are (VolumeUnknown)") for each in assumed)
+    assert any(each.startswith("pods with claims are not moved (VolumeUnknown)") for each in assumed)
 
 
 def near(selector: dict) -> dict:
@@ -95,7 +97,7 @@ def test_a_namespace_that_is_not_there_has_no_labels_and_that_is_said_where_some
     made.pod("zoo/ape", on="n").pod("bar/tap", on="n")
     assert not [each for each in read(complete(made.objects)).assumptions if "namespaces" in each]
     made.pod("shop/near", on="n", spec=near({"matchLabels": {"team": "a"}}))
-    told = "namespaces that are not in the file have no labels but their names: bar, zoo"
+    told = "namespaces missing from the file have no labels except their names: bar, zoo"
     assert told in read(complete(made.objects)).assumptions
     assert told in read(complete(made.objects), saved_kinds="Namespace").assumptions
     made.namespace("zoo").namespace("bar")
@@ -115,7 +117,7 @@ def test_but_its_name_is_known():
 def test_a_pod_on_a_node_that_is_not_there_is_left_out_and_named():
     objects = small() + cluster().pod("shop/lost", on="gone").objects
     assumed = snapshot_of(read(objects), Policy()).assumptions
-    assert "1 pod is left out, being on nodes that are not in the cluster: shop/lost on gone" in assumed
+    assert "1 pod is ignored because their nodes don't exist: shop/lost on gone" in assumed
 
 
 def test_a_pod_without_a_namespace_is_in_the_default_one():
@@ -128,7 +130,7 @@ def test_what_no_decision_depends_on_is_left_out_and_named():
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "shop"}}
     other = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "db", "namespace": "shop"}}
     assert read([*small(), service, other]).notes == [
-        "Service shop/web and 1 more of that kind are left out: no decision depends on it"
+        "Service shop/web and 1 more of that kind are ignored: no decision depends on it"
     ]
 
 
@@ -158,7 +160,9 @@ def test_saved_metrics_are_the_load_of_their_pods():
 def test_a_file_without_metrics_says_that_requests_count():
     reading = read(small())
     reading.usage = saved_usage(reading, Policy())
-    assert "requests count as load: the file has no PodMetrics." in snapshot_of(reading, Policy()).assumptions
+    assert (
+        "requests are used as load: the file has no PodMetrics." in snapshot_of(reading, Policy()).assumptions
+    )
 
 
 # --- what is refused
@@ -179,7 +183,7 @@ def test_a_cluster_without_pods_is_refused_unless_it_is_known_to_have_none():
 def test_two_objects_of_one_name_are_refused_and_both_places_named():
     objects = small()
     assert faults_of([*objects, pod_in(objects)]) == (
-        "Pod shop/web: it is there twice, as items[1] and items[2]",
+        "Pod shop/web: duplicate object, at items[1] and items[2]",
     )
 
 
@@ -191,15 +195,15 @@ CONTAINER = "spec.containers[0]"
     [
         (("spec", "containers", 0, "resources", "requests", "cpu"), "lots",
          f"{CONTAINER}.resources.requests[\"cpu\"]: 'lots' is not a quantity"),
-        (("spec", "containers"), {}, "spec.containers: a list is needed, not an object"),
-        (("spec", "nodeName"), 7, "spec.nodeName: a text is needed, not 7"),
-        (("metadata", "labels"), {"app": 1}, 'metadata.labels["app"]: a text is needed, not 1'),
-        (("metadata", "labels"), ["app"], "metadata.labels: an object is needed, not ['app']"),
+        (("spec", "containers"), {}, "spec.containers: expected a list, got an object"),
+        (("spec", "nodeName"), 7, "spec.nodeName: expected a string, got 7"),
+        (("metadata", "labels"), {"app": 1}, 'metadata.labels["app"]: expected a string, got 1'),
+        (("metadata", "labels"), ["app"], "metadata.labels: expected an object, got ['app']"),
         (("metadata", "creationTimestamp"), "noon", "metadata.creationTimestamp: "),
-        (("spec", "priority"), "high", "spec.priority: a whole number is needed, not a text"),
-        (("spec", "affinity"), {"nodeAffinity": 1}, "spec.affinity.nodeAffinity: an object is needed, not 1"),
-        (("spec", "tolerations"), [{"key": 1}], "spec.tolerations[0].key: a text is needed, not 1"),
-        (("status", "conditions"), [1], "status.conditions[0]: an object is needed, not 1"),
+        (("spec", "priority"), "high", "spec.priority: expected an integer, got a string"),
+        (("spec", "affinity"), {"nodeAffinity": 1}, "spec.affinity.nodeAffinity: expected an object, got 1"),
+        (("spec", "tolerations"), [{"key": 1}], "spec.tolerations[0].key: expected a string, got 1"),
+        (("status", "conditions"), [1], "status.conditions[0]: expected an object, got 1"),
     ],
 )  # fmt: skip
 def test_a_pod_that_makes_no_sense_is_refused_with_its_name_and_the_path(path, value, fault):

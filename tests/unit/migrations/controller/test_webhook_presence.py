@@ -95,7 +95,8 @@ async def test_a_process_that_is_dead_does_not_count(client, process):
         assert not (await webhook.confirm("default")).steers, "what is about to be evicted depends on it now"
         assert not webhook.steers
         assert (
-            "steering.rescheduler.dev is not called by the API server, or does not answer" in webhook.problem
+            "the API server does not call webhook steering.rescheduler.dev, or it does not answer"
+            in webhook.problem
         )
 
 
