@@ -1,4 +1,4 @@
-"""The reference tables in docs/configuration.md, generated from the settings themselves.
+"""Generate the reference tables in docs/configuration.md from the settings.
 
 python -m tools.configuration_reference --write docs/configuration.md
 python -m tools.configuration_reference --check docs/configuration.md    (exit code 1 if out of date)

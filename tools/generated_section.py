@@ -1,6 +1,6 @@
-"""Documents of which a part is generated: checked and written by `make check` and `make generate`.
+"""Check and write the generated section of a document (`make check`, `make generate`).
 
-Only what stands between the two markers is generated; the prose around it is written by hand.
+Only the text between the two markers is generated.
 """
 
 import argparse
@@ -19,16 +19,16 @@ class GeneratedSection(NamedTuple):
     content: Callable[[], str]
 
     def renewed(self, document: str) -> str:
-        """The document with its part made anew. Raises `ValueError` if the markers are not there."""
+        """Return the document with a new generated section. Raises `ValueError` if a marker is missing."""
         before, begin, rest = document.partition(BEGIN)
         _, end, after = rest.partition(END)
         if not begin or not end:
-            raise ValueError(f"the markers {BEGIN} and {END} are needed")
+            raise ValueError(f"the markers {BEGIN} and {END} are required")
         return f"{before}{BEGIN}\n\n{self.content()}\n{END}{after}"
 
     def main(self, arguments: list[str] | None = None) -> int:
         """`--check FILE` or `--write FILE`; the exit code."""
-        parser = argparse.ArgumentParser(description="The generated part of a document.")
+        parser = argparse.ArgumentParser(description="Check or write the generated section of a document.")
         action = parser.add_mutually_exclusive_group(required=True)
         action.add_argument("--check", type=Path, metavar="FILE", help="exit with 1 if FILE is out of date")
         action.add_argument("--write", type=Path, metavar="FILE", help="bring FILE up to date")

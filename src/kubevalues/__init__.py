@@ -1,10 +1,8 @@
-"""Selectors: which objects are meant, by their labels or by their fields.
+"""Values of the Kubernetes API: quantities, durations, selectors, saved clusters, certificates.
 
-`parse_selector` reads the text form, `selector_from_object` the form with `matchLabels` and
-`matchExpressions`; both give a `Selector`. Field selectors have their own small grammar.
-
-Beware of the two kinds of empty, which Kubernetes keeps apart: a selector that is *missing* selects
-nothing (`NOTHING`), a selector that is *empty* selects everything (`EVERYTHING`).
+The simulator (kubesim) and the product share this package and nothing else, so it imports neither. The
+package itself exports selectors. Kubernetes distinguishes two kinds of empty selector: a *missing* one
+selects nothing (`NOTHING`), an *empty* one selects everything (`EVERYTHING`).
 """
 
 from kubevalues.label_selectors import (

@@ -1,8 +1,8 @@
-"""YAML of which a few bytes can't become many: for every file that may come from somebody else.
+"""A YAML loader with limits, for files from untrusted sources.
 
-Aliases (`[*a, *a]`) and merge keys (`<<: [*a, *a]`) multiply with every level, numbers in base 60 or with a
-million digits take minutes to read, and very deep nesting overflows the stack of libyaml, which ends the
-process. All of it is refused as soon as it exceeds what a real file needs.
+Aliases (`[*a, *a]`) and merge keys (`<<: [*a, *a]`) grow exponentially with each level, numbers in base 60
+or with a million digits take minutes to parse, and very deep nesting overflows the stack of libyaml and
+ends the process. The loader raises an error as soon as a file exceeds what a real file needs.
 """
 
 from typing import Any, Final

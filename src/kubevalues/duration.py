@@ -1,9 +1,7 @@
-"""Durations as Go writes them (`1h30m`, `500ms`), which is how Kubernetes configuration has them.
+"""Parse and format durations as Go writes them (`1h30m`, `500ms`).
 
-The program reckons in `timedelta`: that is what arithmetic with `datetime` wants, and its step of one
-microsecond is far below anything scheduled here. Go counts nanoseconds; the rest beyond a microsecond is
-rounded away from zero, so that a positive time-out never becomes none. Whoever needs every nanosecond
-has `parse_nanoseconds`.
+A duration is a `timedelta`. Go counts nanoseconds; fractions of a microsecond are rounded away from zero,
+so that a positive timeout never becomes zero. `parse_nanoseconds` is exact.
 """
 
 import re

@@ -1,16 +1,7 @@
-"""Selectors over labels: a conjunction of requirements, as a plain value.
+"""Label selectors as values, the syntax of labels, and whether two selectors can match the same object.
 
-Requirements are kept in one canonical form (sorted, doubles removed, `==` and single-valued `in` written
-as `=`), so selectors that were written differently but say the same compare equal and hash alike.
-
-What a label's key and value may look like.
-
-The predicates answer with what is wrong, in words, or with None.
-
-Can two selectors select the same object? Decided exactly, without looking at any object.
-
-Requirements on different labels never exclude each other, so a conjunction can be met if, label by label,
-there is a value (or an absence) that meets all requirements on that label.
+Requirements have one canonical form (sorted, without duplicates, `==` and single-valued `in` as `=`), so
+that equivalent selectors compare equal and hash alike.
 """
 
 import re

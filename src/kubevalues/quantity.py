@@ -1,14 +1,14 @@
-"""Kubernetes quantities (`250m`, `1.5Gi`, `12e6`), exact.
+"""Exact Kubernetes quantities (`250m`, `1.5Gi`, `12e6`), and the type IntOrString (`2`, `25%`).
 
-A quantity is kept as a whole number of nano-units, the finest step Kubernetes knows, so sums and
-comparisons never round. Anything finer is rounded up when it is parsed, as the API server does it.
-Two of its limits are taken as documented rather than as they came out:
+A quantity is an integer number of nano-units, the finest step of Kubernetes, so sums and comparisons never
+round. Finer values are rounded up when they are parsed, as in the API server. Two limits follow the
+documentation, not the API server:
 
-- No quantity is larger than 2⁶³ - 1; larger ones count as that. (The API server caps only `Ki`, `Mi`, …;
-  from `10E` on it computes with wrapped-around numbers.)
+- No quantity is larger than 2⁶³ - 1; larger ones are capped. (The API server caps only `Ki`, `Mi`, …; from
+  `10E` on its numbers overflow.)
 - At least one digit is required. (The API server reads `Mi`, `.` and `-` as zero, and writes `0`.)
 
-Every pod repeats the same few strings, so each is parsed once and then looked up.
+All pods repeat the same few strings, so each is parsed once and cached.
 """
 
 import re
@@ -16,7 +16,46 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 
-__all__ = ["Notation", "Quantity", "QuantityError", "cpu_millis", "parse_quantity", "quantity_of", "whole"]
+__all__ = [
+    "IntOrString",
+    "IntOrStringError",
+    "Notation",
+    "Quantity",
+    "QuantityError",
+    "cpu_millis",
+    "parse_quantity",
+    "quantity_of",
+    "scaled_rounding_down",
+    "scaled_rounding_up",
+    "whole",
+]
+
+IntOrString = int | str
+"""As API objects have it."""
+
+_PERCENTAGE = re.compile(r"(?P<percent>-?[0-9]{1,9})%")
+
+
+class IntOrStringError(ValueError):
+    """It is neither an integer nor a percentage; the message says what is allowed."""
+
+
+def scaled_rounding_up(share: IntOrString, whole: int) -> int:
+    """Return the number, or that percentage of `whole`, rounded up. Raises `IntOrStringError`."""
+    return share if isinstance(share, int) else -(-_percent(share) * whole // 100)
+
+
+def scaled_rounding_down(share: IntOrString, whole: int) -> int:
+    """Return the number, or that percentage of `whole`, rounded down. Raises `IntOrStringError`."""
+    return share if isinstance(share, int) else _percent(share) * whole // 100
+
+
+def _percent(share: str) -> int:
+    found = _PERCENTAGE.fullmatch(share)
+    if found is None:
+        raise IntOrStringError(f"{share!r} is neither an integer nor a percentage such as 25%")
+    return int(found["percent"])
+
 
 ALLOWED = "a number with one of the suffixes n u m k M G T P E, Ki Mi Gi Ti Pi Ei or an exponent such as e3"
 

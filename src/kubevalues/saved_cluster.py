@@ -1,12 +1,9 @@
-"""A saved cluster: a `v1 List` in JSON or YAML, gzipped or not, as `kubectl get … -A -o json` prints it.
+"""Read a saved cluster: a `v1 List` in JSON or YAML, gzipped or not, as from `kubectl get … -A -o json`.
 
-Only the container is read here, and of each object no more than what it is: a cluster may have hundreds of
-megabytes, and whoever needs an object unpacks that one.
-
-A large YAML file as JSON, so that all that follows has one way to go.
-
-Plain values mean what they mean to kubectl: a date stays a text, a number as a key becomes a text. An
-alias stands for a copy that nobody sees the size of, and `kubectl` never writes one: it is refused.
+Only the list and the identity of each object are decoded here, because a cluster can have hundreds of
+megabytes; callers decode the objects that they need. YAML is converted to JSON first, with kubectl's
+meaning of plain values: dates are strings, and numbers as keys become strings. Aliases are an error:
+kubectl never writes them, and they hide the size of a file.
 """
 
 import gzip
@@ -37,7 +34,7 @@ _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 
 
 class NotJsonCompatible(ValueError):  # noqa: N818 - says what the content is
-    """Valid YAML that no JSON could say."""
+    """The YAML is valid, but JSON can't represent it."""
 
 
 class _Loader(BoundedLoader):
@@ -48,7 +45,7 @@ class _Loader(BoundedLoader):
 
 
 def json_from_yaml(raw: bytes) -> bytes:
-    """Raises `yaml.YAMLError` and `NotPlain`."""
+    """Return the YAML document as JSON. Raises `yaml.YAMLError` and `NotJsonCompatible`."""
     try:
         content = yaml.load(raw, Loader=_Loader)  # noqa: S506 - it is a safe loader
     except (ValueError, OverflowError, AttributeError) as error:
@@ -97,7 +94,7 @@ SAVED_KINDS = "rescheduler.dev/saved-kinds"
 """Annotation of the list: the kinds of which it has all there were, even if that was none."""
 
 STEERED = "rescheduler.dev/steered"
-"""Annotation of the list: whether our webhook answered, `true` or `false`; absent if nobody knows."""
+"""Annotation of the list: whether our webhook answered, `true` or `false`; absent if unknown."""
 
 GUARDED = "rescheduler.dev/guarded"
 """Annotation of the list: `true` if our webhook was seen to guard handovers."""
@@ -116,7 +113,7 @@ _FAULTS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class UnreadableCluster(ValueError):  # noqa: N818 - says what the file is
-    """A file that is not a saved cluster, or has objects in it that make no sense; the message says which."""
+    """The file is not a saved cluster, or has invalid objects; the message lists them."""
 
     def __init__(self, source: str, faults: Iterable[str]) -> None:
         self.source = source

@@ -1,23 +1,20 @@
-r"""The text form of label selectors: `app=web,tier in (front,back),!legacy`.
+r"""Parse label selectors (text and object form) and field selectors (text form).
 
-The grammar is that of the API server's `labelSelector` parameter:
+The grammar of the text form is that of the API server's `labelSelector` parameter:
 
     selector    = [ requirement { "," requirement } ]
     requirement = "!" KEY
                 | KEY [ ( "=" | "==" | "!=" | ">" | "<" ) [ VALUE ] ]
                 | KEY ( "in" | "notin" ) "(" [ VALUE ] { "," [ VALUE ] } ")"
 
-White space may stand between any two parts. `in` and `notin` are operators only where an operator is
-expected: a label may be called `in`.
+White space is allowed between any two parts. `in` and `notin` are operators only where an operator is
+expected: a label can have the key `in`.
 
-The object form of label selectors: `matchLabels` and `matchExpressions`, as API objects have it.
+The object form has `matchLabels` and `matchExpressions`. Its values come from manifests and saved clusters,
+so their types are checked.
 
-The values come from outside (a manifest, a saved cluster), so their shapes are checked as well.
-
-Field selectors: `metadata.name=web,status.phase!=Running`.
-
-Only equality exists, joined by commas. In a value, `,` `=` and `\` are written with a backslash before
-them. A field that an object lacks counts as empty.
+Field selectors (`metadata.name=web,status.phase!=Running`) have only equality, joined by commas. In a
+value, a backslash escapes `,` `=` and `\`. A missing field counts as empty.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""How a TLS context is given the certificate that it shows."""
+"""Load a certificate into a TLS context."""
 
 import ssl
 import tempfile
@@ -8,19 +8,19 @@ __all__ = ["load_certificate_into", "server_tls_context"]
 
 
 def load_certificate_into(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """From now on, to whoever connects anew. Raises `ssl.SSLError` for what OpenSSL can't read."""
-    # Python reads keys from files only: this one is for our eyes, and gone at once.
+    """Use the certificate for new connections. Raises `ssl.SSLError` if OpenSSL can't read it."""
+    # Python reads keys from files only: this one is private and removed immediately.
     with tempfile.TemporaryDirectory(prefix="rescheduler-") as folder:
         chain_file, key_file = Path(folder, "tls.crt"), Path(folder, "tls.key")
         chain_file.write_bytes(certificate)
         key_file.touch(mode=0o600)
         key_file.write_bytes(key)
-        # Without a password OpenSSL would ask for one on the terminal, in the middle of everything.
+        # Without a password OpenSSL would ask for one on the terminal.
         context.load_cert_chain(chain_file, key_file, password="")
 
 
 def server_tls_context(certificate: bytes, key: bytes) -> ssl.SSLContext:
-    """For a server."""
+    """Return the context of a server with that certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     load_certificate_into(context, certificate, key)

@@ -1,4 +1,4 @@
-"""An authority of our own, and what it signs. The time is an argument."""
+"""Issue and parse X.509 certificates, with a private certificate authority."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -24,11 +24,11 @@ __all__ = [
 ]
 
 _CLOCK_SKEW: Final = timedelta(minutes=5)
-"""By so much, certificates are valid before they are made: other machines' clocks may be behind."""
+"""Certificates are valid this long before they are issued: clocks of other machines may be behind."""
 
 
 class InvalidCertificate(ValueError):  # noqa: N818 - says what they are
-    """Certificates and keys that don't belong together, or are none."""
+    """The certificate or the key is invalid, or they don't match."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class IssuedCertificate:
 
     @property
     def due_at(self) -> datetime:
-        """When a third of its time is left."""
+        """When to renew it: a third of its lifetime is left."""
         return self.expires_at - (self.expires_at - self.made_at) / 3
 
     def signed(self, other: "IssuedCertificate") -> bool:
@@ -79,7 +79,7 @@ def new_authority(common_name: str, now: datetime, lifetime: timedelta) -> Issue
 def new_serving_certificate(
     authority: IssuedCertificate, common_name: str, names: Iterable[str], now: datetime, lifetime: timedelta
 ) -> IssuedCertificate:
-    """`names` are host names and addresses that the server is called by."""
+    """Return a certificate for a server with these host names and IP addresses."""
     also = x509.SubjectAlternativeName(list(map(_general_name, names)))
     return _signed(authority, common_name, ExtendedKeyUsageOID.SERVER_AUTH, now, lifetime, also)
 
@@ -87,7 +87,7 @@ def new_serving_certificate(
 def new_client_certificate(
     authority: IssuedCertificate, common_name: str, now: datetime, lifetime: timedelta
 ) -> IssuedCertificate:
-    """For one who has to show who they are, and can't pass for a server by it."""
+    """Return a certificate that authenticates a client, and can't be used by a server."""
     return _signed(authority, common_name, ExtendedKeyUsageOID.CLIENT_AUTH, now, lifetime)
 
 
@@ -102,7 +102,7 @@ def _signed(
     key = ec.generate_private_key(ec.SECP256R1())
     signer = serialization.load_pem_private_key(authority.key, password=None)
     assert isinstance(signer, ec.EllipticCurvePrivateKey)
-    # A certificate that outlives its authority would be worth nothing in the end.
+    # A certificate is not valid after its authority has expired.
     end = min(now + lifetime, authority.expires_at)
     builder = _builder(_name(common_name), authority.parsed.subject, key.public_key(), now, end)
     for each in also:
@@ -123,7 +123,7 @@ def _signed(
 
 
 def load_issued_certificate(certificate: bytes, key: bytes) -> IssuedCertificate:
-    """Raises `UnusableCredentials`."""
+    """Raises `InvalidCertificate`."""
     parsed = parse_certificate(certificate)
     try:
         private = serialization.load_pem_private_key(key, password=None)
@@ -135,7 +135,7 @@ def load_issued_certificate(certificate: bytes, key: bytes) -> IssuedCertificate
 
 
 def parse_certificate(pem: bytes) -> x509.Certificate:
-    """Raises `UnusableCredentials`."""
+    """Raises `InvalidCertificate`."""
     try:
         return x509.load_pem_x509_certificate(pem)
     except ValueError as error:
@@ -143,7 +143,7 @@ def parse_certificate(pem: bytes) -> x509.Certificate:
 
 
 def subject_names(serving: IssuedCertificate) -> set[str]:
-    """Host names and addresses."""
+    """Return the host names and IP addresses of a serving certificate."""
     try:
         found = serving.parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:

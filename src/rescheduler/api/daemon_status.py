@@ -1,9 +1,7 @@
-"""What the leader writes down about itself and the cluster, and what others ask of it: one form for both.
+"""The contents of the ConfigMap `rescheduler-state`: the leader's status, and the user's pause.
 
-Kept in the ConfigMap `rescheduler-state`: under `status` as the leader sees things, under `pause` what people
-want. Readers are lenient: a field that they don't know was written by a newer version.
-
-Which version of the program this is.
+The leader writes `status`, the commands write `pause`. Readers ignore unknown fields, which newer versions
+may write.
 """
 
 from collections.abc import Mapping
@@ -46,12 +44,12 @@ class HaltReason(StrEnum):
 
     @property
     def blocks_manual_moves(self) -> bool:
-        """Whether moves that a person wishes have to wait too: where not even the facts can be trusted."""
+        """Whether manual moves wait, too: the state of the cluster itself can't be trusted."""
         return self not in {HaltReason.PAUSED, HaltReason.FAILURE_RATIO, HaltReason.NAMESPACE_FAILING}
 
 
 class Halt(msgspec.Struct, frozen=True, rename="camel"):
-    """Why no move is begun. What is under way comes to its end."""
+    """Why no move starts. Moves in progress continue."""
 
     reason: HaltReason
     since: _Time
@@ -63,7 +61,7 @@ class Halt(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Pause(msgspec.Struct, frozen=True, rename="camel"):
-    """What people want: no moves; or that the failures of the past are forgiven."""
+    """A user's request to start no moves, or to reset past failures."""
 
     paused: bool = False
     by: str = ""
@@ -74,7 +72,7 @@ class Pause(msgspec.Struct, frozen=True, rename="camel"):
 class LastCheck(msgspec.Struct, frozen=True, rename="camel"):
     at: _Time
     took_seconds: float
-    """From looking to having a plan."""
+    """From reading the cluster to the finished plan."""
     moves: int = 0
     """As many as were proposed, whether they are made or not."""
     refused: Mapping[str, int] = {}
@@ -114,7 +112,7 @@ class FailingPod(msgspec.Struct, frozen=True, rename="camel"):
 class SuspectNode(msgspec.Struct, frozen=True, rename="camel"):
     node: str
     workloads: int
-    """So many different ones fail there."""
+    """Number of workloads that fail on the node."""
     why: str = ""
 
 
@@ -128,13 +126,13 @@ class NodeInMaintenance(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class DaemonStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """All of it as the leader saw it at `updated`."""
+    """The state that the leader saw at `updated`."""
 
     leader: str = ""
     version: str = ""
     updated: _Time | None = None
     configuration: str = ""
-    """What is to be said about the configuration file, such as why a change of it is kept out."""
+    """A message about the configuration file, such as why a change is not applied."""
     last_check: LastCheck | None = None
     halts: tuple[Halt, ...] = ()
     balance: tuple[ResourceBalance, ...] = ()
@@ -144,11 +142,11 @@ class DaemonStatus(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class UnreadableState(ValueError):  # noqa: N818 - says what it is
-    """Somebody has written something else there."""
+    """The ConfigMap has other content than expected."""
 
 
 def decode_pause(data: Mapping[str, str]) -> Pause:
-    """Raises `UnreadableState`: a switch that can't be read must not be taken for open."""
+    """Raises `UnreadableState`: an unreadable pause must not count as "not paused"."""
     return _read(data, "pause", Pause) or Pause()
 
 
@@ -174,7 +172,7 @@ def _read(data: Mapping[str, str], key: str, kind: type[_T]) -> _T | None:
 
 
 def program_version() -> str:
-    """Without an installation, as in a bare checkout, nobody knows."""
+    """Return the version of the installed package, or `unknown` in a bare checkout."""
     try:
         return version("kube-rescheduler")
     except PackageNotFoundError:

@@ -1,7 +1,7 @@
-"""A `PodMigration`: the record of one move, from the wish to its end.
+"""The custom resource `PodMigration`: one move of one pod, from request to end.
 
-The types say what the custom resource holds, field by field; its definition (the schema that the API
-server enforces) is made from them, and so can't differ from what the code reads and writes.
+The CustomResourceDefinition (`podmigration_crd`) is generated from these types, so the schema of the API
+server can't differ from what the code reads and writes.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ __all__ = [
 
 
 MANUAL: Final = "Manual"
-"""The strategy of a move that a person wishes."""
+"""The strategy of a move that a user requested."""
 
 FAILED_PODS: Final = "FailedPods"
 """The strategy of a move that gives a failing pod another node."""
@@ -77,13 +77,13 @@ class ConditionType(StrEnum):
 
 
 MAX_SIBLINGS: Final = 100
-"""Of whom a status tells: an object must not grow with the workload."""
+"""Limit of `status.siblings`: an object must not grow with the workload."""
 
 MAX_GROUP_SIZE: Final = 100
 """Migrations that are handed over together."""
 
 MAX_TEXT_LENGTH: Final = 4096
-"""Of what is said in words."""
+"""Limit of free text."""
 
 _Name = Annotated[str, Meta(min_length=1, max_length=253)]
 _Uid = Annotated[str, Meta(min_length=1, max_length=128)]
@@ -105,7 +105,7 @@ class ControllerReference(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class MigrationSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What is wanted. It never changes: another wish is another PodMigration."""
+    """The requested move. It is immutable: for another move, create another PodMigration."""
 
     pod: Annotated[PodReference, Meta(description="The pod to move.")]
     source_node: Annotated[_Name, Meta(description="The node that the pod runs on.")]
@@ -153,7 +153,7 @@ class MigrationCondition(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class MigrationStatus(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """How far it is. All that the next process needs to go on is here or in the pods themselves."""
+    """The progress of the move. Together with the pods it is all that another process needs to continue."""
 
     observed_generation: Annotated[int, Meta(ge=0)] = 0
     phase: MigrationPhase = MigrationPhase.PENDING
@@ -208,7 +208,7 @@ class Migration(msgspec.Struct, frozen=True):
     generation: int
     created: datetime
     deleted: datetime | None
-    """When somebody asked for its deletion: a wish to cancel."""
+    """When its deletion was requested, which cancels it."""
     finalizers: tuple[str, ...]
     spec: MigrationSpec
     status: MigrationStatus
@@ -227,12 +227,12 @@ class Migration(msgspec.Struct, frozen=True):
 
     @property
     def target_node(self) -> str:
-        """As chosen, else as wished; empty if it is still open."""
+        """The chosen node, else the requested one; empty if there is none yet."""
         return self.status.target_node or self.spec.target_node
 
 
 class UnreadableMigration(ValueError):  # noqa: N818 - says what the object is
-    """An object that the definition would not have let in: made before it, or without it."""
+    """The object does not match the CustomResourceDefinition: it was created before or without it."""
 
 
 def decode_migration(item: Mapping[str, Any]) -> Migration:

@@ -1,4 +1,4 @@
-"""The CustomResourceDefinition of `PodMigration`, made from the types of `model.migrations`."""
+"""The CustomResourceDefinition of `PodMigration`, generated from the types in `podmigration`."""
 
 from typing import Any, Final
 

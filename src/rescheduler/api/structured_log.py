@@ -1,6 +1,6 @@
-"""Lines of the log: each kind has a name by which programs find it, words for people, and the facts.
+"""Write log lines that have an event name for programs, a message for users, and facts.
 
-say(log, logging.INFO, "CheckDone", "3 moves are planned", moves=3)
+log_event(log, logging.INFO, "CheckDone", "3 moves are planned", moves=3)
 """
 
 import logging

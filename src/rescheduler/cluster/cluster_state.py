@@ -1,13 +1,7 @@
-"""The cluster as it is known now: takes single changes, in any order, and gives frozen snapshots.
+"""The current state of a cluster: takes changes of single objects, in any order, and makes snapshots.
 
-Changes are cheap and keep no more than the record and its numbers; `freeze` puts everything together. Two
-states that hold the same records give the same snapshot, whatever happened before.
-
-What migrations tell about pods: which were moved lately, which are being moved.
-
-What a snapshot takes for granted, in words.
-
-Objects of every kind but pods and nodes, as plain dicts, into the state of the cluster.
+A change only stores the record and its numbers; `freeze` puts everything together. Two states with the same
+records make the same snapshot, whatever happened before.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,15 +19,14 @@ from rescheduler.api.strategy_traits import traits_of
 from rescheduler.cluster.budget_record import BudgetRecord, decode_budget
 from rescheduler.cluster.node_record import NodeRecord
 from rescheduler.cluster.object_meta import Object, PartialObject, decode_object
+from rescheduler.cluster.pod_classes import WorkloadResolver
 from rescheduler.cluster.pod_record import PodRecord
-from rescheduler.cluster.pod_rows import PodRows, counts_on_node
 from rescheduler.cluster.record_store import NodeRows, RecordStore, StorageStore
 from rescheduler.cluster.snapshot import NO_ROW, PodTable, Snapshot
 from rescheduler.cluster.snapshot_columns import AmountTable, extended_resource_names
-from rescheduler.cluster.snapshot_tables import node_table, pod_table
+from rescheduler.cluster.snapshot_tables import PodRows, counts_on_node, node_table, pod_table
 from rescheduler.cluster.storage_decoders import STORAGE_DECODERS, StorageRecord
 from rescheduler.cluster.usage_readings import UsageByName
-from rescheduler.cluster.workload_ownership import WorkloadResolver
 from rescheduler.cluster.workload_record import WORKLOAD_KINDS, WorkloadRecord, decode_workload
 
 __all__ = [
@@ -235,7 +228,7 @@ class ClusterState:
 
 
 def apply_object(state: ClusterState, kind: str, item: Object) -> None:
-    """`kind` must be one of `OBJECT_KINDS`. Raises `UnreadableObject` and `UnreadableMigration`."""
+    """`kind` must be one of `APPLICABLE_KINDS`. Raises `UnreadableObject` and `UnreadableMigration`."""
     _APPLY[kind](state, item)
 
 

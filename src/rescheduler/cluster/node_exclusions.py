@@ -1,12 +1,12 @@
-"""Which nodes we ourselves keep a pod away from: how it is written into the pod, and taken out again.
+"""Exclude nodes from a pod's node affinity, and remove such exclusions again.
 
-A replacement that must not return to where it came from gets, in every term of its required node affinity,
-one more requirement per node: `metadata.name NotIn [node]` (Kubernetes takes no more than one name in each);
-and the annotation `rescheduler.dev/avoids` with the same nodes as a JSON list. When the pod is judged again
-later, exactly that is left out: it was ours, not its owner's, and times have changed.
+A replacement that must not return to a node gets, in every term of its required node affinity, one
+requirement per node: `metadata.name NotIn [node]` (Kubernetes allows only one name in each). The annotation
+`rescheduler.dev/avoids` has the same nodes as a JSON list. When the pod is considered for a later move,
+these requirements are ignored: they are rescheduler's, not its owner's.
 
-Where it should rather go is one more preferred term, of the greatest weight. That binds nobody, so it may
-stay.
+The preferred target is one more preferred term of the highest weight. It does not bind the scheduler, so it
+can stay.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,4 @@
-"""What is kept of a node.
-
-What is written on nodes: what their owner asks for, and what we remember by them.
-"""
+"""What is kept of a node: capacity, conditions, labels and cordons."""
 
 from collections.abc import Mapping
 from enum import StrEnum

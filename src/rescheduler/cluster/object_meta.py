@@ -1,8 +1,6 @@
-"""What every object carries: who owns it, and the annotations that say something to us.
+"""Metadata that all objects have, and the decoding of plain JSON objects into structs.
 
-Plain objects, as JSON has them, into forms that name what is needed of them.
-
-Pods and nodes have codecs of their own, because there are many; all else is read through here.
+Pods and nodes have their own codecs, because there are many of them; all other kinds are decoded here.
 """
 
 from collections.abc import Mapping

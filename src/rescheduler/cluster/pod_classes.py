@@ -1,11 +1,9 @@
-"""What pods share with each other, found by identity first.
+"""What pods share: their workload, their template, and their class for the scheduler.
 
-Whether two pods are the same to the scheduler is dear to find out, and pods of one template mostly share the
-very same parts. So a pod is looked up by the identity of its parts, and only for the first with those parts
-are they compared by value. A template is forgotten with its last pod: until then some pod holds the parts,
-so that no others can take their identity.
-
-Pods that are the same to the scheduler: judged once.
+Pods of one class are equal to the scheduler. Comparing pods by value is expensive, and pods of one template
+mostly share the same Python objects. So a pod is looked up by the identity of its parts first; the parts
+are compared by value only for the first pod that has them. A template is dropped with its last pod: until
+then that pod holds the parts, so no other object can get their identity.
 """
 
 from collections.abc import Mapping
@@ -16,14 +14,77 @@ import numpy.typing as npt
 
 from rescheduler.api.well_known_names import AVOIDED_NODES_ANNOTATION
 from rescheduler.cluster.node_exclusions import without_exclusions
+from rescheduler.cluster.object_meta import OwnerReference
 from rescheduler.cluster.pod_constraints import Affinity, SchedulingConstraints
 from rescheduler.cluster.pod_record import PodRecord, PodVolume
 from rescheduler.cluster.resource_amounts import Resources
-from rescheduler.cluster.snapshot import NO_ROW, PodClass, Rows
+from rescheduler.cluster.snapshot import NO_ROW, PodClass, Rows, Workload
 from rescheduler.cluster.snapshot_columns import AmountTable, InternedValues, renumber_by_first_use
-from rescheduler.cluster.workload_ownership import PodOwners
+from rescheduler.cluster.workload_record import WORKLOAD_KINDS, WorkloadRecord, controller_of
 
-__all__ = ["PodClasses", "PodTemplates"]
+__all__ = ["PodClasses", "PodOwners", "PodTemplates", "WorkloadResolver", "top_workload"]
+
+
+PodOwners = InternedValues[tuple[str, OwnerReference]]
+"""Of pods: the namespace, and the controller."""
+
+
+class WorkloadResolver:
+    """Resolves each owner once, as long as neither owners nor controllers change."""
+
+    def __init__(self) -> None:
+        self._known: tuple[int, int] | None = None
+        self._workload = np.zeros(0, dtype=np.int32)
+        """By the number of an owner; the last is for pods without."""
+        self._workloads: list[Workload] = []
+
+    def of(
+        self, owners: PodOwners, numbers: Rows, controllers: Mapping[str, WorkloadRecord], version: int
+    ) -> tuple[Rows, tuple[Workload, ...]]:
+        """For rows with those numbers of owners: the index of each row's workload, and the workloads.
+
+        `version` tells one state of the controllers from another.
+        """
+        if self._known != (owners.version, version):
+            self._resolve(owners, controllers)
+            self._known = (owners.version, version)
+        anew, used = renumber_by_first_use(self._workload.take(numbers), len(self._workloads))
+        return anew, tuple(self._workloads[number] for number in used.tolist())
+
+    def _resolve(self, owners: PodOwners, controllers: Mapping[str, WorkloadRecord]) -> None:
+        found: dict[tuple[str, str, str], int] = {}
+        self._workload = np.full(len(owners) + 1, NO_ROW, dtype=np.int32)
+        self._workloads = []
+        for number, owner in enumerate(owners.values()):
+            if owner is not None:
+                workload = top_workload(*owner, controllers)
+                identity = (workload.kind, workload.key, workload.uid)
+                self._workload[number] = found.setdefault(identity, len(self._workloads))
+                if len(found) > len(self._workloads):
+                    self._workloads.append(workload)
+
+
+def top_workload(
+    namespace: str, owner: OwnerReference, controllers: Mapping[str, WorkloadRecord]
+) -> Workload:
+    """The topmost of the kinds that we read, from the pod's own controller upwards.
+
+    What stands above them (an operator's own kind above its StatefulSet) says nothing about pods. Where the
+    chain leads to something that was not read, its name is all that is known.
+    """
+    seen: set[str] = set()
+    while True:
+        record = controller_of(controllers, namespace, owner)
+        above = None if record is None else record.owner
+        if above is None or not _is_read(above) or above.uid in seen:
+            return Workload(owner.kind, f"{namespace}/{owner.name}", owner.uid, record)
+        seen.add(owner.uid)
+        owner = above
+
+
+def _is_read(owner: OwnerReference) -> bool:
+    return WORKLOAD_KINDS.get(owner.kind) == owner.api_version
+
 
 T = TypeVar("T")
 
@@ -43,7 +104,7 @@ class _SchedulingInputs:
         )
         self.volumes: tuple[PodVolume, ...] = pod.volumes
         self.asks: Resources = pod.shape.requests
-        # Constraints are left to the comparison: dear to hash, and hardly ever all that differs.
+        # Constraints are left to the comparison: expensive to hash, and hardly ever all that differs.
         self._hash = hash(
             (self.namespace, frozenset(self.labels.items()), self.affinity, self.volumes, self.asks)
         )
@@ -129,7 +190,7 @@ _ROW: Final = np.dtype(
     [
         ("pod_class", np.int32),
         ("amount", np.int32),
-        ("owner", np.int32),  # or NOWHERE
+        ("owner", np.int32),  # or NO_ROW
         ("priority", np.int32),
     ]
 )

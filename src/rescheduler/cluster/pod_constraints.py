@@ -1,8 +1,8 @@
-"""What a pod says about where it may run.
+"""The scheduling constraints of a pod, in the structure of the Kubernetes API.
 
-Each type has Kubernetes' own shape and names, so that the API's JSON converts straight into it; each is
-frozen and hashable, so that pods which ask for the same compare equal and are judged once. Nothing is
-judged here: a selector that no scheduler could read is kept as it is, for the rules to refuse that pod.
+The API's JSON converts directly into these types. They are frozen and hashable, so that pods with equal
+constraints compare equal. Nothing is validated here: an invalid selector is kept, and the rules reject the
+pod.
 """
 
 import msgspec

@@ -1,13 +1,7 @@
-"""What is kept of a pod: slim, because there may be 150,000 of them.
+"""What is kept of a pod: as little as possible, because there can be 150,000 pods.
 
-What a template gives to all its pods is one shared `PodShape`; what differs from pod to pod is in the
-`PodRecord`. Times are seconds since 1970; nothing here may be changed once made, labels included.
-
-The volumes of a pod, as far as they bind it to a place or hold data of its own.
-
-The number that a pod of a StatefulSet has in its name.
-
-Kinds of pods that strategies tell apart.
+All pods of a template share one `PodShape`; what differs between them is in `PodRecord`. Times are seconds
+since 1970. Records are immutable, including their labels.
 """
 
 from collections.abc import Mapping
@@ -135,7 +129,7 @@ class PodCondition(msgspec.Struct, frozen=True, gc=False):
     reason: str = ""
     message: str = ""
     since_s: int = 0
-    """0 where it `keeps_time` not."""
+    """0 unless `keeps_transition_time`."""
 
 
 _MILESTONES = frozenset({"PodScheduled", "PodReadyToStartContainers", "Initialized", "ContainersReady"})
@@ -158,7 +152,7 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     deletion_grace_s: int | None = None
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
-    """Its annotations, of those that `metadata.is_mark`."""
+    """Only those for which `is_kept_annotation` holds."""
     owners: tuple[OwnerReference, ...] = ()
     finalizers: tuple[str, ...] = ()
 

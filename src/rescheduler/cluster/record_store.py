@@ -1,13 +1,8 @@
-"""Records by key, of one kind, of which there are not too many to be copied when some have changed.
-
-Objects about storage, by kind and key.
-
-Nodes as columns, made anew when some node has changed: there are few of them.
-"""
+"""Stores for the objects that are few enough to copy when one changes: all kinds except pods."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -26,12 +21,7 @@ from rescheduler.cluster.storage_records import (
     VolumeRecord,
 )
 
-__all__ = ["Keyed", "NodeColumns", "NodeRows", "RecordStore", "StorageStore"]
-
-
-class Keyed(Protocol):
-    @property
-    def key(self) -> str: ...
+__all__ = ["NodeColumns", "NodeRows", "RecordStore", "StorageStore"]
 
 
 T = TypeVar("T")

@@ -1,15 +1,12 @@
-"""Amounts of resources in whole numbers, as the scheduler counts them.
+"""Amounts of resources as integers, and the resource requests of a pod as Kubernetes computes them.
 
-What a pod counts for, exactly as Kubernetes computes it.
+Requests of containers add up, because they run at the same time. Init containers run one after another, so
+the largest counts. A sidecar (a restartable init container) keeps running, so it adds to all later init
+containers and to the containers. Overhead is added. Pod-level requests replace the sum of the containers
+for cpu, memory and huge pages.
 
-Containers run together, so their requests add up. Init containers run one after the other before them,
-so the largest counts; a sidecar (an init container that restarts always) starts in its turn and stays,
-so it adds to every later init container and to the containers. Overhead comes on top. Requests of the
-pod as a whole replace what its containers sum up to, for cpu, memory and huge pages.
-
-While a pod is being resized in place, spec, what its node has allocated, and what is really in effect
-differ: the largest of the three counts, per resource. If the node can never grant the resize, the
-spec does not count.
+While a pod is resized in place, its spec, its allocation and its actual resources differ: the largest
+counts, per resource. If the node can never satisfy the resize, the spec does not count.
 """
 
 from collections.abc import Callable, Iterable, Mapping

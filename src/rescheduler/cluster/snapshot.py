@@ -1,7 +1,7 @@
-"""A frozen view of the cluster: nodes and pods as rows, their numbers as columns.
+"""A frozen view of the cluster: nodes and pods are rows, their numbers are columns.
 
-Rows are sorted by name and key, so that the same cluster gives the same snapshot in whichever order its
-changes arrived. Nothing in here is ever written to; whoever plays with positions takes a `Board`.
+Rows are sorted by name or key, so that a cluster gives the same snapshot in whichever order its changes
+arrived. Snapshots are never modified; code that tries out positions uses a `Board`.
 """
 
 from collections.abc import Mapping
@@ -107,7 +107,7 @@ class PodTable:
     row: Mapping[str, int]
     """By key; a mapping for single questions, slower than a dict."""
     node: Rows
-    """Row of the node it counts on; `NOWHERE` if unscheduled, finished, or its node is unknown."""
+    """Row of the node it counts on; `NO_ROW` if unscheduled, finished, or its node is unknown."""
     requests: Ints
     """[pod, resource]: what it counts for on its node (`PODS`: 1)."""
     load: Ints
@@ -116,7 +116,7 @@ class PodTable:
     """Whether its load is measured."""
     priority: Rows
     workload: Rows
-    """Index into `Snapshot.workloads`, or `NOWHERE`."""
+    """Index into `Snapshot.workloads`, or `NO_ROW`."""
     pod_class: Rows
     """Index into `Snapshot.classes`."""
     ready: Flags

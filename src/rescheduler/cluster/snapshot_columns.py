@@ -1,7 +1,4 @@
-"""Numbers for values that many rows share.
-
-Amounts of resources as rows of whole numbers, one column for each resource that somebody mentions.
-"""
+"""Columns of a snapshot: numbers for shared values, and amounts of resources as rows of integers."""
 
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Generic, TypeVar

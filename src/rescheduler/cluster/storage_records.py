@@ -1,6 +1,6 @@
-"""What is kept of claims, volumes and what belongs to them: as far as it decides where a pod can go.
+"""What is kept of claims, volumes and related objects: what determines where a pod can run.
 
-Selectors and topologies are kept as written, for the rules to judge; sizes are whole bytes.
+Selectors and topologies are kept as written; the rules evaluate them. Sizes are in bytes.
 """
 
 from collections.abc import Mapping

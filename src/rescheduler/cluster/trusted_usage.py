@@ -1,12 +1,8 @@
-"""The usage of one check: what came back from the source → what counts as load.
+"""Decide for one check which usage readings are used as load; elsewhere, requests are used.
 
-Which readings count. Where none does, requests count instead, and that is said.
-
-What a node uses beside its pods: its kubelet, its runtime, its system.
-
-A node's own reading can't be its load. It is smoothed, so for minutes after a pod has left it still has
-the pod in it, and more pods would be sent away than need be. What counts instead is the sum over the pods
-that are there now, each smoothed by itself, and this rest, which stays when pods come and go.
+The reading of a node can't be its load. It is smoothed, so it includes a pod for minutes after the pod has
+left, and too many pods would be moved. The load is the sum over the current pods, each smoothed separately,
+plus the overhead of the node (kubelet, runtime, system), which stays when pods come and go.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -1,7 +1,4 @@
-"""What was measured, by whom and when; or why nothing was.
-
-Where load comes from, of what the configuration names and what it leaves open.
-"""
+"""Readings of usage with their source and time, or why there are none."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,11 +1,8 @@
-"""Usage as an average over time, in which what lies one half-life back counts half.
+"""Smooth usage over time: an exponential average with a half-life.
 
-Readings come at irregular times, and the same one may be seen twice when checks are more frequent than
-measurements. So a reading weighs by the time since the one before it: `1 - 2^(-dt/half-life)`. The average
-is then what it would be if usage had stood at each reading since the one before, however the time is cut
-into checks; a reading that is seen again weighs nothing.
-
-Averages of many pods or nodes, as columns: every check works all of them out anew.
+Readings arrive at irregular times, and one can be seen twice if checks are more frequent than measurements.
+So a reading has the weight `1 - 2^(-dt/half-life)`, where `dt` is the time since the previous reading. The
+average does not depend on how the time is divided into checks, and a repeated reading has no weight.
 """
 
 from collections.abc import Iterator, Mapping

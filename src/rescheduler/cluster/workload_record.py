@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from kubevalues import NOTHING, Selector, SelectorError
-from kubevalues.int_or_string import IntOrString, IntOrStringError, scaled_rounding_down, scaled_rounding_up
+from kubevalues.quantity import IntOrString, IntOrStringError, scaled_rounding_down, scaled_rounding_up
 from rescheduler.api.well_known_names import MIGRATION_LABELS
 from rescheduler.cluster.object_meta import (
     Object,

@@ -1,12 +1,13 @@
 """The configuration: from a `KubeSchedulerConfiguration` file to a frozen `Policy`.
 
-config_document    bytes -> plain data, with the line of every value
-scheduler_file     which part of the file is ours and what is ignored; a configuration as a file
-config_loader      the file -> `Configuration`, or all faults at once (the only user of pydantic)
-config_validation  faults, settings that contradict each other, known strategies
-
-policy             what the rest of the program reads: frozen values, each described where it is declared
-policy_blocks      blocks of the policy with rules of their own: windows, cost, prometheus
+policy             the settings: frozen values, each documented where it is declared
+policy_blocks      blocks of settings: windows, cost, prometheus
 setting_rules      what a single value may be
-settings_schema    reads names, types, defaults and descriptions off `policy`
+settings_schema    reads names, types, defaults and descriptions from `policy`
+
+config_document    bytes → plain data, with the line of every value
+scheduler_file     finds our settings in the file, and writes a configuration as a file
+config_validation  faults, contradicting settings, known strategies
+config_loader      a file → `Configuration`, or all faults (the only user of pydantic)
+confidential_urls  whether credentials may be sent to a URL
 """

@@ -1,8 +1,8 @@
-"""Bytes (YAML or JSON) → plain data, with the line of every value.
+"""Parse YAML or JSON into plain data, with the line of every value.
 
-Plain scalars mean what they mean to Kubernetes' own tools, not what YAML 1.1 says: `22:00` is a text, not
-1320, and a date stays a text. What those tools would silently drop is refused: a key that occurs twice, a
-second document. A hostile file does no harm: size, depth and the growth by aliases are limited.
+Plain scalars have the meaning that Kubernetes tools give them, not that of YAML 1.1: `22:00` and dates are
+strings. What those tools silently drop is an error: duplicate keys and a second document. Size, depth and
+the growth by aliases are limited, because a file can be hostile.
 """
 
 import re
@@ -22,7 +22,7 @@ _MAX_VALUES = 50_000
 
 
 class UnreadableConfig(Exception):  # noqa: N818 - it becomes a ConfigurationError with the file's name
-    """The text has no structure that one could look into."""
+    """The file can't be parsed."""
 
     def __init__(self, *faults: ConfigFault) -> None:
         super().__init__("\n".join(map(str, faults)))
@@ -44,7 +44,7 @@ class ConfigDocument:
 
 
 def read_document(content: bytes) -> ConfigDocument:
-    """Raises `Unreadable`."""
+    """Raises `UnreadableConfig`."""
     if len(content) > MAX_CONFIG_BYTES:
         raise UnreadableConfig(
             ConfigFault((), FaultText("too large"), f"at most {MAX_CONFIG_BYTES} bytes are allowed")

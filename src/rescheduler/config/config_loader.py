@@ -1,8 +1,6 @@
-"""From a file, or no file, to the configuration that the program runs with.
+"""Load the configuration from a file, or report all faults in it.
 
-A block of the file → its class, or every fault in it: the only place that uses pydantic.
-
-pydantic walks the blocks, lists and maps and collects what the rules refuse; the words are ours.
+This is the only module that uses pydantic. It walks blocks, lists and maps; the messages are ours.
 """
 
 import logging

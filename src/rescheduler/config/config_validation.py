@@ -1,9 +1,4 @@
-"""What no single value can tell: settings that contradict each other, or are given twice.
-
-What is wrong with a configuration, said so that one can mend it.
-
-Which strategies can be named in a configuration: the built-in ones and those that plugins add.
-"""
+"""Faults of a configuration, contradictions between settings, and the names of known strategies."""
 
 import difflib
 import json
@@ -59,7 +54,7 @@ class FaultText(str):
 class ConfigFault:
     path: FieldPath
     value: object
-    """As the file has it, or `Words` where that would say nothing."""
+    """As the file has it, or `FaultText` if there is no value to show."""
     allowed: str
     line: int | None = None
     """In the file, counted from 1."""
@@ -147,7 +142,7 @@ def did_you_mean(wrong: str, names: Iterable[str]) -> str:
 
 
 def contradictions(policy: Policy, doubtful: Set[str]) -> Iterator[ConfigFault]:
-    """Paths are relative to the args. Settings that are doubtful (faulty already) are not judged again."""
+    """Paths are relative to the args. Settings with a fault are not checked again."""
     checks = {
         ("migrationTTL", "podCooldown"): _ttl_below_cooldown,
         ("enabledStrategies", "strategyNodeSelectors"): _conflicting_strategies,
@@ -172,7 +167,7 @@ _FILLS, _EMPTIES = "LoadBalancing", "CostOptimization"
 
 
 def _conflicting_strategies(policy: Policy) -> Iterator[ConfigFault]:
-    """One fills the very nodes that the other empties: pods would go to and fro for ever."""
+    """One strategy fills the nodes that the other drains: pods would move back and forth endlessly."""
     if not {_FILLS, _EMPTIES} <= set(policy.enabled_strategies):
         return
     if can_overlap(policy.nodes_of(_FILLS), policy.nodes_of(_EMPTIES)):
@@ -232,7 +227,7 @@ def _unencrypted_token(policy: Policy) -> Iterator[ConfigFault]:
 
 
 def leader_election_contradictions(election: LeaderElection, doubtful: Set[str]) -> Iterator[ConfigFault]:
-    """As client-go has it: otherwise two leaders at once, or none for long."""
+    """Check the rules of client-go: otherwise there can be two leaders, or none for long."""
     lease, renewal, retry = election.lease_duration, election.renew_deadline, election.retry_period
     if lease <= renewal and not doubtful & {"leaseDuration", "renewDeadline"}:
         allowed = f"more than renewDeadline ({short_duration(renewal)}) is required"

@@ -1,7 +1,7 @@
-"""What the rest of the program reads: the configuration as plain frozen values.
+"""The settings, as frozen values that the rest of the program reads.
 
-Every setting is written down here and nowhere else: its type and what it may be (the annotation), its
-default, and its meaning (the docstring below it, in words for operators).
+Each setting is declared only here: its type and allowed values (annotation), its default, and its meaning
+(the docstring below it, for operators).
 """
 
 import math

@@ -1,9 +1,4 @@
-"""When moves may start: hours of chosen days, in a time zone of one's own.
-
-What nodes cost, for the strategy that empties them.
-
-The Prometheus to ask for usage: where it is, what to ask, and how to prove who we are.
-"""
+"""Blocks of settings: time windows, the cost of nodes, and Prometheus."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,11 +1,8 @@
-"""Finds our part in a `KubeSchedulerConfiguration`, and says what of the rest is ignored.
+"""Find our settings in a `KubeSchedulerConfiguration`, and write a configuration as such a file.
 
-The file may belong to a scheduler as well: whatever is not about us is left alone, with a note, so that
-nobody believes it has an effect. What might be ours but can't be told for sure is refused.
-
-A configuration as a file again: every setting, in a form that loads.
-
-`effective` marks what is a default; `commented_defaults` explains every setting.
+The file can also belong to a scheduler. Everything else in it is ignored with a note, so that you know that
+it has no effect. Entries that are ambiguous are an error. `render_effective` marks defaults;
+`render_defaults` explains every setting.
 """
 
 import json

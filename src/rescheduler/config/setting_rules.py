@@ -1,7 +1,8 @@
-"""What single values of the configuration may be: how each is read, shown and described.
+"""Rules for single values: how each is parsed, shown and described.
 
-A `Rule` stands in the annotation of a field. Rules are strict, as Go's decoder is: a text is never taken
-for a number, nor true for 1. pydantic calls them through a hook, so importing this does not import pydantic.
+A `SettingRule` is part of the annotation of a field. Rules are strict, as in Go: a string is never a
+number, and true is never 1. pydantic calls them through a hook, so that importing this module does not
+import pydantic.
 """
 
 import math
@@ -54,7 +55,7 @@ class SettingRule:
     allowed: str
     """Completes the sentence "…is not allowed: "."""
     read: Callable[[object], Any]
-    """From what the file has to what the program uses; raises `Refused`."""
+    """From what the file has to what the program uses; raises `InvalidSetting`."""
     show: Callable[[Any], Any] = field(default=_unchanged)
     """The way back."""
     names_strategy: bool = False

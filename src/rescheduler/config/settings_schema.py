@@ -1,7 +1,6 @@
-"""Reads off a configuration class what its settings are called, may be, and mean.
+"""Read names, types, allowed values and descriptions of settings from the configuration classes.
 
-Each setting is written down once, in `policy`: a field with its type, its default and a docstring below it.
-Error messages, `config show` and the reference table all come from here.
+Error messages, `config show` and the reference table all use it.
 """
 
 import ast

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubevalues.int_or_string import IntOrStringError, scaled_rounding_down, scaled_rounding_up
+from kubevalues.quantity import IntOrStringError, scaled_rounding_down, scaled_rounding_up
 from rescheduler.cluster.object_meta import UnreadableObject
 from rescheduler.cluster.workload_record import (
     WorkloadRecord,

@@ -1,7 +1,7 @@
-"""Pods from JSON.
+"""Decode pods from JSON.
 
-As with protobuf, what a template gives to its pods is found by its bytes: the forms of pod_forms.py,
-encoded again, are the same for every pod of a template.
+As with protobuf, what pods of a template share is cached by its bytes: the structs of `pod_json_fields`,
+encoded again, are equal for all pods of a template.
 """
 
 from sys import intern

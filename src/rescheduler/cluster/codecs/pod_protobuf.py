@@ -1,12 +1,10 @@
-"""Pods from protobuf, by the views of views.proto.
+"""Decode pods from protobuf, with the message views of views.proto.
 
-Only what differs from pod to pod is looked at in Python, because each look costs as much as parsing half the
-pod does; all else is found by its bytes. Several pods are parsed in one go, which halves the cost of each.
-
-The metadata that replicas share, from protobuf.
+Python handles only what differs between pods, because each access costs as much as parsing half a pod; the
+rest is cached by its bytes. Several pods are parsed in one call, which halves the cost per pod.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import count
 from sys import intern
 from typing import NamedTuple
@@ -21,20 +19,134 @@ from rescheduler.cluster.codecs.pod_spec_codec import (
     volume_sources_of,
     with_claims_of,
 )
-from rescheduler.cluster.codecs.pod_status_protobuf import (
-    SharedPodStatus,
-    conditions_at,
-    containers_at,
-    shared_pod_status,
-)
 from rescheduler.cluster.object_meta import OwnerReference, is_kept_annotation
 from rescheduler.cluster.pod_constraints import Affinity
-from rescheduler.cluster.pod_record import PodRecord, PodShape, PodVolume
+from rescheduler.cluster.pod_record import (
+    ContainerState,
+    ContainerStateRunning,
+    ContainerStateTerminated,
+    ContainerStateWaiting,
+    ContainerStatus,
+    PodCondition,
+    PodRecord,
+    PodShape,
+    PodVolume,
+    keeps_transition_time,
+    resize_is_infeasible,
+)
 from rescheduler.cluster.resource_amounts import Resources
 from rescheduler.kube.codecs import meta_pb2, pods_pb2, views_pb2
 from rescheduler.kube.codecs.protobuf_codec import builtins_of
 
-__all__ = ["ProtobufPodReader", "SharedMetadataReader", "SharedPodMetadata"]
+__all__ = [
+    "ProtobufPodReader",
+    "SharedMetadataReader",
+    "SharedPodMetadata",
+    "SharedPodStatus",
+    "containers_at",
+    "shared_pod_status",
+]
+
+
+class SharedPodStatus(NamedTuple):
+    """A status at no time in particular: every time in it is 0."""
+
+    phase: str
+    reason: str
+    nominated_node: str
+    resize: str
+    conditions: tuple[PodCondition, ...]
+    timed: tuple[int, ...]
+    """Positions of the conditions whose time is kept."""
+    containers: tuple[ContainerStatus, ...]
+    init_containers: tuple[ContainerStatus, ...]
+    tells_resources: bool
+    """Something in it may make the pod count for other resources than its spec says."""
+
+
+def shared_pod_status(raw: bytes) -> SharedPodStatus:
+    status = pods_pb2.PodStatus.FromString(raw)
+    conditions = tuple(
+        PodCondition(intern(each.type), intern(each.status), intern(each.reason), each.message)
+        for each in status.conditions
+    )
+    of_containers = (*status.containerStatuses, *status.initContainerStatuses)
+    return SharedPodStatus(
+        phase=intern(status.phase),
+        reason=intern(status.reason),
+        nominated_node=intern(status.nominatedNodeName),
+        resize=intern(status.resize),
+        conditions=conditions,
+        timed=tuple(n for n, each in enumerate(conditions) if keeps_transition_time(each.type, each.status)),
+        containers=tuple(map(_container, status.containerStatuses)),
+        init_containers=tuple(map(_container, status.initContainerStatuses)),
+        tells_resources=resize_is_infeasible(conditions)
+        or bool(status.allocatedResources)
+        or status.HasField("resources")
+        or any(each.allocatedResources or each.HasField("resources") for each in of_containers),
+    )
+
+
+def _container(status: pods_pb2.ContainerStatus) -> ContainerStatus:
+    return ContainerStatus(
+        intern(status.name),
+        status.ready,
+        status.started if status.HasField("started") else None,
+        status.restartCount,
+        _state(status.state),
+        _state(status.lastState),
+    )
+
+
+def _state(state: pods_pb2.ContainerState) -> ContainerState | None:
+    if state.HasField("running"):
+        return ContainerStateRunning()
+    if state.HasField("waiting"):
+        return ContainerStateWaiting(intern(state.waiting.reason), state.waiting.message)
+    if state.HasField("terminated"):
+        end = state.terminated
+        return ContainerStateTerminated(end.exitCode, end.signal, intern(end.reason))
+    return None
+
+
+def conditions_at(status: SharedPodStatus, times: views_pb2.OwnTimes) -> tuple[PodCondition, ...]:
+    """The same conditions with their own times."""
+    conditions, own = list(status.conditions), times.conditions
+    for n in status.timed:
+        each = conditions[n]
+        since = own[n].lastTransitionTime.seconds
+        conditions[n] = PodCondition(each.type, each.status, each.reason, each.message, since)
+    return tuple(conditions)
+
+
+def containers_at(
+    containers: tuple[ContainerStatus, ...], times: Iterable[views_pb2.OwnContainerTimes]
+) -> tuple[ContainerStatus, ...]:
+    """The same containers with their own times."""
+    return tuple(
+        [
+            ContainerStatus(
+                status.name,
+                status.ready,
+                status.started,
+                status.restart_count,
+                status.state and _state_at(status.state, own.state),
+                status.last_state and _state_at(status.last_state, own.lastState),
+            )
+            for status, own in zip(containers, times, strict=True)
+        ]
+    )
+
+
+def _state_at(state: ContainerState, times: views_pb2.OwnStateTimes) -> ContainerState:
+    if isinstance(state, ContainerStateRunning):
+        return ContainerStateRunning(times.running.startedAt.seconds)
+    if isinstance(state, ContainerStateTerminated):
+        end = times.terminated
+        return ContainerStateTerminated(
+            state.exit_code, state.signal, state.reason, end.startedAt.seconds, end.finishedAt.seconds
+        )
+    return state
 
 
 class SharedPodMetadata(NamedTuple):

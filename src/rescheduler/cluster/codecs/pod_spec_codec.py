@@ -1,8 +1,6 @@
-"""From a trimmed `PodSpec`, as plain dicts and lists, to what pods of one template share.
+"""Convert a trimmed `PodSpec`, as plain dicts and lists, into what pods of one template share.
 
-Both encodings come through here, so they can't differ. It runs once per template, not once per pod.
-
-From the source of a volume, as plain dicts, to what is recorded of it.
+Both encodings use it, so they can't differ. It runs once per template, not once per pod.
 """
 
 from collections.abc import Iterable

@@ -1,13 +1,15 @@
-"""Where the state of a cluster comes from: an API server, or a file; and how it gets into a file.
+"""Where the state of a cluster comes from (an API server or a file), and how it is saved to a file.
 
-kinds        which kinds matter, how each is read, and what is assumed without it (and when: `needs`)
-live         a running cluster → `Reading`  (`slim`: workloads without templates; `together`: all at once)
-saved        a file → `Reading`             (`faults`: what is wrong with an object, everything with its path)
-steering     whether a webhook tells replacements where to go
-reading      what both bring → a snapshot
+cluster_kinds     the kinds that matter, how each is read, and what is assumed without it
+live_source       a live cluster, read once → `ClusterReading`
+saved_source      a file → `ClusterReading`, with every error in it
+watched_objects   one informer per kind for the controllers
+watched_cluster   a live cluster, kept up to date → snapshots
+cluster_reading   what a source returns → a snapshot
+usage_sources     usage from Prometheus (`metrics_api`: from metrics.k8s.io)
+webhook_probe     whether the webhook answers
 
-fields       which fields of each kind matter, and what each of them is
-trimming     objects cut down to these
-saving       a running cluster, or a file → a file
-anonymise    … without a word of its owner's (`pseudonyms`: what replaces them; `well_known`: what stays)
+object_fields     the fields of each kind that matter, and their types (`pod_fields`: those of pods)
+cluster_export    a live cluster or a file → a file
+anonymizer        replaces all names (`pseudonyms`: by what, and what stays)
 """

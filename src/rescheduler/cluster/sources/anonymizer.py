@@ -1,9 +1,8 @@
-"""A saved cluster without a word of its owner's, in which the planner decides the same.
+"""Anonymize a saved cluster so that the planner makes the same decisions.
 
-Names, namespaces, labels, annotations, taints, images, uids, volumes and extended resources are replaced,
-each everywhere by the same (`pseudonyms`). What stays is the vocabulary of Kubernetes and our own
-(`well_known`), numbers and times. Whatever is neither is replaced too, wherever it stands: a file may have
-words where no API server would put them.
+Names, namespaces, labels, annotations, taints, images, UIDs, volumes and extended resources are replaced
+consistently (see `pseudonyms`). Well-known names of Kubernetes and rescheduler, numbers and times stay. All
+other text is replaced, wherever it occurs: a file can have text where no API server would put it.
 """
 
 import re

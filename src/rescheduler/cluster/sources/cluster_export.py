@@ -1,7 +1,4 @@
-"""A cluster into a file: all that matters for deciding, and nothing that could be a secret.
-
-Objects cut down to what `fields` names.
-"""
+"""Save a cluster to a file: the fields that decisions depend on, and nothing that could be a secret."""
 
 import gzip
 from collections.abc import Collection, Coroutine, Mapping

@@ -1,13 +1,8 @@
-"""The kinds of objects that matter for deciding: how each is read, and what is assumed without it.
+"""The kinds of objects that decisions depend on: how each is read, and what is assumed without it.
 
-What the pods of a cluster depend on: so that only assumptions are told that make a difference.
-
-ReplicaSets from protobuf, as the plain objects that JSON would give; of their templates only nodeName.
-
-There are thousands of them, because each Deployment keeps its old ones. In JSON each is three times as long,
-nearly all of it template, and takes the server five times as long to write.
-
-Workloads without their templates, which are most of what would be read of them, and decide nothing.
+Workloads are read without their pod templates, which are most of their size. ReplicaSets are read as
+protobuf: there are thousands of them, and in JSON each is three times as long and takes the server five
+times as long.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,4 @@
-"""A running cluster, read once.
-
-Several things at once, all of them or none.
-"""
+"""Read a live cluster once, all kinds concurrently."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence

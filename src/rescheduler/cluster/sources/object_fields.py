@@ -1,15 +1,7 @@
-"""Which fields of each kind matter for deciding, and what each of them is.
+"""The fields of each kind that decisions depend on, and the type of each field.
 
-What is not in here is not saved: environment, arguments and probes can hold secrets, and no rule asks for
-them. What a field *is* says how it is made anonymous.
-
-Nodes, namespaces, priority classes.
-
-Workloads, budgets and priority classes.
-
-Claims, volumes, and what belongs to them.
-
-Migrations, and what was measured.
+Other fields are not saved: environment variables, arguments and probes can hold secrets, and no rule reads
+them. The type of a field determines how it is validated and anonymized.
 """
 
 from collections.abc import Mapping

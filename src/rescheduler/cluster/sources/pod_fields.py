@@ -1,9 +1,4 @@
-"""What a field of an object is.
-
-What many kinds have.
-
-Pods, and what templates make pods of.
-"""
+"""The types of fields, the fields that many kinds share, and the fields of pods and pod templates."""
 
 from collections.abc import Mapping
 from enum import Enum, auto

@@ -1,13 +1,9 @@
-"""Other words for words, in the same order.
+"""Pseudonyms for words, in the same sort order, and the well-known words that stay.
 
-Every name is taken apart at its separators and each word replaced by itself, so what belongs together by name
-still does: the pods of `web-7f9c4` are `w017-w003-…` of `w017-w003`. Words are numbered in sorted order and
-all of one length, and every separator sorts before every letter: so names sort as they did before, and a
-planner that breaks ties by name decides as before.
-
-A book is used in two rounds: in the first it hears every word, in the second it speaks.
-
-Words of Kubernetes, of its relatives and of our own: they say nothing about whose cluster it is.
+Names are split at their separators and each word is replaced, so related names stay related: the pods of
+`web-7f9c4` are `w017-w003-…` of `w017-w003`. Words are numbered in sorted order with equal length, and
+every separator sorts before every letter. So names sort as before, and a planner that breaks ties by name
+decides as before. First collect all words, then replace them.
 """
 
 import re

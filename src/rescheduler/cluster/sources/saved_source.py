@@ -1,9 +1,7 @@
-"""A cluster from a file, refused whole if an object in it makes no sense.
+"""Read a saved cluster, or report all errors in it with their paths.
 
-What is wrong with an object that could not be read: all of it, each with its path.
-
-Parsers stop at the first fault and know only the part they were given; this goes through the whole object
-with the table of fields, which says what every value should be. It runs for faulty objects only.
+Parsers stop at the first error and know only the part that they parse. So an object that fails to decode is
+checked again as a whole against `object_fields`.
 """
 
 from collections import Counter

@@ -1,8 +1,6 @@
-"""The reader that the configuration asks for.
+"""Read usage from Prometheus or a server with its HTTP API, and choose the reader by configuration.
 
-Answers of Prometheus' HTTP API to an instant query: bytes → an amount for each pod and node.
-
-Usage from Prometheus, or anything that answers as it does: two instant queries, cpu and memory.
+There are two instant queries, one for cpu and one for memory.
 """
 
 from dataclasses import dataclass, field
@@ -90,7 +88,7 @@ _decode_series = msgspec.json.Decoder(list[_Series]).decode
 
 
 def decode_vector(body: bytes) -> InstantVector:
-    """Raises `NotAVector`."""
+    """Raises `InvalidVector`."""
     try:
         answer = _decode_answer(body)
         if answer.status != "success" or answer.data is None:
@@ -249,7 +247,7 @@ def _notes(name: str, vector: InstantVector) -> tuple[str, ...]:
 
 class UsageReader(Protocol):
     async def read(self) -> UsageOutcome:
-        """What is used right now. Whatever goes wrong comes back as `Unavailable`; nothing is raised."""
+        """Return the current usage. Every failure is returned as `UsageUnavailable`; nothing is raised."""
         ...
 
     async def close(self) -> None: ...

@@ -1,12 +1,10 @@
-"""The whole cluster as it is known now, kept up to date: for executing, and for deciding.
+"""Keep the state of a live cluster up to date, for the controllers and for planning.
 
-informers ──▶ changes ──▶ ClusterState ──freeze──▶ Snapshot, made anew only when something has changed
+informers ──▶ changes ──▶ ClusterState ──freeze──▶ Snapshot, made again only after changes
 
-To freeze takes long in a large cluster, so a check does it in a thread. What informers tell meanwhile waits:
-the event loop never does.
-
-Without kinds that are not served, or that we may not read, the same is assumed as for a plan that is made
-once; what executing can't do without is an error.
+Freezing a large cluster takes long, so a check does it in a thread. Changes that arrive meanwhile are
+queued, so the event loop never waits. For kinds that can't be read, the same is assumed as for a single
+plan; a kind that the controllers require is an error.
 """
 
 import asyncio

@@ -1,10 +1,7 @@
-"""The part of the cluster that executing follows: one informer per kind, with what they are asked for.
+"""One informer per kind that the controllers need, and the records of its objects.
 
-Others that need to know the same objects subscribe to these informers, instead of reading all twice.
-
-Objects are looked at far more often than they change: each version is read into its record once.
-
-The records of what is followed as plain objects: migrations, budgets and workloads.
+Other components subscribe to these informers instead of reading the same objects again. Objects are read
+far more often than they change, so each version is decoded once.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""Whether our webhook answers, asked in the only way that proves it: through the API server.
+"""Check through the API server whether the webhook answers.
 
-A registration proves nothing: the process behind it may be dead, its certificate expired, the network cut;
-and since API servers go on without it, nobody would notice. So a pod is created as a dry run that the webhook
-denies with a reason of its own. If it is admitted, or refused for any other reason, nobody answered.
+A registration proves nothing: the process can be dead, its certificate expired, or the network down, and
+API servers continue without it. So a pod is created as a dry run, which the webhook denies with its own
+reason. If the pod is admitted, or denied for another reason, the webhook did not answer.
 """
 
 from typing import Any, Final
