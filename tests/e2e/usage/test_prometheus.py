@@ -113,10 +113,10 @@ async def test_where_series_do_not_say_their_node_pods_are_told_all_the_same(pro
     ("query", "why"),
     [
         pytest.param("sum(", "bad_data: invalid parameter", id="no PromQL"),
-        pytest.param("container_cpu_usage_seconds_total[5m]", "it gives a matrix", id="a range"),
-        pytest.param("scalar(up)", "it gives a scalar", id="a number"),
-        pytest.param("nothing_of_that_name", "knows no pods", id="no series"),
-        pytest.param("sum(up)", "knows no pods", id="a total"),
+        pytest.param("container_cpu_usage_seconds_total[5m]", "the query returns a matrix", id="a range"),
+        pytest.param("scalar(up)", "the query returns a scalar", id="a number"),
+        pytest.param("nothing_of_that_name", "returned no pods", id="no series"),
+        pytest.param("sum(up)", "returned no pods", id="a total"),
         pytest.param("container_cpu_usage_seconds_total", "several values for shop/", id="not aggregated"),
     ],
 )

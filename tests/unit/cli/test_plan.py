@@ -213,7 +213,7 @@ def test_wrong_options_are_exit_code_2(run, shop, options, message):
     [
         pytest.param(b'{"items": [', "invalid JSON", id="a truncated file"),
         pytest.param(b"hello", "not a list of objects", id="a foreign file"),
-        pytest.param(b'{"kind": "List", "items": []}', "there are no nodes in it", id="an empty cluster"),
+        pytest.param(b'{"kind": "List", "items": []}', "the file contains no nodes", id="an empty cluster"),
     ],
 )
 def test_a_file_that_is_no_cluster_is_exit_code_1(run, tmp_path, content, message):

@@ -7,7 +7,7 @@ def test_a_cooldown_must_be_remembered(loading):
     (fault,) = loading.arg_faults(podCooldown="2h", migrationTTL="1h")
     assert fault == (
         "migrationTTL: 1h is too short: at least podCooldown (2h) is required, "
-        "because finished migrations are its memory"
+        "because it depends on finished migrations"
     )
     assert loading.policy(podCooldown="2h", migrationTTL="2h").pod_cooldown
 
@@ -73,7 +73,7 @@ def test_a_selector_that_no_node_can_match_is_refused(loading):
         ("Job", "Copy", "one of Auto, Evict"),
         ("ReplicaSet", "Copy", "one of Auto, Adopt, Evict"),
         ("Rollout.argoproj.io", "Copy", "one of Auto, Adopt, Evict"),
-        ("DaemonSet", "Auto", "nothing"),
+        ("DaemonSet", "Auto", "no handover"),
     ],
 )
 def test_handovers_that_would_lose_or_double_pods_are_refused(loading, kind, handover, allowed):

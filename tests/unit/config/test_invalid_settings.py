@@ -132,7 +132,7 @@ STRATEGIES = "one of CostOptimization, LoadBalancing, NodeMaintenance, ResourceO
         ),
         (
             {"failedPods": {"defaultRetries": [{"namespaces": ["a"]}]}},
-            "failedPods.defaultRetries[0].retries: missing: a whole",
+            "failedPods.defaultRetries[0].retries: missing: an integer",
         ),
         ({"windows": [{"from": "22:00"}]}, 'windows[0].to: missing: a time of day from "00:00" to "24:00"'),
         (

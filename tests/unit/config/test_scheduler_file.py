@@ -30,11 +30,11 @@ def test_other_profiles_plugins_and_settings_are_ignored_with_a_note_each(loadin
         "parallelism: ignored: a setting of the scheduler",
         "extenders: ignored: a setting of the scheduler",
         "profils: ignored: unknown; did you mean profiles?",
-        'profiles[0].pluginConfig[0]: ignored: the plugin "NodeResourcesFit" is the scheduler\'s',
+        'profiles[0].pluginConfig[0]: ignored: the plugin "NodeResourcesFit" belongs to the scheduler',
         'profiles[0]: ignored: the profile "default-scheduler" has no Rescheduler',
         'profiles[1].pluginConfig[0]: ignored: the plugin "Other" is the scheduler\'s',
         "profiles[1].plugins: ignored: a setting of the scheduler",
-        'pods of the scheduler "mine" are left alone: knownSchedulers does not name it',
+        'pods of scheduler "mine" are not moved: it is not in knownSchedulers',
     )
 
 
@@ -65,7 +65,7 @@ def test_args_may_carry_a_type_as_the_scheduler_wants_it(loading):
     typed = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "ReschedulerArgs"}
     assert loading.args(**typed, dryRun=True).configuration.policy.dry_run
     (fault,) = loading.arg_faults(kind="OtherArgs")
-    assert fault == 'kind: "OtherArgs" is not allowed: ReschedulerArgs, or nothing'
+    assert fault == 'kind: "OtherArgs" is not allowed: ReschedulerArgs, or unset'
 
 
 def test_two_of_us_in_one_file_are_refused_with_both_paths(loading):
@@ -90,7 +90,7 @@ def test_two_of_us_in_one_file_are_refused_with_both_paths(loading):
         ({"profiles": [{"pluginConfig": [[]]}]}, "profiles[0].pluginConfig[0]: [] is not allowed: a block"),
         (
             {"profiles": [{"pluginConfig": [{}]}]},
-            "profiles[0].pluginConfig[0].name: missing: a plugin's name",
+            "profiles[0].pluginConfig[0].name: missing: the name of a plugin",
         ),
         ({"profiles": [{"pluginConfig": [{"name": "rescheduler"}]}]}, "profiles[0].pluginConfig[0].name: "),
         (
@@ -98,7 +98,7 @@ def test_two_of_us_in_one_file_are_refused_with_both_paths(loading):
             "profiles[0].pluginConfig[0].args: [1] is not allowed: a block of settings",
         ),
         ({"clientConnection": []}, "clientConnection: [] is not allowed: a block of settings"),
-        ({"clientConnection": {"burst": -1}}, "clientConnection.burst: -1 is not allowed: a whole number"),
+        ({"clientConnection": {"burst": -1}}, "clientConnection.burst: -1 is not allowed: an integer"),
         ({"clientConnection": {"qps": "5"}}, 'clientConnection.qps: "5" is not allowed: a number above 0'),
     ],
 )

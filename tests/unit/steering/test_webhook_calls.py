@@ -119,4 +119,4 @@ async def test_a_migration_that_can_t_be_read_steers_nothing_and_harms_nobody(
     with caplog.at_level(logging.WARNING, "rescheduler"):
         async with serve():
             assert not is_steered(await created(client))
-    assert "PodMigration shop/odd is not readable" in caplog.text
+    assert "PodMigration shop/odd is invalid" in caplog.text

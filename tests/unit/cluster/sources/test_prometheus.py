@@ -239,18 +239,20 @@ async def test_after_a_failure_the_certificates_are_read_again(tmp_path):
         pytest.param(
             400,
             {"status": "error", "errorType": "bad_data", "error": "1:5: parse error: unclosed parenthesis"},
-            "can't answer (400): bad_data: 1:5: parse error: unclosed parenthesis. Check",
+            "failed to answer the query (400): bad_data: 1:5: parse error: unclosed parenthesis. Check",
             id="a query that is none",
         ),
         pytest.param(
             503,
             {"status": "error", "errorType": "timeout", "error": "query timed out in expression evaluation"},
-            "can't answer (503): timeout: query timed out in expression evaluation.",
+            "failed to answer the query (503): timeout: query timed out in expression evaluation.",
             id="a query that takes too long",
         ),
-        pytest.param(500, {"status": "error"}, "can't answer (500): no reason given.", id="no reason"),
-        pytest.param(200, vector(kind="matrix"), "it gives a matrix", id="a range of values"),
-        pytest.param(200, vector(kind="scalar"), "it gives a scalar", id="a number"),
+        pytest.param(
+            500, {"status": "error"}, "failed to answer the query (500): no reason given.", id="no reason"
+        ),
+        pytest.param(200, vector(kind="matrix"), "the query returns a matrix", id="a range of values"),
+        pytest.param(200, vector(kind="scalar"), "the query returns a scalar", id="a number"),
         pytest.param(200, vector(), "returned no pods", id="nothing at all"),
         pytest.param(200, vector(series("1")), "returned no pods", id="nothing of pods"),
         pytest.param(200, vector(web_pod("NaN")), "returned no pods", id="no numbers"),
@@ -261,8 +263,10 @@ async def test_after_a_failure_the_certificates_are_read_again(tmp_path):
             "aggregate them, such as with sum by (namespace, pod). Check",
             id="several values of a pod",
         ),
-        pytest.param(200, b"<html>\n<title>Sign in</title>", "is not Prometheus'", id="the page of a proxy"),
-        pytest.param(502, b"", "is not Prometheus' (502: )", id="no body"),
+        pytest.param(
+            200, b"<html>\n<title>Sign in</title>", "is not a Prometheus API", id="the page of a proxy"
+        ),
+        pytest.param(502, b"", "is not a Prometheus API (502: )", id="no body"),
         pytest.param(200, b'{"status"', "the response is not from Prometheus", id="half an answer"),
         pytest.param(200, {"kind": "Status"}, "the response is not from Prometheus", id="another server"),
         pytest.param(
@@ -271,7 +275,7 @@ async def test_after_a_failure_the_certificates_are_read_again(tmp_path):
             "the response is not from Prometheus",
             id="labels of a wrong type",
         ),
-        pytest.param(302, b"", "is not Prometheus' (302: )", id="a way to elsewhere"),
+        pytest.param(302, b"", "is not a Prometheus API (302: )", id="a way to elsewhere"),
     ],
 )
 async def test_whatever_else_comes_back_becomes_a_sentence(server, status, answer, why):

@@ -170,13 +170,13 @@ def test_a_file_without_metrics_says_that_requests_count():
 
 def test_a_cluster_without_nodes_is_refused():
     (fault,) = faults_of([])
-    assert fault.startswith("there are no nodes in it")
+    assert fault.startswith("the file contains no nodes")
 
 
 def test_a_cluster_without_pods_is_refused_unless_it_is_known_to_have_none():
     nodes = copy.deepcopy(cluster().node("n").objects)
     (fault,) = faults_of(nodes)
-    assert fault.startswith("there are no pods in it")
+    assert fault.startswith("the file contains no pods")
     assert read(nodes, saved_kinds="Pod,Node").pods == []
 
 
