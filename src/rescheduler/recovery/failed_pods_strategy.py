@@ -8,6 +8,7 @@ import numpy as np
 
 from kubevalues.duration import short_duration
 from rescheduler.api.strategy_traits import traits_of
+from rescheduler.api.well_known_names import MIGRATION_STATUS_LABEL
 from rescheduler.config.config_validation import FAILED_PODS
 from rescheduler.recovery.failure_signs import FailureKind
 from rescheduler.recovery.recovery_decision import (
@@ -23,7 +24,7 @@ from rescheduler.strategies.target_search import least_loaded
 
 __all__ = ["FailedPods"]
 
-_MIGRATION_STATUS_LABEL: Final = "scheduler.alpha.kubernetes.io/migration-status"
+
 _COMPLETED: Final = "completed"
 
 
@@ -78,7 +79,7 @@ def _propose_move(view: View, row: int, replica: FailingReplica, gain: float) ->
 def _is_cooling_down(view: View, replica: FailingReplica) -> bool:
     """Return whether a migration of the pod failed recently without being recorded as an attempt: its copy
     never ran, or its failure is not recorded yet."""
-    if replica.pod.labels.get(_MIGRATION_STATUS_LABEL) == _COMPLETED:
+    if replica.pod.labels.get(MIGRATION_STATUS_LABEL) == _COMPLETED:
         return False  # the successor fails, too
     moved_s = view.snapshot.recent_moves.get(replica.pod.uid, 0.0)
     rest_s = view.policy.failed_pods.stuck_after.total_seconds()

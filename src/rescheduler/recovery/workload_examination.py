@@ -4,7 +4,11 @@ recovered."""
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from rescheduler.api.well_known_names import FAILED_ATTEMPTS_ANNOTATION, ORIGINAL_POD_ANNOTATION, ORIGINAL_POD_NAME_ANNOTATION
+from rescheduler.api.well_known_names import (
+    FAILED_ATTEMPTS_ANNOTATION,
+    ORIGINAL_POD_ANNOTATION,
+    ORIGINAL_POD_NAME_ANNOTATION,
+)
 from rescheduler.cluster.node_record import NodeRecord
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.workload_record import WorkloadRecord
@@ -121,7 +125,9 @@ def holder_of(pod: PodRecord, chain: Sequence[WorkloadRecord]) -> LedgerHolder |
         return LedgerHolder(top.kind, top.key, top.uid, top.annotations)
     if pod.owner is not None:
         return None
-    return LedgerHolder("Pod", pod.key, pod.uid, pod.annotations, formerly=pod.annotations.get(ORIGINAL_POD_ANNOTATION, ""))
+    return LedgerHolder(
+        "Pod", pod.key, pod.uid, pod.annotations, formerly=pod.annotations.get(ORIGINAL_POD_ANNOTATION, "")
+    )
 
 
 def examine_workload(
@@ -139,7 +145,9 @@ def examine_workload(
     allowances = [allowance_of(pod, chain_of(pod), terms) for pod in first_of_each]
     ledger, is_carried_over = _read_ledger_of(holder, allowances, now_s)
     # The annotation of the holder is reported even while it has no pods.
-    allowed = tuple(dict.fromkeys((allowance_on(holder.kind, holder.key, holder.annotations, terms), *allowances)))
+    allowed = tuple(
+        dict.fromkeys((allowance_on(holder.kind, holder.key, holder.annotations, terms), *allowances))
+    )
     lineages = lineages_of(ledger, members)
     failing: list[FailingReplica] = []
     check_times: list[float] = []
