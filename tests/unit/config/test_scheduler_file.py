@@ -32,7 +32,7 @@ def test_other_profiles_plugins_and_settings_are_ignored_with_a_note_each(loadin
         "profils: ignored: unknown; did you mean profiles?",
         'profiles[0].pluginConfig[0]: ignored: the plugin "NodeResourcesFit" belongs to the scheduler',
         'profiles[0]: ignored: the profile "default-scheduler" has no Rescheduler',
-        'profiles[1].pluginConfig[0]: ignored: the plugin "Other" is the scheduler\'s',
+        'profiles[1].pluginConfig[0]: ignored: the plugin "Other" belongs to the scheduler',
         "profiles[1].plugins: ignored: a setting of the scheduler",
         'pods of scheduler "mine" are not moved: it is not in knownSchedulers',
     )
