@@ -24,7 +24,7 @@ from rescheduler.config.policy import Policy, UsageSource
 from rescheduler.daemon.checker import Checker
 from rescheduler.kube.client import Client
 from rescheduler.kube.transport import InProcessTransport
-from rescheduler.steering.webhook.webhook_presence import FixedPresence
+from rescheduler.migrations.runtime_state import RuntimeState, RuntimeStateHolder, SteeringStatus
 
 TURN_S = 0.002
 CHANGES_PER_S = 500
@@ -60,9 +60,8 @@ async def measure(cluster: BigCluster, checks: int) -> None:
     client = Client(InProcessTransport(nobody))
     known = WatchedCluster(client, WatchedObjects(client), now)
     known._state = cluster.state()  # noqa: SLF001 - as if it had been listed
-    loop = Checker(
-        client, known, Measured(usage_of(cluster)), Policy(), now=now, webhook=FixedPresence(steers=True)
-    )
+    runtime = RuntimeStateHolder(RuntimeState(Policy(), SteeringStatus(steers=True)))
+    loop = Checker(client, known, runtime, now=now, usage=Measured(usage_of(cluster)))
     waits: list[float] = []
     background = [asyncio.create_task(take_turns(waits)), asyncio.create_task(change(known, cluster))]
     for number in range(1, checks + 1):

@@ -38,6 +38,7 @@ from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.migrations.controller.migration_controller import MigrationController
 from rescheduler.migrations.observation import RevalidationOutcome, RevalidationResult
+from rescheduler.migrations.runtime_state import RuntimeState, RuntimeStateHolder
 
 MOST_WRITES = 12
 MOST_READS = 5
@@ -80,8 +81,9 @@ async def migrated(
     async with _set_up(nodes, count, budget, startup) as (cluster, watchman, client, ledger):
         seen = WatchedObjects(client)
         policy = Policy(max_concurrent_migrations=at_once, migration_timeout=timedelta(hours=2))
+        runtime = RuntimeStateHolder(RuntimeState(policy))
         controller = MigrationController(
-            client, policy, _approving(seen), followed=seen, now=cluster.server.clock.now
+            client, runtime, _ApprovingRevalidator(seen), followed=seen, now=cluster.server.clock.now
         )
         moves = await cluster.moves(client)
         async with beside(cluster), seen.running(), controller.running():
@@ -171,11 +173,14 @@ def _measuring(ledger: Ledger) -> Iterator[Callable[[], tuple[float, float, Coun
     yield lambda: (now_s() - began_s, time.process_time() - began_busy_s, Counter(ledger.counts))
 
 
-def _approving(seen: WatchedObjects) -> Callable[[Migration], RevalidationResult]:
-    """What is asked for is done: deciding is measured elsewhere."""
+@dataclass(frozen=True, slots=True)
+class _ApprovingRevalidator:
+    """Approves every move: other benchmarks measure the decision."""
 
-    def revalidate(migration: Migration) -> RevalidationResult:
-        pod = seen.pods.get(migration.pod_key)
+    seen: WatchedObjects
+
+    def revalidate(self, migration: Migration) -> RevalidationResult:
+        pod = self.seen.pods.get(migration.pod_key)
         assert pod is not None
         owner = pod.owner
         assert owner is not None
@@ -184,7 +189,11 @@ def _approving(seen: WatchedObjects) -> Callable[[Migration], RevalidationResult
             RevalidationOutcome.APPROVED, Handover.ADOPT, migration.spec.target_node, reference
         )
 
-    return revalidate
+    def may_preempt(self, _migration: Migration) -> str:
+        return ""
+
+    def no_room(self, _migration: Migration) -> str:
+        return ""
 
 
 def _wish(number: int, move: Move) -> dict[str, Any]:

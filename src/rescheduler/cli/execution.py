@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -76,12 +76,19 @@ class Execution:
 
         async def used(client: "Client") -> T:
             from rescheduler.daemon.components import Rescheduler, lease_key, own_namespace  # noqa: PLC0415
+            from rescheduler.migrations.runtime_state import (  # noqa: PLC0415
+                RuntimeState,
+                RuntimeStateHolder,
+            )
             from rescheduler.steering.webhook.webhook_presence import WebhookPresence  # noqa: PLC0415
 
             at = await lease_key(client, self.configuration, namespace or own_namespace(client))
-            policy = self.configuration.policy
-            webhook = WebhookPresence(client, is_extended=lambda: policy.scheduler_extender)
-            rescheduler = Rescheduler(client, self.configuration, lease_at=at, webhook=webhook)
+            # dryRun is for the daemon: you run this command in order to move pods.
+            runtime = RuntimeStateHolder(RuntimeState(replace(self.configuration.policy, dry_run=False)))
+            webhook = WebhookPresence(client, runtime)
+            rescheduler = Rescheduler(
+                client, self.configuration, lease_at=at, runtime=runtime, webhook=webhook
+            )
             async with webhook.running(), rescheduler.looking():
                 return await use(rescheduler)
 

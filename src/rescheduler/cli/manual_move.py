@@ -3,13 +3,12 @@
 from rescheduler.api.podmigration import MANUAL, Handover
 from rescheduler.cluster.snapshot import Snapshot
 from rescheduler.config.config_validation import did_you_mean
-from rescheduler.config.policy import Policy
 from rescheduler.migrations.controller.revalidation import TEMPORARY_REASONS, policy_for_manual_move
+from rescheduler.migrations.runtime_state import RuntimeState
 from rescheduler.planner.available_nodes import availability_message, closed_because
 from rescheduler.planner.explanation import PodExplanation, explain_pod
 from rescheduler.planner.plan import Move, Plan, Rejection
 from rescheduler.planner.reasons import Reason
-from rescheduler.steering.webhook.webhook_presence import SteeringPresence
 
 __all__ = ["manual_move_refusals", "manual_plan"]
 
@@ -31,7 +30,7 @@ def manual_plan(snapshot: Snapshot, key: str, target: str | None) -> Plan:
 
 
 def manual_move_refusals(
-    snapshot: Snapshot, policy: Policy, key: str, target: str | None, webhook: SteeringPresence
+    snapshot: Snapshot, key: str, target: str | None, state: RuntimeState
 ) -> list[Rejection]:
     """Return what prevents the move, without temporary reasons: the move waits for those."""
     if key not in snapshot.pods.row:
@@ -44,7 +43,7 @@ def manual_move_refusals(
         )
         return [Rejection(key, Reason.GONE, "", f"pod not found{hint}")]
     told = explain_pod(
-        snapshot, policy_for_manual_move(policy), key, steered=webhook.steers, guarded=webhook.guards
+        snapshot, policy_for_manual_move(state.policy), key, steered=state.steers, guarded=state.guards
     )
     found = [each for each in told.kept_in_maintenance_by if each.reason not in TEMPORARY_REASONS]
     return found or _target_refusals(snapshot, told, target)

@@ -35,11 +35,11 @@ from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS, Object
 from rescheduler.kube.client import Client
 from rescheduler.kube.transport import InProcessTransport
 from rescheduler.migrations.controller.plan_execution import MoveProgress, PlanExecution
+from rescheduler.migrations.runtime_state import RuntimeState, RuntimeStateHolder, SteeringStatus
 from rescheduler.planner.plan import Plan
 from rescheduler.planner.plan_builder import node_load_percentages
 from rescheduler.steering.steering_service import SteeringService
 from rescheduler.steering.webhook.webhook_configurations import GUARD_PATH, UrlAddress, webhook_configurations
-from rescheduler.steering.webhook.webhook_presence import FixedPresence
 
 __all__ = ["MoveUpdate", "NodeLoads", "SimulatedCheck", "simulate"]
 
@@ -101,7 +101,7 @@ def simulate(
         for item in objects
         if item["kind"] not in _LEFT_OUT and item["metadata"]["name"] != PODMIGRATION_CRD_NAME
     ]
-    saved = _SavedInput(loaded, start, usage, FixedPresence(steers=True, guards=guarded))
+    saved = _SavedInput(loaded, start, usage, SteeringStatus(steers=True, guards=guarded))
     return run_virtual(_simulate(saved, configuration, checks, tell))
 
 
@@ -112,7 +112,7 @@ class _SavedInput:
     objects: list[Object]
     start: datetime
     usage: UsageOutcome
-    webhook: FixedPresence
+    steering: SteeringStatus
 
 
 async def _simulate(
@@ -127,8 +127,9 @@ async def _simulate(
     async with _running_cluster(cluster, beginning) as (server, client):
         now = server.clock.now
         await asyncio.sleep(_SETTLING_S)
+        runtime = RuntimeStateHolder(RuntimeState(configuration.policy, cluster.steering))
         rescheduler = Rescheduler(
-            client, configuration, lease_at=_LEASE, webhook=cluster.webhook, now=now, me="simulated"
+            client, configuration, lease_at=_LEASE, runtime=runtime, now=now, me="simulated"
         )
         async with rescheduler.looking(), rescheduler.executing(lambda: rescheduler.recovering().running()):
             reader = _reader(cluster.usage, rescheduler.cluster, now)
@@ -162,7 +163,7 @@ async def _running_cluster(cluster: _SavedInput, start: datetime) -> AsyncIterat
         # Created, not loaded: the server needs a moment before it serves the kind and its objects.
         await client.create(CUSTOM_RESOURCE_DEFINITIONS, podmigration_crd())
         steering, guard = webhook_configurations(UrlAddress("https://webhook.invalid"))
-        server.load([*cluster.objects, steering, *([guard] if cluster.webhook.guards else ())])
+        server.load([*cluster.objects, steering, *([guard] if cluster.steering.guards else ())])
         steering_service = SteeringService(client, server.clock.now)
         server.cluster.admission.webhooks.caller = _InProcessWebhook(steering_service)
         start_cluster(server)

@@ -1,16 +1,11 @@
-"""Checks, one after the other: look at the cluster, and plan.
+"""Make one plan per check, from the cluster as it will be when all running migrations have finished.
 
-What one check leaves to the next is kept here and passed in: averages of usage, and how many checks in a
-row a node was too hot. All the rest is read from the cluster each time.
+A check does not wait for the moves of the previous one. In load, a pod that is being moved counts on its
+target, so that its node is not relieved twice, and a terminating pod counts nowhere. In requests, both also
+count where they are, because it is not known when they leave.
 
-What takes long is done in a thread, on values that nobody changes: the event loop goes on meanwhile.
-
-The cluster as it will be when everything that is under way has arrived: what the next check plans with.
-
-A check does not wait until the moves of the last one are over. By load, a pod that is being moved counts
-where it goes, or its node would be relieved twice; and one that is terminating counts nowhere, however long
-it takes to end. By room both count where they are, too: nobody knows how soon they leave, and whether they
-arrive.
+A check passes usage averages and the history of hot nodes on to the next one. Planning runs in a thread on
+frozen values, so that it does not block the event loop.
 """
 
 import asyncio
@@ -26,7 +21,7 @@ from rescheduler.api.podmigration import Migration, MigrationPhase
 from rescheduler.api.strategy_traits import traits_of
 from rescheduler.cluster.snapshot import NO_ROW, PodTable, Rows, Snapshot
 from rescheduler.cluster.snapshot_tables import group_by_node, sum_by_node
-from rescheduler.cluster.sources.usage_sources import UsageReader
+from rescheduler.cluster.sources.usage_sources import UsageReader, usage_reader
 from rescheduler.cluster.sources.watched_cluster import WatchedCluster
 from rescheduler.cluster.sources.watched_objects import WatchedObjects
 from rescheduler.cluster.trusted_usage import usage_for_check
@@ -39,11 +34,9 @@ from rescheduler.migrations.controller.observation_builder import (
     target_of,
     unfinished_migrations,
 )
-from rescheduler.migrations.controller.plan_execution import PlanExecution
+from rescheduler.migrations.runtime_state import RuntimeState, RuntimeStateHolder
 from rescheduler.planner.plan import HotNodeHistory, Plan
 from rescheduler.planner.plan_builder import build_plan, too_hot_nodes
-from rescheduler.recovery.controller.attempt_recorder import AttemptRecorder
-from rescheduler.steering.webhook.webhook_presence import SteeringPresence
 from rescheduler.strategies.fair_shares import QueuedMigrations
 from rescheduler.strategies.strategy import Strategy
 from rescheduler.strategies.strategy_registry import strategies_of
@@ -100,16 +93,16 @@ class UnfinishedMigrations:
         )
 
 
-def unfinished_now(seen: WatchedObjects) -> UnfinishedMigrations:
-    targets = ((each.key, target_of(each, seen)) for each in running_migrations(seen))
+def unfinished_now(watched: WatchedObjects) -> UnfinishedMigrations:
+    targets = ((each.key, target_of(each, watched)) for each in running_migrations(watched))
     return UnfinishedMigrations(
-        unfinished_migrations(seen), {key: pod.key for key, pod in targets if pod is not None}
+        unfinished_migrations(watched), {key: pod.key for key, pod in targets if pod is not None}
     )
 
 
-def moves_under_way(seen: WatchedObjects) -> list[MoveUnderWay]:
+def moves_under_way(watched: WatchedObjects) -> list[MoveUnderWay]:
     """All that are asked for or under way, in a fixed order."""
-    return unfinished_now(seen).coming()
+    return unfinished_now(watched).coming()
 
 
 def expected_snapshot(snapshot: Snapshot, moves: Sequence[MoveUnderWay]) -> Snapshot:
@@ -167,7 +160,6 @@ class CheckResult:
     began: datetime
     snapshot: Snapshot
     plan: Plan
-    run: PlanExecution
     planning_s: float = 0.0
     usage_source: str = ""
 
@@ -183,56 +175,63 @@ class Checker:
         self,
         client: Client,
         cluster: WatchedCluster,
-        usage: UsageReader,
-        policy: Policy,
+        runtime: RuntimeStateHolder,
         *,
         now: Callable[[], datetime],
-        webhook: SteeringPresence,
+        usage: UsageReader | None = None,
     ) -> None:
-        self.usage = usage
-        self.policy = policy
-        """May be exchanged between two checks, as may `usage`."""
-        self.held_namespaces: frozenset[str] = frozenset()
-        """Whose pods the next check leaves where they are."""
+        """`usage` replaces the source that the policy names."""
         self._client = client
         self._cluster = cluster
+        self._runtime = runtime
         self._now = now
-        self._webhook = webhook
+        self._fixed_usage = usage
+        self._reader: tuple[Policy, UsageReader] | None = None
         self._history = _CheckHistory()
         self._number = 0
 
     async def checks(self) -> AsyncIterator[CheckResult]:
-        """One per `reschedulingInterval`, for ever. Whoever takes one has its plan carried out: `run.run()`.
-
-        The next one waits for that: nothing is under way when it plans. The daemon does not wait.
-        """
+        """Check once per `reschedulingInterval`; the next check waits until you ask for it."""
         loop = asyncio.get_running_loop()
         while True:
             began_s = loop.time()
             yield await self.check()
-            rest_s = began_s + self.policy.rescheduling_interval.total_seconds() - loop.time()
+            rest_s = (
+                began_s + self._runtime.current.policy.rescheduling_interval.total_seconds() - loop.time()
+            )
             await asyncio.sleep(max(0.0, rest_s))
 
     async def check(self) -> CheckResult:
         """Plans as if what is under way were done already: else it would be done twice."""
         self._number += 1
-        began = self._now()
-        outcome = await self.usage.read()
+        began, state = self._now(), self._runtime.current
+        outcome = await (await self._usage(state.policy)).read()
         under_way = unfinished_now(self._cluster.followed)
-        decide = _Planning(
-            self._cluster,
-            self.policy,
-            self._history,
-            self._webhook.steers,
-            self._webhook.guards,
-            self.held_namespaces,
-        )
+        decide = _Planning(self._cluster, state, self._history)
         decided = await asyncio.to_thread(decide, outcome, under_way, self._now().timestamp())
         self._history = decided.history
-        record = AttemptRecorder(self._client, self._cluster, lambda: self.policy, self._now).record
-        run = PlanExecution(self._client, self._cluster.followed, decided.plan, record=record)
         took_s, source = decided.planning_s, decided.usage_source
-        return CheckResult(self._number, began, decided.snapshot, decided.plan, run, took_s, source)
+        return CheckResult(self._number, began, decided.snapshot, decided.plan, took_s, source)
+
+    async def close(self) -> None:
+        if self._fixed_usage is not None:
+            await self._fixed_usage.close()
+        if self._reader is not None:
+            await self._reader[1].close()
+
+    async def _usage(self, policy: Policy) -> UsageReader:
+        """Return the reader of the source that the policy names; a new one if that has changed."""
+        if self._fixed_usage is not None:
+            return self._fixed_usage
+        if self._reader is not None:
+            before, reader = self._reader
+            if (before.usage_source, before.prometheus) == (policy.usage_source, policy.prometheus):
+                return reader
+            self._reader = None
+            await reader.close()
+        reader = usage_reader(policy, self._client)
+        self._reader = policy, reader
+        return reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,39 +249,37 @@ class _Planning:
     """The part of a check that takes long. Runs in a thread."""
 
     cluster: WatchedCluster
-    policy: Policy
+    state: RuntimeState
+    """One state for the whole check, although it may change meanwhile."""
     history: _CheckHistory
-    steered: bool
-    guarded: bool
-    held_namespaces: frozenset[str]
 
     def __call__(
         self, outcome: UsageOutcome, unfinished: UnfinishedMigrations, now_s: float
     ) -> _PlanningResult:
-        under_way = unfinished.coming()
-        strategies = strategies_of(self.policy)
+        policy, under_way = self.state.policy, unfinished.coming()
+        strategies = strategies_of(policy)
         usage, smoothing = usage_for_check(
             outcome,
             self.cluster.tenants(now_s),
             now_s=now_s,
-            half_life_s=self.policy.usage_half_life.total_seconds(),
+            half_life_s=policy.usage_half_life.total_seconds(),
             smoothing=self.history.smoothing,
         )
         self.cluster.measure(usage.pods, usage.notes)
         snapshot = self.cluster.snapshot(now_s)
         expected = expected_snapshot(snapshot, under_way)
-        hot = too_hot_nodes(expected, self.policy, strategies)
+        hot = too_hot_nodes(expected, policy, strategies)
         history = _CheckHistory(smoothing, self.history.heat.after(hot, usage.source))
         began_s = time.perf_counter()
         made = build_plan(
             expected,
-            self.policy,
+            policy,
             strategies,
             heat=history.heat,
-            steered=self.steered,
-            guarded=self.guarded,
+            steered=self.state.steers,
+            guarded=self.state.guards,
             queue=_queue(under_way, strategies),
-            held_namespaces=self.held_namespaces,
+            held_namespaces=self.state.halted_namespaces,
         )
         return _PlanningResult(snapshot, made, history, time.perf_counter() - began_s, usage.source)
 

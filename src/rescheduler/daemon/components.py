@@ -1,16 +1,8 @@
-"""Everything that a process has which moves pods.
+"""Wire together what a process needs to move pods: for the daemon, and for commands that move pods.
 
-client ──▶ Followed ──▶ KnownCluster ──▶ CheckLoop: plans ──▶ PodMigrations
-               │              └────────▶ Judging ─┐
-               └──────────────▶ Controller ◀──────┘      only while the Lease is ours
-
-The one place that wires things together: what the commands that move pods run on, and the daemon.
-
-rescheduler   everything that a process has which moves pods
-running       `rescheduler run`: ordered start, leading or standing by, ordered stop
-rounds        the checks of whoever leads, and what becomes of their plans
-watchman      what brings the program to a halt
-keeping       what the leader writes down for `rescheduler status`
+client ──▶ WatchedObjects ──▶ WatchedCluster ──▶ Checker: plans ──▶ PodMigrations
+                 │                  └─────────▶ Revalidation ─┐
+                 └────────────▶ MigrationController ◀─────────┘      only while this process holds the Lease
 """
 
 import asyncio
@@ -20,11 +12,10 @@ from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from rescheduler.api.podmigration import MANUAL, Migration
-from rescheduler.cluster.sources.usage_sources import UsageReader, usage_reader
+from rescheduler.cluster.sources.usage_sources import UsageReader
 from rescheduler.cluster.sources.watched_cluster import WatchedCluster
 from rescheduler.cluster.sources.watched_objects import WatchedObjects
-from rescheduler.config.policy import Configuration, Policy
+from rescheduler.config.policy import Configuration
 from rescheduler.daemon.checker import Checker
 from rescheduler.daemon.own_objects import lease_key, new_identity, own_namespace
 from rescheduler.kube import errors
@@ -32,11 +23,11 @@ from rescheduler.kube.client import Client
 from rescheduler.kube.leader_election import LeaderElector
 from rescheduler.migrations.controller.migration_controller import MigrationController
 from rescheduler.migrations.controller.revalidation import Revalidation
+from rescheduler.migrations.runtime_state import RuntimeState, RuntimeStateHolder
 from rescheduler.recovery.controller.attempt_recorder import AttemptRecorder
-from rescheduler.recovery.controller.recovery_controller import RecoveryController, RecoveryHooks
-from rescheduler.steering.webhook.webhook_presence import FixedPresence, SteeringPresence
-from rescheduler.strategies.node_maintenance import NodeMaintenance
-from rescheduler.strategies.strategy_registry import strategies_of
+from rescheduler.recovery.controller.recovery_controller import RecoveryController
+from rescheduler.recovery.controller.recovery_report import FailureListener
+from rescheduler.steering.webhook.webhook_presence import AssumedSteering, SteeringProbe
 
 __all__ = ["Rescheduler", "WhileLeading", "lease_key", "new_identity", "own_namespace"]
 
@@ -52,11 +43,6 @@ def _wall_clock() -> datetime:
     return datetime.now(UTC)
 
 
-def _urgent_strategies(policy: Policy) -> list[str]:
-    """Maintenance always: whoever drains a node by hand asks for the same, enabled or not."""
-    return [*(each.name for each in strategies_of(policy) if each.urgent), NodeMaintenance.name]
-
-
 class Rescheduler:
     def __init__(
         self,
@@ -64,30 +50,27 @@ class Rescheduler:
         configuration: Configuration,
         *,
         lease_at: str,
-        webhook: SteeringPresence | None = None,
+        runtime: RuntimeStateHolder | None = None,
+        webhook: SteeringProbe | None = None,
         now: Callable[[], datetime] = _wall_clock,
         me: str = "",
     ) -> None:
         """`lease_at` as `lease_key` says it."""
-        policy = configuration.policy
         self.client = client
         self.configuration = configuration
+        """As it was at the start; `runtime` has the policy of now."""
+        self.runtime = runtime or RuntimeStateHolder(RuntimeState(configuration.policy))
         self.followed = WatchedObjects(client)
         self.cluster = WatchedCluster(client, self.followed, now)
-        self.webhook: SteeringPresence = webhook or FixedPresence()
-        self.may_begin: Callable[[Migration], bool] = lambda _: True
-        """False during a halt. May be exchanged."""
-        self.is_winding_down: Callable[[], bool] = lambda: False
-        """Whether what waits for its turn is called off, because soon nobody executes. May be exchanged."""
-        self.judging = Revalidation(self.cluster, policy, _urgent_strategies(policy), self.webhook, now)
+        self._webhook: SteeringProbe = webhook or AssumedSteering(self.runtime)
+        self.revalidation = Revalidation(self.cluster, self.runtime, now)
         self.lease = LeaderElector(
             client, lease_at, me or new_identity(), configuration.leader_election, now=now
         )
         self.controller: MigrationController | None = None
         """While it runs: while this process executes."""
         self._leading: asyncio.Task[None] | None = None
-        self._recovering: RecoveryController | None = None
-        self.record = AttemptRecorder(client, self.cluster, self._ask_policy, now).record
+        self.record = AttemptRecorder(client, self.cluster, self.runtime, now).record
         """To be asked before the migration of a failing pod is created."""
         self._now = now
 
@@ -95,33 +78,11 @@ class Rescheduler:
         """By the wall clock, or by what stands for it."""
         return self._now()
 
-    def use(self, policy: Policy) -> None:
-        """From now on, for what is under way too."""
-        self.configuration = Configuration(
-            policy=policy,
-            client_connection=self.configuration.client_connection,
-            leader_election=self.configuration.leader_election,
+    def recovering(self, listener: FailureListener | None = None) -> RecoveryController:
+        """To be run by the process that leads."""
+        return RecoveryController(
+            self.client, self.cluster, self.runtime, self._now, listener or FailureListener()
         )
-        self.judging.use(policy, _urgent_strategies(policy))
-        if self.controller is not None:
-            self.controller.use(policy, (MANUAL, *_urgent_strategies(policy)))
-            self.controller.look_again()
-        if self._recovering is not None:
-            self._recovering.reconsider()
-
-    def recovering(self, hooks: RecoveryHooks = RecoveryHooks()) -> RecoveryController:  # noqa: B008 - frozen
-        """To be run by whoever leads. The last that was asked for hears of every other policy."""
-        self._recovering = RecoveryController(self.client, self.cluster, self._ask_policy, self._now, hooks)
-        return self._recovering
-
-    def _ask_policy(self) -> Policy:
-        return self.configuration.policy
-
-    def _ask_may_begin(self, migration: Migration) -> bool:
-        return self.may_begin(migration)
-
-    def _ask_winding_up(self) -> bool:
-        return self.is_winding_down()
 
     @contextlib.asynccontextmanager
     async def looking(self, *, only: bool = False) -> AsyncIterator[None]:
@@ -197,39 +158,25 @@ class Rescheduler:
         await self.lease.lost()
 
     def _controller(self) -> MigrationController:
-        controller = MigrationController(
+        return MigrationController(
             self.client,
-            self.configuration.policy,
-            self.judging.revalidate,
+            self.runtime,
+            self.revalidation,
             followed=self.followed,
             now=self._now,
-            webhook=self.webhook,
+            webhook=self._webhook,
         )
-        controller.use(self.configuration.policy, (MANUAL, *_urgent_strategies(self.configuration.policy)))
-        controller.begin_only(self._ask_may_begin)
-        controller.preempt_nobody(self.judging.may_preempt)
-        controller.find_room(self.judging.no_room)
-        controller.cancel_queued_when(self._ask_winding_up)
-        return controller
 
     # -- deciding
 
     @contextlib.asynccontextmanager
     async def checking(self, usage: UsageReader | None = None) -> AsyncIterator[Checker]:
         """Checks, within `looking()`; load comes from `usage`, or from where the policy says."""
-        reader = usage or usage_reader(self.configuration.policy, self.client)
-        loop = Checker(
-            self.client,
-            self.cluster,
-            reader,
-            self.configuration.policy,
-            now=self._now,
-            webhook=self.webhook,
-        )
+        checker = Checker(self.client, self.cluster, self.runtime, now=self._now, usage=usage)
         try:
-            yield loop
+            yield checker
         finally:
-            await loop.usage.close()
+            await checker.close()
 
 
 async def _first_done(*awaitables: Coroutine[Any, Any, Any]) -> None:

@@ -1,16 +1,12 @@
-"""`rescheduler run`: all is known before anything is decided, and nothing is left half done at the end.
+"""Run the daemon: ordered start, leading or standing by, ordered stop.
 
 start   the pause switch ─▶ caches ─▶ halts ─▶ the Lease ─▶ migrations ─▶ checks
-end     checks ─▶ migrations: their present steps ─▶ the Lease is given back ─▶ caches
+stop    checks ─▶ migrations: their current steps ─▶ the Lease is released ─▶ caches
 
-A dry run writes nothing at all, not even a Lease: it checks for itself alone.
+A dry run writes nothing, not even a Lease.
 
-Work that goes on beside the rest, and work that the end breaks off.
-
-The configuration file, looked at again and again: what changed and is valid is used, the rest kept out.
-
-By content, not by time: a mounted ConfigMap changes by a link to another directory, and editors write files
-in ways of their own.
+The configuration file is compared by content, not by time: a mounted ConfigMap changes by a symbolic link to
+another directory, and editors replace files in different ways.
 """
 
 import asyncio
@@ -34,16 +30,15 @@ from rescheduler.daemon.components import Rescheduler
 from rescheduler.daemon.halt_monitor import HaltMonitor
 from rescheduler.daemon.halts import ApiResponseWindow
 from rescheduler.daemon.listeners import DaemonEvents, DaemonListener, DaemonLog, ListenerFanout
-from rescheduler.daemon.maintenance_conditions import MaintenanceConditionWriter
 from rescheduler.daemon.own_objects import WatchedState, new_identity
 from rescheduler.daemon.periodic_checks import PeriodicChecks
-from rescheduler.daemon.status_writer import StatusWriter
+from rescheduler.daemon.status_writer import MaintenanceConditionWriter, StatusWriter
 from rescheduler.kube.api_resources import ApiCall, Object
 from rescheduler.kube.client import Client, RequestObserver
 from rescheduler.kube.event_recorder import EventRecorder
 from rescheduler.kube.informer import Informer
 from rescheduler.migrations.controller.observation_builder import migrations_to_finish
-from rescheduler.recovery.controller.recovery_controller import RecoveryHooks
+from rescheduler.migrations.runtime_state import RuntimeState, RuntimeStateHolder
 from rescheduler.steering.webhook.webhook_presence import WebhookPresence
 
 __all__ = [
@@ -181,11 +176,13 @@ class Daemon:
         client = connect(self._requested)
         me = options.me or new_identity()
         namespace = options.lease_at.partition("/")[0]
-        self._webhook = WebhookPresence(client, namespace, is_extended=self._is_extended)
+        self.runtime = RuntimeStateHolder(RuntimeState(configuration.policy))
+        self._webhook = WebhookPresence(client, self.runtime, namespace)
         self.rescheduler = Rescheduler(
             client,
             configuration,
             lease_at=options.lease_at,
+            runtime=self.runtime,
             webhook=self._webhook,
             now=options.now,
             me=me,
@@ -200,13 +197,10 @@ class Daemon:
         self.listener = ListenerFanout(
             (DaemonLog(), self._status_writer, announcer, self._maintenance, *options.listeners)
         )
-        self.watchman = HaltMonitor(
+        self.halt_monitor = HaltMonitor(
             self.rescheduler, self._state, self._api_responses, now=options.now, listener=self.listener
         )  # fmt: skip
-        self.rescheduler.may_begin = self.watchman.may_begin
-        self.rescheduler.is_winding_down = lambda: self._is_dry_run
-        self._checks = PeriodicChecks(self.rescheduler, self.watchman, self.listener, options.usage)
-        self.listener.listeners.append(self._checks)
+        self._checks = PeriodicChecks(self.rescheduler, self.halt_monitor, self.listener, options.usage)
 
     @property
     def not_ready(self) -> list[str]:
@@ -236,15 +230,15 @@ class Daemon:
             except Interrupted:
                 return
             stack.callback(self.rescheduler.followed.migrations.informer.subscribe(self._on_migration))
-            self._use_policy(self.rescheduler.configuration.policy)
+            self._use_policy(self.runtime.current.policy)
             background = await stack.enter_async_context(in_background(ended))
-            background(self.watchman.run(), "halts")
+            background(self.halt_monitor.run(), "halts")
             if self._options.file is not None:
                 background(self._follow_file(self._options.file), "configuration file")
-            log_event(log, logging.INFO, "Started", "the cluster is known", namespace=self._state.namespace)
+            log_event(log, logging.INFO, "Started", "all caches are synced", namespace=self._state.namespace)
             while not ended.is_set():
                 await self._act_until(ended)
-            log_event(log, logging.INFO, "Ended", "nothing of ours is at work any more")
+            log_event(log, logging.INFO, "Ended", "all work has stopped")
 
     async def _act_until(self, ended: asyncio.Event) -> None:
         """Until the end, or until the configuration makes a dry run of it, or of a dry run more than that."""
@@ -255,12 +249,12 @@ class Daemon:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_POLL_INTERVAL_S):
                         await ended.wait()
-                        self.watchman.is_ending = True
+                        self.runtime.update(is_stopping=True)
                         return
 
     @property
     def _is_dry_run(self) -> bool:
-        return self.rescheduler.configuration.policy.dry_run
+        return self.runtime.current.policy.dry_run
 
     @property
     def _is_busy(self) -> bool:
@@ -276,7 +270,7 @@ class Daemon:
         """What runs while the Lease is ours, beside executing."""
         self.listener.leads(True)
         try:
-            recovering = self.rescheduler.recovering(RecoveryHooks(self._may_act, self.listener))
+            recovering = self.rescheduler.recovering(self.listener)
             async with (
                 self._events.running(),
                 self._status_writer.running(),
@@ -288,17 +282,13 @@ class Daemon:
         finally:
             self.listener.leads(False)
 
-    def _is_extended(self) -> bool:
-        return self.rescheduler.configuration.policy.scheduler_extender
-
-    def _may_act(self) -> bool:
-        return not self.watchman.look() and not self.watchman.is_ending and not self._is_dry_run
-
     # -- what is heard
 
     def _requested(self, call: ApiCall, code: int, seconds: float) -> None:
-        self._api_responses.note(call, code, asyncio.get_running_loop().time())
+        has_failed = self._api_responses.note(call, code, asyncio.get_running_loop().time())
         self.listener.requested(call, code, seconds)
+        if has_failed:
+            self.halt_monitor.evaluate_soon()
 
     def _on_migration(self, old: Object | None, new: Object | None) -> None:
         self.listener.migration_changed(self._migration(old), self._migration(new))
@@ -316,7 +306,7 @@ class Daemon:
         for note in loaded.notes:
             log_event(log, logging.INFO, "ConfigurationNote", note)
         if (before.leader_election, before.client_connection) != (now.leader_election, now.client_connection):
-            words = "changes of leaderElection and clientConnection take effect with the next start"
+            words = "changes of leaderElection and clientConnection take effect after a restart"
             log_event(log, logging.WARNING, "ConfigurationNote", words)
         self._use_policy(self._options.overridden(now.policy))
 
@@ -324,12 +314,12 @@ class Daemon:
         """Without a place where moves are recorded it stays a dry run, whatever is wanted."""
         if self.rescheduler.followed.is_without_migrations:
             words = (
-                f"{MissingPodMigrationCRD()} Until that is done, and this is started anew, it is a dry run."
+                f"{MissingPodMigrationCRD()} Until you do that and restart the daemon, it runs as a dry run."
             )
             level = logging.INFO if policy.dry_run else logging.ERROR
             log_event(log, level, "DefinitionMissing", words)
             policy = replace(policy, dry_run=True)
-        self.rescheduler.use(policy)
+        self.runtime.update(policy=policy)
         self.listener.configured(policy)
 
     def _refuse(self, error: ConfigurationError) -> None:
@@ -338,6 +328,6 @@ class Daemon:
 
 def _why_not_fresh(informer: Informer[Any]) -> str:
     if not informer.is_synced:
-        return f"not known yet{f': {informer.failure}' if informer.failure else ''}"
+        return f"not listed yet{f': {informer.failure}' if informer.failure else ''}"
     why = f": {informer.failure}" if informer.failure else ""
     return f"no watch is open; the API server last sent something {informer.staleness():.0f} s ago{why}"

@@ -1,13 +1,13 @@
-"""Keeps an eye on what brings the program to a halt: collects the facts that `halting` judges."""
+"""Collect the facts for `halts`, and keep the halts of the runtime state up to date."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any, Final
 
-from rescheduler.api.daemon_status import Halt, HaltReason
-from rescheduler.api.podmigration import MANUAL, Migration
-from rescheduler.cluster.sources.watched_objects import minute_of
+from rescheduler.api.podmigration import Migration
+from rescheduler.cluster.node_record import NodeRecord
+from rescheduler.cluster.sources.watched_objects import minute_of, nested_field
 from rescheduler.daemon.components import Rescheduler
 from rescheduler.daemon.halts import (
     FAILURE_WINDOW,
@@ -25,7 +25,6 @@ from rescheduler.kube.informer import Informer
 __all__ = ["HaltMonitor"]
 
 HALT_CHECK_INTERVAL_S: Final = 2.0
-_NO_PLAN_REASONS: Final = frozenset({HaltReason.API_FAILING, HaltReason.CACHES_STALE})
 
 
 class HaltMonitor:
@@ -33,65 +32,65 @@ class HaltMonitor:
         self,
         rescheduler: Rescheduler,
         state: WatchedState,
-        answering: ApiResponseWindow,
+        api_responses: ApiResponseWindow,
         *,
         now: Callable[[], datetime],
         listener: DaemonListener,
     ) -> None:
-        self.halts: tuple[Halt, ...] = ()
-        """Those that hold for the whole cluster."""
-        self.namespace_halts: tuple[Halt, ...] = ()
-        """Those that hold back the pods of one namespace each."""
-        self.is_ending = False
-        """From the signal to end on, nothing is begun."""
         self._rescheduler = rescheduler
         self._state = state
-        self._api_responses = answering
+        self._api_responses = api_responses
         self._now = now
         self._listener = listener
-
-    @property
-    def no_plan_reason(self) -> Halt | None:
-        """Set while not even a plan can be made: it would be made of what is no longer true."""
-        return next((halt for halt in self.halts if halt.reason in _NO_PLAN_REASONS), None)
-
-    def may_begin(self, migration: Migration) -> bool:
-        if self.is_ending or self._rescheduler.configuration.policy.dry_run:
-            return False
-        if migration.spec.strategy == MANUAL:
-            return not any(halt.reason.blocks_manual_moves for halt in self.halts)
-        return not self.halts and migration.namespace not in self.held_namespaces
-
-    @property
-    def held_namespaces(self) -> frozenset[str]:
-        return frozenset(halt.namespace for halt in self.namespace_halts)
+        self._is_running = False
+        self._is_scheduled = False
 
     async def run(self) -> None:
-        """For ever; turning the switch is noticed at once."""
-        end = self._state.informer.subscribe(self._on_switch)
+        """Evaluate every two seconds, and as soon as an informer reports something that may cause a halt."""
+        followed = self._rescheduler.followed
+        self._is_running = True
+        ends = [
+            self._state.informer.subscribe(lambda _old, _new: self.evaluate()),
+            followed.nodes.subscribe(self._on_node),
+            followed.migrations.informer.subscribe(self._on_migration),
+        ]
         try:
             while True:
-                self.look()
+                self.evaluate()
                 await asyncio.sleep(HALT_CHECK_INTERVAL_S)
         finally:
-            end()
+            self._is_running = False
+            for end in ends:
+                end()
 
-    def _on_switch(self, _old: Object | None, _new: Object | None) -> None:
-        self.look()
+    def evaluate_soon(self) -> None:
+        """Evaluate in the next turn of the event loop, once for all changes that arrive together."""
+        # Before the caches are filled and after they are closed, they would all count as stale.
+        if self._is_running and not self._is_scheduled:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._evaluate_scheduled)
 
-    def look(self) -> tuple[Halt, ...]:
-        """What holds for the whole cluster now. A change of that, or of which namespaces are held back, is
-        told; when a halt ends, what has waited for that is tried at once."""
-        before = (*self.halts, *self.namespace_halts)
-        limits = self._rescheduler.configuration.policy.halt_when
-        now = with_original_start(before, current_halts(self._facts(), limits))
-        self.halts = tuple(halt for halt in now if not halt.namespace)
-        self.namespace_halts = tuple(halt for halt in now if halt.namespace)
-        if _halt_keys(before) != _halt_keys(now):
-            self._listener.halted(now)
-            if self._rescheduler.controller is not None and _halt_keys(before) - _halt_keys(now):
-                self._rescheduler.controller.look_again()
-        return self.halts
+    def _evaluate_scheduled(self) -> None:
+        self._is_scheduled = False
+        if self._is_running:
+            self.evaluate()
+
+    def evaluate(self) -> None:
+        """Update the halts of the runtime state, and report which have started or ended."""
+        runtime = self._rescheduler.runtime
+        before = runtime.current
+        halts = current_halts(self._facts(), before.policy.halt_when)
+        runtime.update(halts=with_original_start(before.halts, halts))
+        if runtime.current.halt_keys != before.halt_keys:
+            self._listener.halted(runtime.current.halts)
+
+    def _on_node(self, old: NodeRecord | None, new: NodeRecord | None) -> None:
+        if (old is not None and old.is_ready) != (new is not None and new.is_ready):
+            self.evaluate_soon()
+
+    def _on_migration(self, _old: Object | None, new: Object | None) -> None:
+        if new is not None and nested_field(new, "status", "finishedAt"):
+            self.evaluate_soon()
 
     def _facts(self) -> HaltFacts:
         followed, now = self._rescheduler.followed, self._now()
@@ -116,10 +115,6 @@ class HaltMonitor:
                 migration = followed.records.migration(item)
                 if migration is not None:
                     yield migration
-
-
-def _halt_keys(halts: Iterable[Halt]) -> frozenset[tuple[HaltReason, str]]:
-    return frozenset((halt.reason, halt.namespace) for halt in halts)
 
 
 def _stale_cache(informer: Informer[Any]) -> StaleCache:

@@ -1,13 +1,10 @@
-"""When nothing new may be begun, and why: judged from facts, without a clock or a network.
+"""Decide from facts when no new move may start, and why.
 
-Each halt says how it ends. What is under way comes to its end in spite of it: it would be worse to leave pods
-half moved.
+Each halt says when it ends. Running migrations finish in spite of it, because half-moved pods would be worse.
 
-Failures of migrations stop the whole cluster only if they are no matter of one namespace: those of the
-namespace that has most of them count at most as many as those of all others together. Otherwise only that
-namespace is held back, and all others go on: no tenant can stop the moves of others by making its own fail.
-
-How the API server has answered of late: what tells a server that fails from a bad moment.
+Failed migrations halt the whole cluster only if several namespaces have them: the failures of the namespace
+with the most count at most as often as those of all others together. Otherwise only that namespace is halted,
+so that no tenant can stop the moves of others by making its own fail.
 """
 
 from collections import Counter, deque
@@ -107,7 +104,7 @@ def _paused(facts: HaltFacts) -> Iterator[Halt]:
         by = f" by {pause.by}" if pause.by else ""
         why = f": {pause.why}" if pause.why else ""
         since = pause.at or facts.now
-        yield Halt(HaltReason.PAUSED, since, f"paused{by}{why}", "rescheduler resume ends it")
+        yield Halt(HaltReason.PAUSED, since, f"paused{by}{why}", "when you run `rescheduler resume`")
 
 
 def _failures(facts: HaltFacts, ratio: float) -> Iterator[Halt]:
@@ -122,7 +119,7 @@ def _failures(facts: HaltFacts, ratio: float) -> Iterator[Halt]:
         own = [each for each in finished if each.namespace == namespace]
         if _are_too_many(own, ratio):
             halt = _failure_halt(facts.now, own, ratio, _are_too_many)
-            words = f"only namespace {namespace} is held back: {halt.words}"
+            words = f"only namespace {namespace} is halted: {halt.words}"
             yield msgspec.structs.replace(
                 halt, reason=HaltReason.NAMESPACE_FAILING, words=words, namespace=namespace
             )
@@ -152,7 +149,7 @@ def _failure_halt(now: datetime, finished: Sequence[Migration], ratio: float, ho
     words = (
         f"{len(failed)} of the {len(finished)} migrations that finished within "
         f"{_minutes(FAILURE_WINDOW)} failed, "
-        f"more than haltWhen.failureRatio {ratio:g} allows; such as {failed[-1].key}: "
+        f"more than haltWhen.failureRatio {ratio:g} allows; for example {failed[-1].key}: "
         f"{failed[-1].status.message or failed[-1].status.failure}"
     )
     ends = _ends_at(finished, ratio, holds).astimezone(now.tzinfo)
@@ -160,7 +157,7 @@ def _failure_halt(now: datetime, finished: Sequence[Migration], ratio: float, ho
         HaltReason.FAILURE_RATIO,
         now,
         words,
-        f"by itself at {ends:%H:%M:%S} UTC, when they are older; or at once by rescheduler resume",
+        f"at {ends:%H:%M:%S} UTC, when the failures are older, or when you run `rescheduler resume`",
     )
 
 
@@ -226,7 +223,7 @@ def _not_ready(facts: HaltFacts, share: float) -> Iterator[Halt]:
         f"{count} of {facts.nodes} nodes are not Ready ({names}), "
         f"more than haltWhen.notReadyShare {share:g} allows"
     )
-    ends = f"by itself when at most {int(share * facts.nodes)} of them are not Ready"
+    ends = f"when at most {int(share * facts.nodes)} of them are not Ready"
     yield Halt(HaltReason.NODES_NOT_READY, facts.now, words, ends)
 
 
@@ -238,7 +235,7 @@ def _api_failing(facts: HaltFacts) -> Iterator[Halt]:
         f"{answers.failed} of the last {answers.requests} requests to the API server failed: {answers.last}"
     )
     yield Halt(
-        HaltReason.API_FAILING, facts.now, words, "by itself when most requests are answered again"
+        HaltReason.API_FAILING, facts.now, words, "when most requests succeed again"
     )  # fmt: skip
 
 
@@ -254,9 +251,7 @@ def _stale(facts: HaltFacts) -> Iterator[Halt]:
         )
     else:
         words = f"{kinds} have not been listed yet{why}"
-    yield Halt(
-        HaltReason.CACHES_STALE, facts.now, words, "by itself when the API server accepts the watches again"
-    )
+    yield Halt(HaltReason.CACHES_STALE, facts.now, words, "when the API server accepts the watches again")
 
 
 def _minutes(span: timedelta) -> str:
@@ -276,12 +271,13 @@ class ApiResponseWindow:
         self._answers: deque[tuple[float, bool]] = deque(maxlen=_MAX_RESPONSES)
         self._last = ""
 
-    def note(self, call: ApiCall, code: int, now_s: float) -> None:
-        """`code` is 0 if no answer came."""
+    def note(self, call: ApiCall, code: int, now_s: float) -> bool:
+        """Return whether the request failed. `code` is 0 if the server did not answer."""
         failed = code == 0 or code >= _SERVER_ERROR
         if failed:
-            self._last = f"{call} was answered {code}" if code else f"{call} was not answered"
+            self._last = f"{call} returned {code}" if code else f"{call} got no response"
         self._answers.append((now_s, failed))
+        return failed
 
     def lately(self, now_s: float) -> ApiResponses:
         while self._answers and now_s - self._answers[0][0] > RESPONSE_WINDOW_S:

@@ -1,12 +1,9 @@
-"""What happens in the daemon, told to whoever wants to know: the log, the status, metrics, Events.
+"""Pass what happens in the daemon to listeners: the log, Events, the status and metrics.
 
-    daemon ──▶ Told ──▶ Several(Told, Told, …)
+    daemon ──▶ ListenerFanout ──▶ DaemonLog, DaemonEvents, StatusWriter, …
 
-Everything is told on the event loop, after it happened; whoever listens must be quick and must not raise.
-
-What happens, as lines of the log.
-
-What operators should find with `kubectl get events`: Events on the ConfigMap `rescheduler-state`.
+Listeners are called on the event loop, after the fact; they must be quick and must not raise. The Events are
+on the ConfigMap `rescheduler-state`.
 """
 
 import logging
@@ -110,9 +107,9 @@ class DaemonLog(DaemonListener):
 
     def leads(self, leads: bool) -> None:
         if leads:
-            log_event(log, logging.INFO, "Leading", "this process acts from now on")
+            log_event(log, logging.INFO, "Leading", "this process holds the Lease and moves pods")
         else:
-            log_event(log, logging.INFO, "StandingBy", "this process no longer acts")
+            log_event(log, logging.INFO, "StandingBy", "this process lost the Lease and moves no pods")
 
     def checked(self, check: CheckReport) -> None:
         """What is planned again and again because it is not made is told once."""
@@ -124,7 +121,7 @@ class DaemonLog(DaemonListener):
         count = len(plan.moves)
         words = f"{count} {'move' if count == 1 else 'moves'} planned"
         if what and not check.is_carried_out:
-            words += ", not made: " + ("dry run" if self._is_dry_run else "halted")
+            words += ", not executed: " + ("dry run" if self._is_dry_run else "halted")
         log_event(
             log,
             level,
@@ -168,7 +165,7 @@ class DaemonLog(DaemonListener):
         for halt in halts:
             if (halt.reason, halt.namespace) not in self._halts:
                 of = f" of namespace {halt.namespace}" if halt.namespace else ""
-                words = f"{halt.words}. No move{of} is begun. How it ends: {halt.ends}."
+                words = f"{halt.words}. No move{of} starts. Ends {halt.ends}."
                 log_event(log, logging.WARNING, "Halted", words, **_halt_fields(halt.reason, halt.namespace))
         now = frozenset((halt.reason, halt.namespace) for halt in halts)
         for reason, namespace in sorted(self._halts - now):
@@ -176,7 +173,7 @@ class DaemonLog(DaemonListener):
                 log,
                 logging.INFO,
                 "HaltEnded",
-                "no longer a reason to halt",
+                "the reason to halt is gone",
                 **_halt_fields(reason, namespace),
             )
         self._halts = now
@@ -187,14 +184,16 @@ class DaemonLog(DaemonListener):
             log,
             logging.INFO,
             "Configured",
-            "this configuration holds from the next check on",
+            "the new configuration applies from the next check",
             strategies=",".join(policy.enabled_strategies),
             dry_run=policy.dry_run,
             interval=policy.rescheduling_interval.total_seconds(),
         )
 
     def configuration_refused(self, why: str) -> None:
-        log_event(log, logging.ERROR, "ConfigurationRefused", f"{why}\nWhat held before still does.")
+        log_event(
+            log, logging.ERROR, "ConfigurationRefused", f"{why}\nThe previous configuration still applies."
+        )
 
 
 def _halt_fields(reason: HaltReason, namespace: str) -> dict[str, str]:
@@ -214,7 +213,7 @@ class DaemonEvents(DaemonListener):
     def leads(self, leads: bool) -> None:
         self.is_on = leads
         if leads:
-            self._events.tell(self._subject, "Leading", "this replica acts from now on")
+            self._events.tell(self._subject, "Leading", "this replica holds the Lease and moves pods")
             self.halted(self._halts)
 
     def halted(self, halts: tuple[Halt, ...]) -> None:
@@ -224,11 +223,11 @@ class DaemonEvents(DaemonListener):
         now = {(halt.reason, halt.namespace) for halt in halts}
         for halt in halts:
             if (halt.reason, halt.namespace) not in self._announced:
-                message = f"{halt.reason}: {halt.words}. Ends: {halt.ends}"
+                message = f"{halt.reason}: {halt.words}. Ends {halt.ends}"
                 self._events.tell(self._subject, "Halted", message, warning=True)
         for reason, namespace in sorted(self._announced - now):
             of = f" of namespace {namespace}" if namespace else ""
-            self._events.tell(self._subject, "HaltEnded", f"{reason}{of} is over")
+            self._events.tell(self._subject, "HaltEnded", f"{reason}{of} has ended")
         self._announced = now
 
     def configuration_refused(self, why: str) -> None:

@@ -1,7 +1,7 @@
-"""Everything that happens in the daemon, as metrics for Prometheus.
+"""Export what happens in the daemon as Prometheus metrics.
 
-Label values come from lists that the program knows (strategies, handovers, reasons, verbs), so the number of
-series does not grow with the cluster: of nodes there are the extremes and the mean, not one series each.
+Label values come from fixed lists (strategies, handovers, reasons, verbs), so that the number of series does
+not grow with the cluster: nodes have extremes and the mean, not one series each.
 """
 
 import platform
@@ -67,40 +67,54 @@ class Metrics(DaemonListener):
         ) -> Histogram:
             return Histogram(f"rescheduler_{name}", words, labels, registry=registry, buckets=tuple(buckets))
 
-        self._checks = counter("checks", "Checks that were made.", "carried_out")
-        self._skipped = counter("checks_skipped", "Checks that were due and not made.")
-        self._check_time = histogram("check_duration_seconds", "From looking to having a plan.")
-        self._plan_time = histogram("plan_duration_seconds", "What the planner took of that.")
-        self._last_check = gauge("last_check_timestamp_seconds", "When the last check was.")
-        self._proposed = counter("moves_proposed", "Moves that plans proposed.", "strategy", "handover")
+        self._checks = counter("checks", "Checks completed.", "carried_out")
+        self._skipped = counter("checks_skipped", "Checks skipped although they were due.")
+        self._check_time = histogram(
+            "check_duration_seconds", "Duration of a check, from reading usage to the plan."
+        )
+        self._plan_time = histogram("plan_duration_seconds", "Duration of planning within a check.")
+        self._last_check = gauge("last_check_timestamp_seconds", "Time of the last check.")
+        self._proposed = counter("moves_proposed", "Moves proposed by plans.", "strategy", "handover")
         self._refused = gauge("refused_pods", "Pods that the last check refused to move.", "reason")
-        self._started = counter("migrations_started", "Migrations that began.", "strategy", "handover")
+        self._started = counter("migrations_started", "Migrations started.", "strategy", "handover")
         self._finished = counter(
-            "migrations_finished", "Migrations that ended.", "strategy", "handover", "outcome"
+            "migrations_finished", "Migrations finished.", "strategy", "handover", "outcome"
         )
-        self._failures = counter("migration_failures", "Why migrations failed.", "failure")
+        self._failures = counter("migration_failures", "Migrations failed, by reason.", "failure")
         self._duration = histogram(
-            "migration_duration_seconds", "From begin to end.", "handover", "outcome", buckets=_LONG_BUCKETS_S
+            "migration_duration_seconds",
+            "Duration of migrations.",
+            "handover",
+            "outcome",
+            buckets=_LONG_BUCKETS_S,
         )
-        self._under_way = gauge("migrations_in_progress", "Migrations that are under way.")
+        self._under_way = gauge("migrations_in_progress", "Migrations in progress.")
         self._lost = counter(
-            "ready_seconds_lost", "For how long moved pods had no ready successor.", "handover"
+            "ready_seconds_lost", "Seconds for which moved pods had no ready successor.", "handover"
         )
         self._requests = counter("api_requests", "Requests to the API server.", "verb", "code")
-        self._request_time = histogram("api_request_duration_seconds", "How long it took to answer.", "verb")
-        self._load = gauge(
-            "node_load_ratio", "Load of nodes, as share of allocatable.", "resource", "statistic"
+        self._request_time = histogram(
+            "api_request_duration_seconds", "Duration of requests to the API server.", "verb"
         )
-        self._imbalance = gauge("node_load_imbalance_ratio", "Highest less lowest load.", "resource")
-        self._failing = gauge("failing_pods", "Pods that keep failing where they are.", "state")
+        self._load = gauge(
+            "node_load_ratio", "Load of nodes as a share of allocatable.", "resource", "statistic"
+        )
+        self._imbalance = gauge(
+            "node_load_imbalance_ratio",
+            "Difference between the highest and the lowest node load.",
+            "resource",
+        )
+        self._failing = gauge("failing_pods", "Pods that keep failing on their node.", "state")
         self._suspects = gauge("suspect_nodes", "Nodes on which pods of many workloads fail.")
         self._maintenance = gauge("maintenance_nodes", "Nodes in maintenance.", "state")
-        self._leader = gauge("leader", "Whether this process acts.")
-        self._halted = gauge("halted", "Whether no move is begun, and why.", "reason")
-        self._held = gauge("namespace_halted", "Whether no pod of the namespace is moved.", "namespace")
-        self._dry_run = gauge("dry_run", "Whether plans are made and not carried out.")
-        self._reloaded = gauge("configuration_reload_success", "Whether the last change of the file is used.")
-        gauge("build_info", "What this is; always 1.", "version", "python").labels(
+        self._leader = gauge("leader", "Whether this process is the leader.")
+        self._halted = gauge("halted", "Whether a halt prevents moves from starting, by reason.", "reason")
+        self._held = gauge("namespace_halted", "Whether a halt prevents moves in the namespace.", "namespace")
+        self._dry_run = gauge("dry_run", "Whether plans are made but not executed.")
+        self._reloaded = gauge(
+            "configuration_reload_success", "Whether the last change of the configuration file was accepted."
+        )
+        gauge("build_info", "Version of the program; always 1.", "version", "python").labels(
             program_version(), platform.python_version()
         ).set(1)
         registry.register(_ScrapedOnRead(lags, depth))
@@ -228,14 +242,14 @@ class _ScrapedOnRead(Collector):
     def collect(self) -> Iterable[GaugeMetricFamily]:
         lag = GaugeMetricFamily(
             "rescheduler_cache_lag_seconds",
-            "Since when nothing was heard of the objects of a kind.",
+            "Seconds since the API server last sent something about a kind.",
             labels=["kind"],
         )
         for kind, seconds in self._lags().items():
             lag.add_metric([kind], seconds)
         yield lag
         yield GaugeMetricFamily(
-            "rescheduler_queue_depth", "Migrations that wait to be looked at.", value=self._depth()
+            "rescheduler_queue_depth", "Migrations waiting to be reconciled.", value=self._depth()
         )
 
 

@@ -1,7 +1,7 @@
-"""Empties nodes because a person wants it, whether or not the daemon would.
+"""Drain nodes on request, whether or not the daemon would.
 
-The same as NodeMaintenance does, check by check, but for these nodes alone and without waiting for the next
-interval: label ─▶ plan ─▶ cordon and migrations ─▶ plan again, until nothing is left or nothing can be moved.
+A drain does the same as NodeMaintenance, but only for these nodes and without waiting for the next interval:
+label ─▶ plan ─▶ cordon and migrations ─▶ plan again, until the nodes are empty or no pod can be moved.
 """
 
 import asyncio
@@ -15,16 +15,15 @@ from rescheduler.api.well_known_names import INCLUDES_SYSTEM_ANNOTATION, MAINTEN
 from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.sources.watched_cluster import WatchedCluster
-from rescheduler.config.policy import Policy
 from rescheduler.daemon.checker import expected_snapshot, moves_under_way
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import merge_patch
 from rescheduler.migrations.controller.node_cordon import NodeCordoner
 from rescheduler.migrations.controller.plan_execution import MoveProgress, PlanExecution
+from rescheduler.migrations.runtime_state import RuntimeStateHolder
 from rescheduler.planner.maintenance_status import is_stuck_terminating, maintenance_status, must_leave_node
 from rescheduler.planner.plan import Plan
 from rescheduler.planner.plan_builder import build_plan
-from rescheduler.steering.webhook.webhook_presence import SteeringPresence
 from rescheduler.strategies.node_maintenance import NodeMaintenance
 
 __all__ = ["NodeDrain", "end_maintenance", "start_maintenance"]
@@ -38,18 +37,17 @@ class NodeDrain:
         self,
         client: Client,
         cluster: WatchedCluster,
-        policy: Policy,
         nodes: Collection[str],
         *,
-        webhook: SteeringPresence,
+        runtime: RuntimeStateHolder,
         tell: Callable[[MoveProgress], None] = lambda _: None,
     ) -> None:
-        """`policy` as it is to hold for this; the size of plans and windows are no matter."""
+        """Limits on the size of plans and maintenance windows don't apply to a drain."""
         self._client = client
         self._cluster = cluster
-        self._policy = replace(policy, max_reschedule_pods=10_000, windows=())
+        self._policy = replace(runtime.current.policy, max_reschedule_pods=10_000, windows=())
         self._nodes = frozenset(nodes)
-        self._webhook = webhook
+        self._runtime = runtime
         self._tell = tell
         self._run: PlanExecution | None = None
         self._is_stopped = False
@@ -103,9 +101,9 @@ class NodeDrain:
     def _plan(self) -> Plan:
         under_way = moves_under_way(self._cluster.followed)
         expected = expected_snapshot(self._cluster.snapshot(), under_way)
-        steered, guarded = self._webhook.steers, self._webhook.guards
+        state = self._runtime.current
         strategies = [NodeMaintenance(self._nodes)]
-        return build_plan(expected, self._policy, strategies, steered=steered, guarded=guarded)
+        return build_plan(expected, self._policy, strategies, steered=state.steers, guarded=state.guards)
 
     def _state(self, made: Plan) -> tuple[NodeInMaintenance, ...]:
         return maintenance_status(self._cluster.snapshot(), made, only=self._nodes)

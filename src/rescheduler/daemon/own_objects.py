@@ -1,8 +1,7 @@
-"""The ConfigMap `rescheduler-state`: the pause switch, which people write, and the leader's status.
+"""The ConfigMap `rescheduler-state`, and the identity of this process.
 
-Each writes its own key, and only that: neither can undo what the other has written.
-
-Who we are, and where our own objects are.
+The ConfigMap has the pause switch, which you write, and the status, which the leader writes. Each has its own
+key, so that neither write can undo the other.
 """
 
 import contextlib

@@ -1,1 +1,1 @@
-"""How one pod moves: a state machine, events in, effects out. Pure: time is an argument."""
+"""The move of one pod: a pure state machine. `controller` performs what it decides."""

@@ -1,13 +1,11 @@
-"""The copy of a pod: what is taken from its workload's template, what from the live pod, what is ours.
+"""Build the manifest of a copy, and compare the admitted copy with its source.
 
-Whole objects here, as JSON has them: a copy must lose nothing, also of what no record keeps.
+Manifests are whole JSON objects, because a copy must not lose fields that no record keeps.
 
-Whether an admitted copy is the same pod as its source: all of both specs, but for where they run.
-
-A webhook that looks at the controller may treat the copy differently: leave out a sidecar, say. Defaults of
-the API server are no difference: it applies them to old objects, too, when they are read. Nor are the values
-of environment variables in containers that a webhook has injected: service meshes tell their sidecars there
-which workload they belong to, and until the copy is adopted that is the PodMigration.
+The comparison covers both specs except for placement. A webhook may treat the copy differently, because the
+PodMigration controls it: it may leave out a sidecar, for example. Defaults of the API server are no
+difference, nor are the values of environment variables in injected containers: service meshes put the name of
+the workload there, which is the PodMigration until the copy is adopted.
 """
 
 import copy

@@ -1,10 +1,9 @@
-"""Budgets that the disruption controller could not compute, because it does not know PodMigration yet.
+"""Protect a workload without a budget during an eviction, and repair budgets that failed to sync.
 
-It discovers a new kind about every half a minute. A budget whose sync fails before that allows nothing, and
-is not synced again until one of its pods changes. So the copy is changed: an annotation says how often that
-was done and when, so that another process that goes on with the migration keeps to the same pauses.
-
-The budget that protects a workload without one while its pods are evicted.
+The disruption controller discovers a new kind about every half minute. A budget that it syncs before it knows
+PodMigration allows no disruption, and is not synced again until one of its pods changes. So the migration
+changes an annotation of the copy. The annotation says how often and when that happened, so that another
+process that continues the migration keeps the same intervals.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -34,43 +33,45 @@ _MAX_SYNC_INTERVAL: Final = timedelta(minutes=1)
 _TIMESTAMP_FORMAT: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
-def sync_request(scene: Observation) -> Perform | Wait | None:
+def sync_request(observation: Observation) -> Perform | Wait | None:
     """Return what is to be done about a budget whose sync failed; None if there is none."""
-    budget = next((each for each in scene.budgets if each.sync_failure), None)
-    if budget is None or not scene.target_stands:
+    budget = next((each for each in observation.budgets if each.sync_failure), None)
+    if budget is None or not observation.target_stands:
         return None
-    count, due_at = _sync_requests_made(scene)
-    if scene.now >= due_at:
-        value = f"{count + 1} {scene.now.strftime(_TIMESTAMP_FORMAT)}"
-        return Perform(RequestBudgetSync(scene.target_reference, value))
+    count, due_at = _sync_requests_made(observation)
+    if observation.now >= due_at:
+        value = f"{count + 1} {observation.now.strftime(_TIMESTAMP_FORMAT)}"
+        return Perform(RequestBudgetSync(observation.target_reference, value))
     report = ConditionUpdate(ConditionType.BUDGET_ALLOWS, holds=False, reason="SyncFailed")
-    return Wait(min(due_at, scene.now + time_left(scene)), _sync_message(budget, count), (report,))
+    return Wait(
+        min(due_at, observation.now + time_left(observation)), _sync_message(budget, count), (report,)
+    )
 
 
-def _sync_requests_made(scene: Observation) -> tuple[int, datetime]:
+def _sync_requests_made(observation: Observation) -> tuple[int, datetime]:
     """How many were made, and when the next one is due."""
-    assert scene.target is not None
-    count, _, written = scene.target.annotations.get(SYNC_REQUESTED_ANNOTATION, "").partition(" ")
+    assert observation.target is not None
+    count, _, written = observation.target.annotations.get(SYNC_REQUESTED_ANNOTATION, "").partition(" ")
     try:
         last = datetime.strptime(written, _TIMESTAMP_FORMAT).replace(tzinfo=UTC)
         made = max(0, min(int(count), 100))
     except ValueError:
-        return 0, scene.now
+        return 0, observation.now
     # A time that lies ahead is of another clock, or made up. Whole seconds, rounded down.
-    last = min(last, scene.now - timedelta(seconds=1)) + timedelta(seconds=1)
+    last = min(last, observation.now - timedelta(seconds=1)) + timedelta(seconds=1)
     return made, last + min(_MIN_SYNC_INTERVAL * (1 << min(made, 10)), _MAX_SYNC_INTERVAL)
 
 
 def _sync_message(budget: BudgetRecord, count: int) -> str:
     return (
         f"the disruption controller could not sync budget {budget.name} ({budget.sync_failure}); "
-        f"asked it to sync again, {count} times so far"
+        f"requested {count} syncs so far"
     )
 
 
-def temporary_budget_manifest(scene: Observation, name: str) -> Object:
+def temporary_budget_manifest(observation: Observation, name: str) -> Object:
     """Owned by the migration: whatever becomes of us, the budget does not outlive it."""
-    migration, workload = scene.migration, scene.deployment or scene.owner
+    migration, workload = observation.migration, observation.deployment or observation.owner
     assert workload is not None
     return {
         "apiVersion": POD_DISRUPTION_BUDGETS.api_version,

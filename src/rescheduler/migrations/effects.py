@@ -1,7 +1,7 @@
-"""What a migration wants done to the cluster: data, so that it can be logged, tested and repeated.
+"""The effects that a migration requests, as data that can be logged, tested and repeated.
 
-Every effect may be performed twice without harm, and each names what must still be true (`uid`,
-`version`): if it is not, nothing happens, and the migration looks again.
+Every effect is idempotent and names its preconditions (`uid`, `version`). If they no longer hold, nothing
+happens, and the migration observes the cluster again.
 """
 
 from dataclasses import dataclass, fields

@@ -1,8 +1,8 @@
-"""Adopt: a pod of a ReplicaSet moves make-before-break, and its ReplicaSet takes over the copy.
+"""The three handovers.
 
-Copy: a pod without a controller is made anew on the target, and then the original is evicted.
-
-Evict: the pod goes first, within its budget, and its controller's replacement is steered to the target.
+Adopt  the copy starts beside the source, and the ReplicaSet adopts it
+Copy   a pod without a controller is copied to the target, then the original is evicted
+Evict  the pod is evicted within its budget, and its replacement is steered to the target
 """
 
 from datetime import UTC, datetime, timedelta
@@ -46,24 +46,24 @@ from rescheduler.recovery.failure_signs import PodFailure, failure_of, next_fail
 __all__ = ["ADOPT_DECIDERS", "COPY_DECIDERS", "EVICT_DECIDERS"]
 
 
-def adopting(scene: Observation) -> Decision:
+def adopting(observation: Observation) -> Decision:
     """From here on nothing may delete the copy: it is one of the pods that serve."""
-    copy, owner = scene.target, scene.migration.status.owner
+    copy, owner = observation.target, observation.migration.status.owner
     assert owner is not None
     if copy is None or copy.is_terminating:
-        return _copy_gone_while_adopting(scene)
+        return _copy_gone_while_adopting(observation)
     holder = "" if copy.owner is None else copy.owner.uid
-    if scene.owner_is_gone and holder in {"", scene.migration.uid, owner.uid}:
-        return _workload_deleted(scene, copy, owner)
-    if holder == scene.migration.uid:
-        return Perform(OfferCopyForAdoption(scene.target_reference))
+    if observation.owner_is_gone and holder in {"", observation.migration.uid, owner.uid}:
+        return _workload_deleted(observation, copy, owner)
+    if holder == observation.migration.uid:
+        return Perform(OfferCopyForAdoption(observation.target_reference))
     if copy.owner is not None:
-        return Transition(Trigger.ADOPTED, f"{copy.owner.kind} {copy.owner.name} has adopted {copy.name}")
+        return Transition(Trigger.ADOPTED, f"{copy.owner.kind} {copy.owner.name} adopted {copy.name}")
     if copy.is_finished:
         return _not_adopted(f"{copy.name} is {copy.phase} ({copy.reason or 'its containers ended'})")
-    if why := why_not_adoptable(scene):
+    if why := why_not_adoptable(observation):
         return _not_adopted(why)
-    return Wait(message=f"waits for {owner.kind} {owner.name} to adopt {copy.name}")
+    return Wait(message=f"waiting for {owner.kind} {owner.name} to adopt {copy.name}")
 
 
 def _not_adopted(why: str) -> Transition:
@@ -72,29 +72,31 @@ def _not_adopted(why: str) -> Transition:
     return Transition(Trigger.COPY_GONE, why, reports=(report,))
 
 
-def _copy_gone_while_adopting(scene: Observation) -> Transition:
-    if scene.owner_is_gone:
-        return Transition(Trigger.COPY_GONE, "the workload was deleted, and the copy with it")
+def _copy_gone_while_adopting(observation: Observation) -> Transition:
+    if observation.owner_is_gone:
+        return Transition(Trigger.COPY_GONE, "the workload and the copy were deleted")
     return Transition(
         Trigger.COPY_GONE,
-        "the ReplicaSet had already made a replacement and kept that one: the pods are all there, "
-        "but not on the target",
+        "the ReplicaSet had already created a replacement and kept it: no pod is missing, "
+        "but none is on the target",
         reports=(ConditionUpdate(ConditionType.STEERED, holds=False, reason="TargetMissed"),),
     )
 
 
-def _workload_deleted(scene: Observation, copy: PodRecord, owner: ControllerReference) -> Decision:
+def _workload_deleted(observation: Observation, copy: PodRecord, owner: ControllerReference) -> Decision:
     """The ReplicaSet was deleted: what becomes of its pods becomes of the copy.
 
     With `--cascade=orphan` they stay. Otherwise the garbage collector takes them; from the copy it has only
     taken the ReplicaSet off, because we owned it as well. So that is put back, as the only owner, and the
     collector does what it does with pods whose owner is no more.
     """
-    if scene.pods_are_orphaned:
-        return Transition(Trigger.ORPHANED, f"{owner.kind} {owner.name} is gone: {copy.name} stays as it is")
+    if observation.pods_are_orphaned:
+        return Transition(
+            Trigger.ORPHANED, f"{owner.kind} {owner.name} no longer exists: {copy.name} is unchanged"
+        )
     if [each.uid for each in copy.owners] == [owner.uid]:
-        return Wait(message=f"{copy.name} goes the way of its workload")
-    return Perform(RestoreCopyOwner(scene.target_reference, owner))
+        return Wait(message=f"{copy.name} is deleted with its workload")
+    return Perform(RestoreCopyOwner(observation.target_reference, owner))
 
 
 ADOPT_DECIDERS = {
@@ -125,115 +127,125 @@ _STEERING_PROPAGATION: Final = timedelta(seconds=1)
 """How long every replica of the webhook is given to hear of an intent, or of its end."""
 
 
-def protecting(scene: Observation) -> Decision:
-    ended = interrupted(scene) or target_lost(scene)
+def protecting(observation: Observation) -> Decision:
+    ended = interrupted(observation) or target_lost(observation)
     if ended is not None:
         return ended
-    budget = own_temporary_budget(scene)
-    if _needs_budget(scene):
-        assert scene.owner is not None
-        workload = scene.deployment or scene.owner
+    budget = own_temporary_budget(observation)
+    if _needs_budget(observation):
+        assert observation.owner is not None
+        workload = observation.deployment or observation.owner
         return Perform(CreateBudget(budget_name(workload.name)))
     if budget is not None and not budget.is_current:
-        waits_for = f"waits until the disruption controller has seen {budget.name}"
-        return Wait(scene.now + time_left(scene), waits_for)
-    known_since = scene.migration.status.started_at
-    if scene.is_steered and known_since is not None and scene.now < known_since + _STEERING_PROPAGATION:
-        return Wait(known_since + _STEERING_PROPAGATION, "lets the webhook hear of it")
-    return Transition(Trigger.PROTECTED, "protected by its budget" if scene.budgets else "")
+        waits_for = f"waiting for the disruption controller to observe {budget.name}"
+        return Wait(observation.now + time_left(observation), waits_for)
+    known_since = observation.migration.status.started_at
+    if (
+        observation.is_steered
+        and known_since is not None
+        and observation.now < known_since + _STEERING_PROPAGATION
+    ):
+        return Wait(known_since + _STEERING_PROPAGATION, "waiting for the webhook to observe the migration")
+    return Transition(Trigger.PROTECTED, "protected by its budget" if observation.budgets else "")
 
 
-def _needs_budget(scene: Observation) -> bool:
+def _needs_budget(observation: Observation) -> bool:
     """Where a workload has several replicas and nobody protects them. Two budgets would block evictions.
 
     Not for Jobs: nobody can compute a budget of theirs, so that it would never allow anything.
     """
     return (
-        scene.policy.temporary_budget
-        and not scene.budgets
-        and scene.owner is not None
-        and scene.owner.kind in _KINDS_WITH_BUDGETS
-        and scene.owner.replicas > 1
+        observation.policy.temporary_budget
+        and not observation.budgets
+        and observation.owner is not None
+        and observation.owner.kind in _KINDS_WITH_BUDGETS
+        and observation.owner.replicas > 1
     )
 
 
-def replacing(scene: Observation) -> Decision:
-    replacement = scene.target
-    if scene.owner_is_gone:
-        return Transition(Trigger.ORPHANED, "the workload is gone: nobody makes a replacement")
-    if replacement is None and is_scaled_away(scene.migration, scene.owner):
-        return Transition(Trigger.UNREPLACED, "the workload was scaled down: nobody makes a replacement")
-    given_up_at = (scene.migration.status.handed_over_at or scene.now) + scene.policy.migration_timeout
+def replacing(observation: Observation) -> Decision:
+    replacement = observation.target
+    if observation.owner_is_gone:
+        return Transition(
+            Trigger.ORPHANED, "the workload no longer exists: no controller creates a replacement"
+        )
+    if replacement is None and is_scaled_away(observation.migration, observation.owner):
+        return Transition(
+            Trigger.UNREPLACED, "the workload was scaled down: its controller creates no replacement"
+        )
+    given_up_at = (
+        observation.migration.status.handed_over_at or observation.now
+    ) + observation.policy.migration_timeout
     if replacement is not None and not replacement.is_terminating:
         if is_serving(replacement):
-            return _replaced(scene, replacement)
-        if (trouble := _replacement_failure(scene, replacement)) is not None:
+            return _replaced(observation, replacement)
+        if (trouble := _replacement_failure(observation, replacement)) is not None:
             return Transition(
-                Trigger.UNREPLACED, f"{replacement.name} on {replacement.node} fails, too: {trouble.message}"
+                Trigger.UNREPLACED, f"{replacement.name} on {replacement.node} also fails: {trouble.message}"
             )
-        if (decision := _unschedulable_as_steered(scene, replacement)) is not None:
+        if (decision := _unschedulable_as_steered(observation, replacement)) is not None:
             return decision
-    if scene.now >= given_up_at:
+    if observation.now >= given_up_at:
         return Transition(Trigger.UNREPLACED, "no replacement became ready in time")
-    look_again_at = _replacement_failure_check_at(scene, replacement) or given_up_at
-    return Wait(min(given_up_at, look_again_at), "waits for the replacement to become ready")
+    look_again_at = _replacement_failure_check_at(observation, replacement) or given_up_at
+    return Wait(min(given_up_at, look_again_at), "waiting for the replacement to become ready")
 
 
-def _replaced(scene: Observation, replacement: PodRecord) -> Transition:
-    hit = replacement.node == scene.migration.target_node
+def _replaced(observation: Observation, replacement: PodRecord) -> Transition:
+    hit = replacement.node == observation.migration.target_node
     report = ConditionUpdate(ConditionType.STEERED, holds=hit, reason="OnTarget" if hit else "Elsewhere")
     return Transition(
         Trigger.REPLACED, f"{replacement.name} is ready on {replacement.node}", reports=(report,)
     )
 
 
-def _replacement_failure(scene: Observation, replacement: PodRecord) -> PodFailure | None:
+def _replacement_failure(observation: Observation, replacement: PodRecord) -> PodFailure | None:
     """Of a pod that failed where it was: waiting for its successor would only hold up the next try."""
-    if not traits_of(scene.migration.spec.strategy).recovers:
+    if not traits_of(observation.migration.spec.strategy).recovers:
         return None
-    node, terms = scene.nodes.get(replacement.node), scene.policy.failed_pods
-    return failure_of(replacement, node, terms, scene.now.timestamp())
+    node, terms = observation.nodes.get(replacement.node), observation.policy.failed_pods
+    return failure_of(replacement, node, terms, observation.now.timestamp())
 
 
-def _replacement_failure_check_at(scene: Observation, replacement: PodRecord | None) -> datetime | None:
-    if not traits_of(scene.migration.spec.strategy).recovers or replacement is None:
+def _replacement_failure_check_at(observation: Observation, replacement: PodRecord | None) -> datetime | None:
+    if not traits_of(observation.migration.spec.strategy).recovers or replacement is None:
         return None
-    node, terms = scene.nodes.get(replacement.node), scene.policy.failed_pods
-    moment_s = next_failure_check_s(replacement, node, terms, scene.now.timestamp())
+    node, terms = observation.nodes.get(replacement.node), observation.policy.failed_pods
+    moment_s = next_failure_check_s(replacement, node, terms, observation.now.timestamp())
     return None if moment_s is None else datetime.fromtimestamp(moment_s, UTC)
 
 
-def _unschedulable_as_steered(scene: Observation, replacement: PodRecord) -> Decision | None:
+def _unschedulable_as_steered(observation: Observation, replacement: PodRecord) -> Decision | None:
     """One that finds no place as it was steered: its controller makes another, which may go anywhere."""
     since = _unschedulable_since(replacement)
     # A scheduler that asks our extender leaves no mark on the pod.
-    is_steered = _is_steered_by(scene, replacement) or scene.policy.scheduler_extender
+    is_steered = _is_steered_by(observation, replacement) or observation.policy.scheduler_extender
     if since is None or not is_steered:
         return None
-    withdrawn_at = _steering_withdrawn_at(scene)
+    withdrawn_at = _steering_withdrawn_at(observation)
     if withdrawn_at is None:
         # First the intent goes, then the pod: its successor must not be steered again.
-        over_at = since + scene.policy.steer_timeout
-        waits = Wait(over_at, f"{replacement.name} finds no place as it is steered")
-        return waits if scene.now < over_at else Perform(WithdrawSteering())
-    if _must_be_recreated(scene, replacement, withdrawn_at):
-        return Perform(DeleteReplacement(scene.target_reference))
+        over_at = since + observation.policy.steer_timeout
+        waits = Wait(over_at, f"{replacement.name} fits on no node that it is steered to")
+        return waits if observation.now < over_at else Perform(WithdrawSteering())
+    if _must_be_recreated(observation, replacement, withdrawn_at):
+        return Perform(DeleteReplacement(observation.target_reference))
     return None
 
 
-def _must_be_recreated(scene: Observation, replacement: PodRecord, withdrawn_at: datetime) -> bool:
+def _must_be_recreated(observation: Observation, replacement: PodRecord, withdrawn_at: datetime) -> bool:
     """The one because of which the intent was withdrawn, or one that was steered before all had heard of it.
 
     By its age alone one after the other would be removed where our clock is ahead of the server's."""
-    in_vain = scene.migration.status.target_pod
+    in_vain = observation.migration.status.target_pod
     if in_vain is not None and in_vain.uid == replacement.uid:
         return True
     is_of_before = replacement.created_s <= (withdrawn_at + _STEERING_PROPAGATION).timestamp()
-    return is_of_before and _is_steered_by(scene, replacement)
+    return is_of_before and _is_steered_by(observation, replacement)
 
 
-def _is_steered_by(scene: Observation, replacement: PodRecord) -> bool:
-    return replacement.annotations.get(STEERED_BY_ANNOTATION) == scene.migration.name
+def _is_steered_by(observation: Observation, replacement: PodRecord) -> bool:
+    return replacement.annotations.get(STEERED_BY_ANNOTATION) == observation.migration.name
 
 
 def _unschedulable_since(pod: PodRecord) -> datetime | None:
@@ -243,8 +255,8 @@ def _unschedulable_since(pod: PodRecord) -> datetime | None:
     return datetime.fromtimestamp(scheduled.since_s, UTC)
 
 
-def _steering_withdrawn_at(scene: Observation) -> datetime | None:
-    steered = scene.migration.status.condition(ConditionType.STEERED)
+def _steering_withdrawn_at(observation: Observation) -> datetime | None:
+    steered = observation.migration.status.condition(ConditionType.STEERED)
     return steered.last_transition_time if steered is not None and steered.status == "False" else None
 
 

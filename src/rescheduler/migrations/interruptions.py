@@ -1,9 +1,4 @@
-"""What others may do while a migration is under way, and what simply takes too long.
-
-Whether the target node can keep the copy, or the replacement that is to come.
-
-A pod on a lost node still says that it is ready, for a while.
-"""
+"""The events that end an attempt: changes of the workload, a lost target node, cancellation and timeouts."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -35,62 +30,63 @@ SOURCE_GONE = "SourceGone"
 _TEMPLATE_HASH_LABEL = "pod-template-hash"
 
 
-def interrupted(scene: Observation) -> Transition | None:
+def interrupted(observation: Observation) -> Transition | None:
     """Why the attempt must end, at any step between the mark and the eviction; None if it may go on."""
-    if scene.migration.is_cancelled:
+    if observation.migration.is_cancelled:
         return Transition(
             Trigger.CANCELLED, "cancelled: the PodMigration was deleted", "Cancelled", final=True
         )
-    if scene.copy_is_all_that_is_left:
-        return _timed_out(scene)
-    if not scene.source_stands:
-        why = f"pod {scene.migration.spec.pod.name} is {scene.source_end}"
+    if observation.copy_is_all_that_is_left:
+        return _timed_out(observation)
+    if not observation.source_stands:
+        why = f"pod {observation.migration.spec.pod.name} is {observation.source_end}"
         return Transition(Trigger.SOURCE_GONE, why, SOURCE_GONE, final=True)
-    assert scene.source is not None
-    if scene.source.node != scene.migration.spec.source_node:
-        where = f"the pod is on {scene.source.node or 'no node'}, not on {scene.migration.spec.source_node}"
+    assert observation.source is not None
+    if observation.source.node != observation.migration.spec.source_node:
+        node, expected = observation.source.node or "no node", observation.migration.spec.source_node
+        where = f"the pod is on {node}, not on {expected}"
         return _workload_transition(where, "SourceElsewhere", final=True)
-    return workload_changed(scene) or _timed_out(scene)
+    return workload_changed(observation) or _timed_out(observation)
 
 
-def workload_changed(scene: Observation) -> Transition | None:
+def workload_changed(observation: Observation) -> Transition | None:
     """The copy was made for a workload as it was: with another template it no longer fits in.
 
     Another size is no reason: the workload counts its pods by itself, before and after.
     """
-    owner = scene.migration.status.owner
+    owner = observation.migration.status.owner
     if owner is None:
         return None
     name = f"{owner.kind} {owner.name}"
-    controller = scene.source.owner if scene.source is not None else None
-    if scene.source_stands and (controller is None or controller.uid != owner.uid):
+    controller = observation.source.owner if observation.source is not None else None
+    if observation.source_stands and (controller is None or controller.uid != owner.uid):
         return _workload_transition(f"{name} no longer controls the pod", "WorkloadGone", final=True)
-    if scene.owner_is_gone:
-        return _workload_transition(f"{name} is gone", "WorkloadGone", final=True)
-    if scene.owner is None:
+    if observation.owner_is_gone:
+        return _workload_transition(f"{name} no longer exists", "WorkloadGone", final=True)
+    if observation.owner is None:
         return None
-    if scene.owner.replicas == 0:
+    if observation.owner.replicas == 0:
         return _workload_transition(f"{name} was scaled to zero", "ScaledDown", final=True)
-    if _is_replacing_pods(scene.owner) and not _is_recovered_by_eviction(scene):
+    if _is_replacing_pods(observation.owner) and not _is_recovered_by_eviction(observation):
         return _workload_transition(f"{name} is rolling out", "RollingOut")
-    return _deployment_changed(scene)
+    return _deployment_changed(observation)
 
 
-def wants_no_pods(scene: Observation) -> bool:
+def wants_no_pods(observation: Observation) -> bool:
     """Whether the workload wants no pod any more, so that no budget is a reason to keep one of them."""
-    if scene.owner_is_gone:
-        return not scene.pods_are_orphaned
-    return scene.owner is not None and scene.owner.replicas == 0
+    if observation.owner_is_gone:
+        return not observation.pods_are_orphaned
+    return observation.owner is not None and observation.owner.replicas == 0
 
 
-def _deployment_changed(scene: Observation) -> Transition | None:
-    deployment = scene.deployment
-    if scene.workload_is_gone:
-        return _workload_transition("its Deployment is gone", "WorkloadGone", final=True)
+def _deployment_changed(observation: Observation) -> Transition | None:
+    deployment = observation.deployment
+    if observation.workload_is_gone:
+        return _workload_transition("its Deployment no longer exists", "WorkloadGone", final=True)
     if deployment is None:
         return None
     # A paused one does nothing about it yet: until it is resumed the pods are wanted as they are.
-    if scene.is_superseded and not deployment.paused:
+    if observation.is_superseded and not deployment.paused:
         return _workload_transition(f"Deployment {deployment.name} is rolling out", "RollingOut")
     return None
 
@@ -100,9 +96,9 @@ def _is_replacing_pods(owner: WorkloadRecord) -> bool:
     return owner.kind != "ReplicaSet" and is_rolling_out(owner)
 
 
-def _is_recovered_by_eviction(scene: Observation) -> bool:
+def _is_recovered_by_eviction(observation: Observation) -> bool:
     """A rollout that is stuck because of this very pod would never end otherwise."""
-    migration = scene.migration
+    migration = observation.migration
     return traits_of(migration.spec.strategy).recovers and migration.status.handover is Handover.EVICT
 
 
@@ -127,20 +123,22 @@ def _workload_transition(message: str, failure: str, *, final: bool = False) -> 
     return Transition(Trigger.WORKLOAD_CHANGED, message, failure, final)
 
 
-def time_left(scene: Observation) -> timedelta:
+def time_left(observation: Observation) -> timedelta:
     """How much time is left until the attempt is rolled back; negative when it is over."""
-    began = scene.migration.status.started_at
+    began = observation.migration.status.started_at
     if began is None:
-        return scene.policy.migration_timeout
-    return began + scene.policy.migration_timeout - scene.now
+        return observation.policy.migration_timeout
+    return began + observation.policy.migration_timeout - observation.now
 
 
-def _timed_out(scene: Observation) -> Transition | None:
-    if time_left(scene) > timedelta():
+def _timed_out(observation: Observation) -> Transition | None:
+    if time_left(observation) > timedelta():
         return None
-    step, limit = scene.migration.status.step, scene.policy.migration_timeout
+    step, limit = observation.migration.status.step, observation.policy.migration_timeout
     return Transition(
-        Trigger.TIMED_OUT, f"not handed over within {limit} (migrationTimeout), it was at {step}", "TimedOut"
+        Trigger.TIMED_OUT,
+        f"not handed over within {limit} (migrationTimeout); the last step was {step}",
+        "TimedOut",
     )
 
 
@@ -150,27 +148,27 @@ _READINESS_TAINTS: Final = frozenset({"node.kubernetes.io/not-ready", "node.kube
 """Taints that follow the condition Ready with some delay. The condition itself is newer."""
 
 
-def target_lost(scene: Observation) -> Transition | None:
+def target_lost(observation: Observation) -> Transition | None:
     """Return the end of an attempt whose target node can't keep the pod; None if it can."""
-    if loss := why_target_lost(scene):
+    if loss := why_target_lost(observation):
         return Transition(Trigger.TARGET_LOST, loss, TARGET_LOST)
     return None
 
 
-def why_target_lost(scene: Observation) -> str:
+def why_target_lost(observation: Observation) -> str:
     """Say why the target node can't keep the pod; empty if it can, or if none was chosen (Evict)."""
-    copy = scene.target
-    name = copy.node if copy is not None and copy.node else scene.migration.target_node
+    copy = observation.target
+    name = copy.node if copy is not None and copy.node else observation.migration.target_node
     if not name:
         return ""
-    node = scene.nodes.get(name)
+    node = observation.nodes.get(name)
     if node is None:
-        return f"target node {name} is gone"
+        return f"target node {name} no longer exists"
     if not node.is_ready:
         return f"target node {name} is not ready"
     if node.deleted_s is not None:
         return f"target node {name} is being deleted"
-    pod = copy or scene.source
+    pod = copy or observation.source
     evicting = [taint for taint in node.taints if pod is not None and _evicts(taint, pod)]
     if evicting:
         return f"target node {name} has the taint {evicting[0].key}:NoExecute, which evicts the pod"

@@ -1,9 +1,8 @@
-"""What a migration writes onto the two pods, so that anybody who looks at them knows.
+"""The labels and annotations that a migration writes on its pods, and the names that it derives.
 
-Hints for people, and never authority: anybody who may change a pod can remove or forge them. Which pods are a
-migration's is for `identity` to say.
-
-Names that follow from what they are for: whoever continues a migration finds what another has begun.
+Labels are hints for people, never authority: everybody who may change a pod can remove or forge them.
+`successors` decides which pods belong to a migration. Names follow from the PodMigration, so that another
+process that continues it finds what the first one created.
 """
 
 import hashlib

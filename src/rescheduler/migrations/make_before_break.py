@@ -1,7 +1,7 @@
-"""Make before break: from the mark to a settled copy beside the source. Shared by Adopt and Copy.
+"""Make before break: the steps from labelling the source to a settled copy, shared by Adopt and Copy.
 
-A look begins with how far things have come and only then asks what stands in the way: whoever takes over a
-migration passes through these steps again, and must arrive at the last one before it judges.
+Each decision first determines how far the migration has come, and only then what prevents the next step: a
+process that continues a migration passes through these steps again and must reach the last one first.
 """
 
 from dataclasses import replace
@@ -61,212 +61,213 @@ _TIMESTAMP_RESOLUTION: Final = timedelta(seconds=1)
 """Conditions tell their times in whole seconds, rounded down: it may have been almost one later."""
 
 
-def marking(scene: Observation) -> Decision:
-    if scene.source_is_ours or (scene.target is not None and not scene.source_stands):
+def marking(observation: Observation) -> Decision:
+    if observation.source_is_ours or (observation.target is not None and not observation.source_stands):
         return Transition(Trigger.MARKED)
-    ended = interrupted(scene)
+    ended = interrupted(observation)
     if ended is not None:
         return ended
-    source = scene.source
+    source = observation.source
     assert source is not None
-    if scene.locked_by:
+    if observation.locked_by:
         return Transition(
-            Trigger.LOCKED, f"migration {scene.locked_by} is moving the pod", "Locked", final=True
+            Trigger.LOCKED, f"migration {observation.locked_by} is moving the pod", "Locked", final=True
         )
     return Perform(LabelSource(PodReference(source.name, source.uid), source.resource_version))
 
 
-def creating(scene: Observation) -> Decision:
-    name = copy_name(scene.migration)
+def creating(observation: Observation) -> Decision:
+    name = copy_name(observation.migration)
     # One of an earlier attempt may still be on its way out, on a node that is lost.
-    if scene.target is not None and (scene.target_stands or scene.target.name == name):
-        return Transition(Trigger.COPY_CREATED, f"copy {scene.target.name} created")
-    return _interrupted_or_group_failed(scene) or Perform(CreateCopy(name))
+    if observation.target is not None and (observation.target_stands or observation.target.name == name):
+        return Transition(Trigger.COPY_CREATED, f"copy {observation.target.name} created")
+    return _interrupted_or_group_failed(observation) or Perform(CreateCopy(name))
 
 
-def placing(scene: Observation) -> Decision:
-    copy, target = scene.target, scene.migration.target_node
+def placing(observation: Observation) -> Decision:
+    copy, target = observation.target, observation.migration.target_node
     if copy is not None and copy.node == target:
         return Transition(Trigger.COPY_BOUND, f"copy {copy.name} bound to {target}")
-    ended = _interrupted_or_group_failed(scene) or copy_gone(scene)
+    ended = _interrupted_or_group_failed(observation) or copy_gone(observation)
     if ended is not None:
         return ended
     assert copy is not None
     if copy.node:
         return Transition(
             Trigger.COPY_MISPLACED,
-            f"the scheduler put the copy on {copy.node}: {target} did not fit after all",
+            f"the scheduler placed the copy on {copy.node}, because it did not fit on {target}",
             "TargetDidNotFit",
         )
-    if (lost := target_lost(scene)) is not None:
+    if (lost := target_lost(observation)) is not None:
         return lost
     if SCHEDULING_GATE in copy.shape.scheduling_gates:
         if copy.nominated_node != target:
-            return Perform(NominateNode(scene.target_reference, target))
-        if scene.may_preempt:
+            return Perform(NominateNode(observation.target_reference, target))
+        if observation.may_preempt:
             # The nomination reserves the room against all but higher priorities, so this is rare.
-            why = f"{target} has no room any more, and the copy could preempt {scene.may_preempt}"
+            why = f"{target} no longer has room, and the copy could preempt {observation.may_preempt}"
             return Transition(Trigger.COPY_MISPLACED, why, "TargetDidNotFit")
-        return Perform(RemoveSchedulingGate(scene.target_reference))
-    return _wait_for_scheduler(scene, copy)
+        return Perform(RemoveSchedulingGate(observation.target_reference))
+    return _wait_for_scheduler(observation, copy)
 
 
-def _wait_for_scheduler(scene: Observation, copy: PodRecord) -> Decision:
+def _wait_for_scheduler(observation: Observation, copy: PodRecord) -> Decision:
     scheduled = copy.condition("PodScheduled")
     if scheduled is None or scheduled.reason != "Unschedulable":
-        return Wait(scene.now + time_left(scene), "waits for the scheduler")
+        return Wait(observation.now + time_left(observation), "waiting for the scheduler")
     since = datetime.fromtimestamp(scheduled.since_s, UTC)
-    if scene.now - since >= _MAX_UNSCHEDULABLE:
+    if observation.now - since >= _MAX_UNSCHEDULABLE:
         return Transition(
             Trigger.COPY_MISPLACED, f"the copy is unschedulable: {scheduled.message}", "TargetDidNotFit"
         )
-    over_at = _before_deadline(scene, since + _MAX_UNSCHEDULABLE)
+    over_at = _before_deadline(observation, since + _MAX_UNSCHEDULABLE)
     return Wait(over_at, f"the copy is unschedulable: {scheduled.message}")
 
 
-def starting(scene: Observation) -> Decision:
-    copy = scene.target
-    if copy is not None and _is_copy_serving(scene):
+def starting(observation: Observation) -> Decision:
+    copy = observation.target
+    if copy is not None and _is_copy_serving(observation):
         return Transition(Trigger.COPY_READY, f"copy {copy.name} is ready")
-    ended = _interrupted_or_group_failed(scene) or copy_gone(scene) or target_lost(scene)
+    ended = _interrupted_or_group_failed(observation) or copy_gone(observation) or target_lost(observation)
     if ended is not None:
         is_late = ended.event is Trigger.TIMED_OUT
-        return replace(ended, reports=(_copy_not_ready(scene, "NotReady"),)) if is_late else ended
+        return replace(ended, reports=(_copy_not_ready(observation, "NotReady"),)) if is_late else ended
     assert copy is not None
-    trouble = _copy_failure(scene, copy)
+    trouble = _copy_failure(observation, copy)
     if trouble:
         return Transition(
             Trigger.COPY_FAILING,
             f"copy {copy.name} can't run: {trouble}",
             COPY_FAILING,
-            reports=(_copy_not_ready(scene, COPY_FAILING),),
+            reports=(_copy_not_ready(observation, COPY_FAILING),),
         )
-    return Wait(scene.now + time_left(scene), f"waits for copy {copy.name} to become ready")
+    return Wait(observation.now + time_left(observation), f"waiting for copy {copy.name} to become ready")
 
 
-def settling(scene: Observation) -> Decision:
-    if _copy_replaces_lost_source(scene):
-        return source_lost(scene)
-    ended = _interrupted_or_group_failed(scene) or copy_gone(scene) or target_lost(scene)
+def settling(observation: Observation) -> Decision:
+    if _copy_replaces_lost_source(observation):
+        return source_lost(observation)
+    ended = _interrupted_or_group_failed(observation) or copy_gone(observation) or target_lost(observation)
     if ended is not None:
         return ended
-    assert scene.target is not None
-    if not scene.target.is_ready:
-        return Transition(Trigger.COPY_UNREADY, f"copy {scene.target.name} is not ready any more")
-    settled_at = _settled_at(scene)
-    if scene.now < settled_at:
+    assert observation.target is not None
+    if not observation.target.is_ready:
+        return Transition(Trigger.COPY_UNREADY, f"copy {observation.target.name} is no longer ready")
+    settled_at = _settled_at(observation)
+    if observation.now < settled_at:
         return Wait(
-            _before_deadline(scene, settled_at),
-            f"copy {scene.target.name} settles until {settled_at:%H:%M:%S}",
+            _before_deadline(observation, settled_at),
+            f"copy {observation.target.name} settles until {settled_at:%H:%M:%S}",
         )
-    if not is_group_settled(scene):
+    if not is_group_settled(observation):
         return Wait(
-            scene.now + time_left(scene), f"waits for the others of group {scene.migration.spec.group}"
+            observation.now + time_left(observation),
+            f"waiting for the other members of group {observation.migration.spec.group}",
         )
-    return Transition(Trigger.SETTLED, f"copy {scene.target.name} is ready since {settled_at:%H:%M:%S}")
+    return Transition(
+        Trigger.SETTLED, f"copy {observation.target.name} has been ready since {settled_at:%H:%M:%S}"
+    )
 
 
-def _is_copy_serving(scene: Observation) -> bool:
+def _is_copy_serving(observation: Observation) -> bool:
     """Whether the copy is ready, on a node that can keep it."""
-    copy = scene.target
-    return copy is not None and copy.is_ready and not copy.is_terminating and not why_target_lost(scene)
+    copy = observation.target
+    return copy is not None and copy.is_ready and not copy.is_terminating and not why_target_lost(observation)
 
 
-def _copy_replaces_lost_source(scene: Observation) -> bool:
+def _copy_replaces_lost_source(observation: Observation) -> bool:
     """The source is lost while its copy serves already: perhaps the budget allowed that only because of the
     copy. Its controller wants a pod in its place. Of a pod without a controller, only a plain delete means
     that it is not wanted any more."""
-    if scene.source_stands or not _is_copy_serving(scene):
+    if observation.source_stands or not _is_copy_serving(observation):
         return False
-    if scene.migration.status.owner is None:
-        return scene.copy_is_all_that_is_left
-    return workload_changed(scene) is None
+    if observation.migration.status.owner is None:
+        return observation.copy_is_all_that_is_left
+    return workload_changed(observation) is None
 
 
-def source_lost(scene: Observation) -> Transition:
-    assert scene.target is not None
-    end = f"pod {scene.migration.spec.pod.name} is {scene.source_end}"
-    return Transition(Trigger.SOURCE_LOST, f"{end}: copy {scene.target.name} takes its place")
+def source_lost(observation: Observation) -> Transition:
+    assert observation.target is not None
+    end = f"pod {observation.migration.spec.pod.name} is {observation.source_end}"
+    return Transition(Trigger.SOURCE_LOST, f"{end}: copy {observation.target.name} takes its place")
 
 
-def _settled_at(scene: Observation) -> datetime:
+def _settled_at(observation: Observation) -> datetime:
     """Available by the workload's own measure, and then a while for load balancers to notice."""
-    assert scene.target is not None
-    ready = scene.target.condition("Ready")
+    assert observation.target is not None
+    ready = observation.target.condition("Ready")
     assert ready is not None
-    min_ready_s = scene.owner.min_ready_s if scene.owner is not None else 0
+    min_ready_s = observation.owner.min_ready_s if observation.owner is not None else 0
     since = datetime.fromtimestamp(ready.since_s, UTC)
-    rest = max(timedelta(seconds=min_ready_s), scene.policy.settle_time)
+    rest = max(timedelta(seconds=min_ready_s), observation.policy.settle_time)
     return since + rest + _TIMESTAMP_RESOLUTION if rest else since
 
 
-def _before_deadline(scene: Observation, moment: datetime) -> datetime:
+def _before_deadline(observation: Observation, moment: datetime) -> datetime:
     """That moment, by another clock than ours; but not later than the end of the attempt."""
-    return min(moment, scene.now + time_left(scene))
+    return min(moment, observation.now + time_left(observation))
 
 
-def _interrupted_or_group_failed(scene: Observation) -> Transition | None:
-    return interrupted(scene) or group_member_failed(scene)
+def _interrupted_or_group_failed(observation: Observation) -> Transition | None:
+    return interrupted(observation) or group_member_failed(observation)
 
 
-def copy_gone(scene: Observation) -> Transition | None:
-    if not scene.target_stands:
+def copy_gone(observation: Observation) -> Transition | None:
+    if not observation.target_stands:
         return Transition(Trigger.COPY_GONE, "the copy was removed by another client", "CopyGone")
-    if why := why_not_adoptable(scene):
+    if why := why_not_adoptable(observation):
         return Transition(Trigger.COPY_GONE, why, "CopyRelabelled")
     return None
 
 
-def why_not_adoptable(scene: Observation) -> str:
+def why_not_adoptable(observation: Observation) -> str:
     """Say why its ReplicaSet would not adopt the copy; empty if it would. It adopts only what it selects."""
-    copy, owner = scene.target, scene.owner
+    copy, owner = observation.target, observation.owner
     if copy is None or owner is None or owner.selector is None:
         return ""
-    if scene.migration.status.handover is not Handover.ADOPT or owner.pods().matches(copy.labels):
+    if observation.migration.status.handover is not Handover.ADOPT or owner.pods().matches(copy.labels):
         return ""
-    return (
-        f"the labels of copy {copy.name} were changed: {owner.kind} {owner.name} does not select it any more"
-    )
+    return f"the labels of copy {copy.name} were changed: {owner.kind} {owner.name} no longer selects it"
 
 
-def _copy_failure(scene: Observation, copy: PodRecord) -> str:
+def _copy_failure(observation: Observation, copy: PodRecord) -> str:
     """Why it will hardly become ready here; empty while it may. Merely slow is no trouble."""
     if copy.is_finished:
         return f"{copy.phase} ({copy.reason or 'its containers ended'})"
     for status in (*copy.init_container_statuses, *copy.container_statuses):
         reason = cant_run_reason(status)
-        if reason and not _may_still_start(scene, status, reason):
+        if reason and not _may_still_start(observation, status, reason):
             assert isinstance(status.state, ContainerStateWaiting)
             return f"{status.name}: {reason} {status.state.message}".strip()
     return ""
 
 
-def _copy_not_ready(scene: Observation, reason: str) -> ConditionUpdate:
+def _copy_not_ready(observation: Observation, reason: str) -> ConditionUpdate:
     return ConditionUpdate(
         ConditionType.COPY_READY,
         holds=False,
-        reason=FAILS_LIKE_SOURCE if _is_source_failing(scene) else reason,
+        reason=FAILS_LIKE_SOURCE if _is_source_failing(observation) else reason,
     )
 
 
-def _is_source_failing(scene: Observation) -> bool:
+def _is_source_failing(observation: Observation) -> bool:
     """Not ready where it is; or only for the moment between two crashes."""
-    if scene.source is None or not scene.source.is_ready:
+    if observation.source is None or not observation.source.is_ready:
         return True
-    terms = scene.policy.failed_pods
-    recently_s = (scene.now - terms.recovery_window).timestamp()
+    terms = observation.policy.failed_pods
+    recently_s = (observation.now - terms.recovery_window).timestamp()
     return any(
         status.restart_count >= terms.restart_threshold
         and isinstance(status.last_state, ContainerStateTerminated)
         and status.last_state.finished_s > recently_s
-        for status in scene.source.container_statuses
+        for status in observation.source.container_statuses
     )
 
 
-def _may_still_start(scene: Observation, status: ContainerStatus, reason: str) -> bool:
+def _may_still_start(observation: Observation, status: ContainerStatus, reason: str) -> bool:
     """The copy of a pod that failed elsewhere is judged as that was: a few crashes are not enough."""
     return (
-        traits_of(scene.migration.spec.strategy).recovers
+        traits_of(observation.migration.spec.strategy).recovers
         and reason == CRASH_LOOP
-        and status.restart_count < scene.policy.failed_pods.restart_threshold
+        and status.restart_count < observation.policy.failed_pods.restart_threshold
     )

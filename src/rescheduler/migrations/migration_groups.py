@@ -1,8 +1,8 @@
-"""Migrations that are handed over together or not at all: pods that are of no use one by one.
+"""Migrations that are handed over together or not at all.
 
-A group is known by its namespace, `spec.group`, `spec.groupSize` and `spec.strategy`: migrations that differ
-in any of them have nothing to do with each other. Its members are the first `groupSize` migrations of that
-identity: those that have begun, then by age. Any that comes later is a stranger, and is refused.
+A group is identified by namespace, `spec.group`, `spec.groupSize` and `spec.strategy`. Its members are the
+first `groupSize` migrations with that identity: first those that have started, then the oldest. All others
+are refused.
 """
 
 from bisect import bisect_left, insort
@@ -77,27 +77,29 @@ class MigrationGroup:
         return (key for _, _, key in self._queue[: self.id.size])
 
 
-def waiting_for_group(scene: Observation) -> Transition | Wait | None:
+def waiting_for_group(observation: Observation) -> Transition | Wait | None:
     """Why a migration that has not begun can't, as far as its group is the reason; None if it is not."""
-    migration, group = scene.migration, group_of(scene.migration)
+    migration, group = observation.migration, group_of(observation.migration)
     if group is None:
         return None
-    if migration.key not in {each.key for each in scene.group}:
-        words = f"group {group.name} has its {group.size} members already; use another name for another group"
+    if migration.key not in {each.key for each in observation.group}:
+        words = f"group {group.name} already has its {group.size} members; use another group name"
         return _group_refused(words, "GroupFull")
-    for each in _other_members(scene):
+    for each in _other_members(observation):
         if each.status.phase is MigrationPhase.FAILED:
             return _group_refused(
                 f"{each.name} of the same group failed: {each.status.message}", "PartnerFailed"
             )
-    if missing := group.size - len(scene.group):
-        given_up_at = migration.created + scene.policy.migration_timeout
+    if missing := group.size - len(observation.group):
+        given_up_at = migration.created + observation.policy.migration_timeout
         words = f"group {group.name} has {group.size - missing} of {group.size} members"
-        if scene.now >= given_up_at:
+        if observation.now >= given_up_at:
             return _group_refused(f"{words}; create all of them within migrationTimeout", "GroupIncomplete")
-        return Wait(given_up_at, f"waits for the rest of its group: {words}")
-    if scene.obstacle:
-        return _group_refused(f"group {group.name} can't begin together: {scene.obstacle}", "GroupTooLarge")
+        return Wait(given_up_at, f"waiting for the rest of its group: {words}")
+    if observation.obstacle:
+        return _group_refused(
+            f"group {group.name} can't start together: {observation.obstacle}", "GroupTooLarge"
+        )
     return None
 
 
@@ -105,18 +107,18 @@ def _group_refused(words: str, failure: str) -> Transition:
     return Transition(Trigger.REFUSED, words, failure, final=True)
 
 
-def is_group_settled(scene: Observation) -> bool:
+def is_group_settled(observation: Observation) -> bool:
     """As the others have recorded it: being settled is written down by members of a group."""
-    group = group_of(scene.migration)
+    group = group_of(observation.migration)
     if group is None:
         return True
-    arrived = sum(each.status.step in _SETTLED for each in _other_members(scene))
+    arrived = sum(each.status.step in _SETTLED for each in _other_members(observation))
     return 1 + arrived >= group.size
 
 
-def group_member_failed(scene: Observation) -> Transition | None:
+def group_member_failed(observation: Observation) -> Transition | None:
     """As long as none has been handed over, one that fails calls off all."""
-    others = _other_members(scene)
+    others = _other_members(observation)
     if any(each.status.step in _HANDED_OVER for each in others):
         return None
     for each in others:
@@ -126,5 +128,5 @@ def group_member_failed(scene: Observation) -> Transition | None:
     return None
 
 
-def _other_members(scene: Observation) -> list[Migration]:
-    return [each for each in scene.group if each.key != scene.migration.key]
+def _other_members(observation: Observation) -> list[Migration]:
+    return [each for each in observation.group if each.key != observation.migration.key]

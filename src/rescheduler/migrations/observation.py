@@ -1,4 +1,4 @@
-"""What a migration sees when it looks: the cluster, the policy and the time, as values."""
+"""What the state machine knows when it decides: cluster, policy and time as values; and its decisions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -141,13 +141,13 @@ class Observation:
         """How the source ended, in words."""
         source = self.source or self.last_seen_source
         if source is None:
-            return "gone, and how it ended was not seen"
+            return "gone for an unknown reason"
         if _is_disrupted(source):
             disruption = source.condition("DisruptionTarget")
             return f"disrupted ({disruption.reason if disruption is not None else ''})"
         if source.is_finished:
             return f"{source.phase} ({source.reason or 'its containers ended'})"
-        return "deleted" if source.is_terminating else "gone, and how it ended was not seen"
+        return "deleted" if source.is_terminating else "gone for an unknown reason"
 
     @property
     def source_trouble(self) -> str:

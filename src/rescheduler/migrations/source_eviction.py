@@ -1,9 +1,9 @@
-"""The watershed: the source is evicted, or the attempt is called off for good.
+"""The step that can't be undone: the source is evicted, or the eviction is cancelled.
 
-Calling off begins by taking our marks off the source, while the step is still Evicting. That raises the
-pod's version, so that an eviction which another process may still have in flight is refused: every
-eviction names the version that it saw. Only when the source is seen unmarked and standing does the
-migration leave this step backwards.
+A cancellation first removes our labels from the source, while the step is still Evicting. That raises the
+version of the pod, so that the API server refuses an eviction that another process may have in flight: every
+eviction names the version that it is based on. Only when the source still runs without labels does the
+migration roll back.
 """
 
 from datetime import timedelta
@@ -57,163 +57,182 @@ _GUARD_PROPAGATION: Final = timedelta(milliseconds=500)
 """How long every replica of the webhook is given to hear of the eviction, where others depend on that."""
 
 
-def evicting_beside_copy(scene: Observation) -> Decision:
+def evicting_beside_copy(observation: Observation) -> Decision:
     """Adopt and Copy: only as long as the copy serves."""
-    if not scene.source_stands:
-        return _source_left(scene)
-    lost = copy_gone(scene) or _copy_ended(scene) or target_lost(scene)
+    if not observation.source_stands:
+        return _source_left(observation)
+    lost = copy_gone(observation) or _copy_ended(observation) or target_lost(observation)
     if lost is not None:
-        return _cancel_eviction(scene, lost)
-    assert scene.target is not None
-    if not scene.target.is_ready:
-        ended = interrupted(scene)
+        return _cancel_eviction(observation, lost)
+    assert observation.target is not None
+    if not observation.target.is_ready:
+        ended = interrupted(observation)
         if ended is not None:
-            return _cancel_eviction(scene, ended)
-        return Wait(scene.now + time_left(scene), f"waits for copy {scene.target.name} to be ready again")
-    decision = evicting(scene)
+            return _cancel_eviction(observation, ended)
+        return Wait(
+            observation.now + time_left(observation),
+            f"waiting for copy {observation.target.name} to be ready again",
+        )
+    decision = evicting(observation)
     if isinstance(decision, Wait) or (
         isinstance(decision, Perform) and isinstance(decision.effect, EvictSource)
     ):
-        assert scene.source is not None
-        return (sync_request(scene) if scene.source.is_ready else None) or decision
+        assert observation.source is not None
+        return (sync_request(observation) if observation.source.is_ready else None) or decision
     return decision
 
 
-def _copy_ended(scene: Observation) -> Transition | None:
-    copy = scene.target
+def _copy_ended(observation: Observation) -> Transition | None:
+    copy = observation.target
     if copy is None or not copy.is_finished:
         return None
     why = f"copy {copy.name} is {copy.phase} ({copy.reason or 'its containers ended'})"
     return Transition(Trigger.COPY_GONE, why, "CopyGone")
 
 
-def evicting(scene: Observation) -> Decision:
-    if not scene.source_stands:
-        return _source_left(scene)
+def evicting(observation: Observation) -> Decision:
+    if not observation.source_stands:
+        return _source_left(observation)
     ended = (
-        interrupted(scene)
-        or target_lost(scene)
-        or _several_budgets(scene)
-        or _unsteered(scene)
-        or _unguarded(scene)
-        or _without_room(scene)
+        interrupted(observation)
+        or target_lost(observation)
+        or _several_budgets(observation)
+        or _unsteered(observation)
+        or _unguarded(observation)
+        or _without_room(observation)
     )
-    if ended is None and not scene.source_is_ours:
+    if ended is None and not observation.source_is_ours:
         # Another process has begun to call it off, and ended before it could say why.
-        ended = Transition(Trigger.TIMED_OUT, "called off", "CalledOff")
+        ended = Transition(Trigger.TIMED_OUT, "eviction cancelled", "CalledOff")
     if ended is not None:
-        return _cancel_eviction(scene, ended)
-    if (spent := _exhausted_budget(scene)) is not None:
-        return eviction_refused(scene, f"budget {spent.name} allows no disruption now", time_left(scene))
-    if (decision := _record_first(scene)) is not None:
+        return _cancel_eviction(observation, ended)
+    if (spent := _exhausted_budget(observation)) is not None:
+        return eviction_refused(
+            observation, f"budget {spent.name} allows no disruption now", time_left(observation)
+        )
+    if (decision := _record_first(observation)) is not None:
         return decision
-    source = scene.source
+    source = observation.source
     assert source is not None
     return Perform(EvictSource(PodReference(source.name, source.uid), source.resource_version))
 
 
-def _record_first(scene: Observation) -> Decision | None:
+def _record_first(observation: Observation) -> Decision | None:
     """The webhook has to hear of the eviction before the ReplicaSet does."""
-    if scene.migration.status.handover is not Handover.ADOPT:
+    if observation.migration.status.handover is not Handover.ADOPT:
         return None
-    requested_at = scene.migration.status.eviction_requested_at
-    if requested_at is None or scene.now < requested_at:
+    requested_at = observation.migration.status.eviction_requested_at
+    if requested_at is None or observation.now < requested_at:
         return Perform(RecordEviction())
-    if scene.now - requested_at > _MAX_RECORD_AGE:
+    if observation.now - requested_at > _MAX_RECORD_AGE:
         # An eviction that was refused: what depends on the guard waits until it guards again.
         again_at = requested_at + GUARD_INTERVAL
-        if scene.may_preempt and scene.now < again_at:
-            return Wait(again_at, "waits until the webhook guards the handover again")
+        if observation.may_preempt and observation.now < again_at:
+            return Wait(again_at, "waiting for the webhook to guard the handover again")
         return Perform(RecordEviction())
     guarded_at = requested_at + _GUARD_PROPAGATION
-    if scene.may_preempt and scene.now < guarded_at:
-        return Wait(guarded_at, "lets the webhook hear of the eviction")
+    if observation.may_preempt and observation.now < guarded_at:
+        return Wait(guarded_at, "waiting for the webhook to observe the eviction")
     return None
 
 
-def with_eviction_requested(scene: Observation) -> Migration:
-    status = msgspec.structs.replace(scene.migration.status, eviction_requested_at=scene.now)
-    return msgspec.structs.replace(scene.migration, status=status)
+def with_eviction_requested(observation: Observation) -> Migration:
+    status = msgspec.structs.replace(observation.migration.status, eviction_requested_at=observation.now)
+    return msgspec.structs.replace(observation.migration, status=status)
 
 
-def depends_on_webhook(scene: Observation) -> bool:
+def depends_on_webhook(observation: Observation) -> bool:
     """Whether the eviction would do harm if the webhook does not answer: then that is found out first."""
-    if scene.migration.status.handover is Handover.ADOPT:
-        return bool(scene.may_preempt)
-    return scene.migration.status.handover is Handover.EVICT and not _may_go_unsteered(scene)
+    if observation.migration.status.handover is Handover.ADOPT:
+        return bool(observation.may_preempt)
+    return observation.migration.status.handover is Handover.EVICT and not _may_go_unsteered(observation)
 
 
-def _exhausted_budget(scene: Observation) -> BudgetRecord | None:
+def _exhausted_budget(observation: Observation) -> BudgetRecord | None:
     """A budget that says itself that it allows nothing: its next change is the time to ask."""
-    if scene.source is None or not scene.source.is_ready:
+    if observation.source is None or not observation.source.is_ready:
         return None  # Pods that are not ready may go even under a budget that is spent.
-    return next((each for each in scene.budgets if each.is_current and not each.disruptions_allowed), None)
+    return next(
+        (each for each in observation.budgets if each.is_current and not each.disruptions_allowed), None
+    )
 
 
-def eviction_refused(scene: Observation, why: str, pause: timedelta) -> Wait:
+def eviction_refused(observation: Observation, why: str, pause: timedelta) -> Wait:
     """Until the budget changes; and because what we know of it may be old, asked again after a pause."""
     report = ConditionUpdate(ConditionType.BUDGET_ALLOWS, holds=False, reason="Refused")
-    left = time_left(scene)
+    left = time_left(observation)
     # A rollback may ask for the eviction after the deadline of the attempt.
-    return Wait(scene.now + (min(pause, left) if left > timedelta() else pause), why, (report,))
+    return Wait(observation.now + (min(pause, left) if left > timedelta() else pause), why, (report,))
 
 
-def _several_budgets(scene: Observation) -> Transition | None:
+def _several_budgets(observation: Observation) -> Transition | None:
     # A pod that has not begun to run is evicted whatever budgets say.
-    if len(scene.budgets) > 1 and scene.source is not None and scene.source.phase != "Pending":
-        names = ", ".join(sorted(each.name for each in scene.budgets))
-        why = f"several budgets cover the pod ({names}): Kubernetes evicts no such pod"
+    if (
+        len(observation.budgets) > 1
+        and observation.source is not None
+        and observation.source.phase != "Pending"
+    ):
+        names = ", ".join(sorted(each.name for each in observation.budgets))
+        why = f"several budgets cover the pod ({names}): Kubernetes does not evict such a pod"
         # With ours among them, a roll-back leaves one fewer.
-        final = own_temporary_budget(scene) is None
+        final = own_temporary_budget(observation) is None
         return Transition(Trigger.WORKLOAD_CHANGED, why, "SeveralBudgets", final)
     return None
 
 
-def _unsteered(scene: Observation) -> Transition | None:
+def _unsteered(observation: Observation) -> Transition | None:
     """Nothing tells the replacement where to go: this one would come back at once."""
-    if scene.migration.status.handover is not Handover.EVICT or scene.is_steered or _may_go_unsteered(scene):
+    if (
+        observation.migration.status.handover is not Handover.EVICT
+        or observation.is_steered
+        or _may_go_unsteered(observation)
+    ):
         return None
-    why = f"nothing steers its replacement: {scene.webhook_problem or 'the webhook does not answer'}"
+    why = f"nothing steers its replacement: {observation.webhook_problem or 'the webhook does not answer'}"
     return Transition(Trigger.WORKLOAD_CHANGED, why, "Unsteered")
 
 
-def _may_go_unsteered(scene: Observation) -> bool:
+def _may_go_unsteered(observation: Observation) -> bool:
     """Where its owner allows it, or where the replacement can't come back."""
-    node = scene.nodes.get(scene.migration.spec.source_node)
+    node = observation.nodes.get(observation.migration.spec.source_node)
     is_kept_off = (
         node is not None
         and node.unschedulable
-        and scene.source is not None
-        and not tolerates_cordon(scene.source.shape.constraints.tolerations)
+        and observation.source is not None
+        and not tolerates_cordon(observation.source.shape.constraints.tolerations)
     )
-    return scene.policy.allow_unsteered or is_kept_off
+    return observation.policy.allow_unsteered or is_kept_off
 
 
-def _unguarded(scene: Observation) -> Transition | None:
+def _unguarded(observation: Observation) -> Transition | None:
     """Its ReplicaSet would create one more pod for a moment, and nothing keeps it from that."""
-    if scene.migration.status.handover is not Handover.ADOPT or scene.is_guarded or not scene.may_preempt:
+    if (
+        observation.migration.status.handover is not Handover.ADOPT
+        or observation.is_guarded
+        or not observation.may_preempt
+    ):
         return None
-    problem = f" ({scene.webhook_problem})" if scene.webhook_problem else ""
+    problem = f" ({observation.webhook_problem})" if observation.webhook_problem else ""
     why = (
         "the pod that its ReplicaSet creates until it adopts the copy could preempt "
-        f"{scene.may_preempt}, and no webhook prevents that{problem}"
+        f"{observation.may_preempt}, and no webhook prevents that{problem}"
     )
     return Transition(Trigger.WORKLOAD_CHANGED, why, SURPLUS_WOULD_PREEMPT)
 
 
-def _without_room(scene: Observation) -> Transition | None:
+def _without_room(observation: Observation) -> Transition | None:
     """The room that there was at the check was taken since."""
-    return Transition(Trigger.WORKLOAD_CHANGED, scene.no_room, NO_ROOM) if scene.no_room else None
+    return Transition(Trigger.WORKLOAD_CHANGED, observation.no_room, NO_ROOM) if observation.no_room else None
 
 
-def _source_left(scene: Observation) -> Transition:
+def _source_left(observation: Observation) -> Transition:
     report = ConditionUpdate(ConditionType.BUDGET_ALLOWS, holds=True, reason="Evicted")
-    return Transition(Trigger.SOURCE_LEFT, f"the source is {scene.source_end}", reports=(report,))
+    return Transition(Trigger.SOURCE_LEFT, f"the source is {observation.source_end}", reports=(report,))
 
 
-def _cancel_eviction(scene: Observation, why: Transition) -> Decision:
-    source = scene.source
+def _cancel_eviction(observation: Observation, why: Transition) -> Decision:
+    source = observation.source
     assert source is not None
-    if scene.source_is_marked:
+    if observation.source_is_marked:
         return Perform(UnlabelSource(PodReference(source.name, source.uid), source.resource_version))
     return why

@@ -1,11 +1,9 @@
-"""One look: where is the migration, what does it see there, and what follows?
+"""Decide what a migration does next, and compute the status that follows.
 
-sight = look(scene)
-Happened → `advanced(scene, sight)`: the next step, by the table, with its status
-Do       → an effect to perform; then look again
-Wait     → until something changes, or until a time
-
-Before anything is touched: a migration waits for its turn, and is looked at once more when that comes.
+decide(observation)
+  Transition → `advance(observation, transition)` returns the migration at the next step
+  Perform    → an effect; decide again after it
+  Wait       → until something changes, or until a time
 """
 
 import hashlib
@@ -69,40 +67,40 @@ __all__ = [
 ]
 
 
-def queued(scene: Observation) -> Decision:
-    if scene.migration.is_cancelled:
-        return Transition(Trigger.CANCELLED, "cancelled before it began", "Cancelled", final=True)
-    if not scene.source_stands:
-        return Transition(Trigger.SOURCE_GONE, "the pod is gone", "SourceGone", final=True)
-    if scene.is_winding_down and (undone := _cancel_or_release(scene)) is not None:
+def queued(observation: Observation) -> Decision:
+    if observation.migration.is_cancelled:
+        return Transition(Trigger.CANCELLED, "cancelled before it started", "Cancelled", final=True)
+    if not observation.source_stands:
+        return Transition(Trigger.SOURCE_GONE, "the pod no longer exists", "SourceGone", final=True)
+    if observation.is_winding_down and (undone := _cancel_or_release(observation)) is not None:
         return undone
-    retry_at = scene.migration.status.retry_at
-    if retry_at is not None and scene.now < retry_at:
-        return Wait(retry_at, f"tried again at {retry_at:%H:%M:%S}")
-    if (reason := waiting_for_group(scene)) is not None:
+    retry_at = observation.migration.status.retry_at
+    if retry_at is not None and observation.now < retry_at:
+        return Wait(retry_at, f"retry at {retry_at:%H:%M:%S}")
+    if (reason := waiting_for_group(observation)) is not None:
         return reason
-    if not scene.has_turn:
-        return Wait(message="waits for its turn")
+    if not observation.has_turn:
+        return Wait(message="waiting for its turn")
     return Transition(Trigger.TURN_CAME)
 
 
-def _cancel_or_release(scene: Observation) -> Perform | None:
+def _cancel_or_release(observation: Observation) -> Perform | None:
     """What the program has asked for is called off; a person's wish waits for another who executes, and
     nothing of ours holds it meanwhile."""
-    if scene.migration.spec.strategy != MANUAL:
+    if observation.migration.spec.strategy != MANUAL:
         return Perform(CancelMigration())
-    return Perform(RemoveFinalizer()) if FINALIZER in scene.migration.finalizers else None
+    return Perform(RemoveFinalizer()) if FINALIZER in observation.migration.finalizers else None
 
 
-def checking(scene: Observation) -> Decision:
-    if scene.migration.is_cancelled:
-        return Transition(Trigger.CANCELLED, "cancelled before it began", "Cancelled", final=True)
-    if not scene.source_stands:
-        return Transition(Trigger.SOURCE_GONE, "the pod is gone", "SourceGone", final=True)
-    revalidation = scene.revalidation
+def checking(observation: Observation) -> Decision:
+    if observation.migration.is_cancelled:
+        return Transition(Trigger.CANCELLED, "cancelled before it started", "Cancelled", final=True)
+    if not observation.source_stands:
+        return Transition(Trigger.SOURCE_GONE, "the pod no longer exists", "SourceGone", final=True)
+    revalidation = observation.revalidation
     assert revalidation is not None, "the check is made with a verdict of the planner"
     match revalidation.answer:
-        case RevalidationOutcome.APPROVED if FINALIZER not in scene.migration.finalizers:
+        case RevalidationOutcome.APPROVED if FINALIZER not in observation.migration.finalizers:
             return Perform(AddFinalizer())
         case RevalidationOutcome.APPROVED:
             return Transition(Trigger.APPROVED, revalidation.message)
@@ -129,51 +127,51 @@ def invalid_status(migration: Migration) -> str:
     step = status.step or MigrationStep.QUEUED
     if step not in _DECIDERS[handover]:
         how = "whose handover is not chosen" if handover is Handover.AUTO else f"by {handover}"
-        return f"its status makes no sense: a migration {how} has no step {step}"
+        return f"invalid status: a migration {how} has no step {step}"
     if step == MigrationStep.ADOPTING and status.owner is None:
-        return "its status makes no sense: it does not say who is to adopt the copy"
+        return "invalid status: it does not name the owner that adopts the copy"
     moments = [status.step_since, status.started_at, status.handed_over_at, status.finished_at]
     moments += [each.last_transition_time for each in status.conditions]
     if any(moment is not None and moment > _LATEST_TIMESTAMP for moment in moments):
-        return "its status makes no sense: it tells of times that nobody will live to see"
+        return "invalid status: timestamps after the year 9000"
     return ""
 
 
-def decide(scene: Observation) -> Decision:
-    if why := invalid_status(scene.migration):
-        return _leave_invalid_alone(scene, why)
-    return _DECIDERS[handover_of(scene.migration)][step_of(scene.migration)](scene)
+def decide(observation: Observation) -> Decision:
+    if why := invalid_status(observation.migration):
+        return _leave_invalid_alone(observation, why)
+    return _DECIDERS[handover_of(observation.migration)][step_of(observation.migration)](observation)
 
 
-def _leave_invalid_alone(scene: Observation, why: str) -> Decision:
+def _leave_invalid_alone(observation: Observation, why: str) -> Decision:
     """Nothing is done by guessing. One that is cancelled is let go: then its pods are cleaned up like those
     of a migration that was removed by force, by the names and uids on record, read live."""
-    if scene.migration.is_cancelled and FINALIZER in scene.migration.finalizers:
+    if observation.migration.is_cancelled and FINALIZER in observation.migration.finalizers:
         return Perform(RemoveFinalizer())
     return Wait(message=why)
 
 
-def _finished(scene: Observation) -> Decision:
+def _finished(observation: Observation) -> Decision:
     """History for a while, and the memory behind podCooldown."""
-    status = scene.migration.status
+    status = observation.migration.status
     # Once the source is handed over the copy is one of the pods that serve, whatever became of the move.
     is_undone = status.phase is MigrationPhase.FAILED and status.handed_over_at is None
-    if is_undone and handover_of(scene.migration) is not Handover.AUTO:
+    if is_undone and handover_of(observation.migration) is not Handover.AUTO:
         # A request of a process that has long ended may have arrived only now.
-        left = next_cleanup(scene)
+        left = next_cleanup(observation)
         if isinstance(left, Perform):
             return left
-    budget = own_temporary_budget(scene)
+    budget = own_temporary_budget(observation)
     if budget is not None:
         # So may one that creates the budget, also of a migration that went well.
         return Perform(DeleteBudget(budget.name, budget.uid))
-    if FINALIZER in scene.migration.finalizers:
+    if FINALIZER in observation.migration.finalizers:
         return Perform(RemoveFinalizer())
-    finished_at = scene.migration.status.finished_at
-    if scene.migration.is_cancelled or finished_at is None:
+    finished_at = observation.migration.status.finished_at
+    if observation.migration.is_cancelled or finished_at is None:
         return Wait()
-    forgotten_at = finished_at + scene.policy.migration_ttl
-    return Wait(forgotten_at) if scene.now < forgotten_at else Perform(DeleteMigration())
+    forgotten_at = finished_at + observation.policy.migration_ttl
+    return Wait(forgotten_at) if observation.now < forgotten_at else Perform(DeleteMigration())
 
 
 _BEFORE_HANDOVER_CHOICE: Final = {
@@ -210,9 +208,9 @@ _CONDITION_OF_TRIGGER: Final[Mapping[Trigger, ConditionUpdate]] = {
 """What an event means for a condition, whatever led to it."""
 
 
-def advance(scene: Observation, transition: Transition) -> Migration:
+def advance(observation: Observation, transition: Transition) -> Migration:
     """The migration one step further; raises `IllegalEvent` where the table has none."""
-    migration, now, message = scene.migration, scene.now, _truncated(transition.message)
+    migration, now, message = observation.migration, observation.now, _truncated(transition.message)
     before = migration.status
     step = next_step(handover_of(migration), step_of(migration), transition.event)
     changes: dict[str, object] = {
@@ -224,7 +222,7 @@ def advance(scene: Observation, transition: Transition) -> Migration:
     }
     if transition.failure:
         changes |= {"failure": transition.failure, "failure_is_final": transition.final}
-    changes |= _status_changes(scene, transition)
+    changes |= _status_changes(observation, transition)
     if phase_of(step).is_final:
         changes["finished_at"] = now
     status = msgspec.structs.replace(before, **changes)
@@ -243,19 +241,19 @@ def _is_already_handed_over(before: MigrationStatus, event: Trigger) -> bool:
     return event is Trigger.SOURCE_LEFT and handed_over is not None and handed_over.status == "True"
 
 
-def with_wait_message(scene: Observation, wait: Wait) -> Migration:
+def with_wait_message(observation: Observation, wait: Wait) -> Migration:
     """The same step, with what it waits for: for people. What makes no sense is not written over."""
-    if invalid_status(scene.migration):
-        return scene.migration
+    if invalid_status(observation.migration):
+        return observation.migration
     message = _truncated(wait.message)
     status = msgspec.structs.replace(
-        scene.migration.status,
-        observed_generation=scene.migration.generation,
-        phase=phase_of(step_of(scene.migration)),
-        message=message or scene.migration.status.message,
+        observation.migration.status,
+        observed_generation=observation.migration.generation,
+        phase=phase_of(step_of(observation.migration)),
+        message=message or observation.migration.status.message,
     )
     return msgspec.structs.replace(
-        scene.migration, status=with_conditions(status, wait.reports, message, scene.now)
+        observation.migration, status=with_conditions(status, wait.reports, message, observation.now)
     )
 
 
@@ -289,47 +287,54 @@ def is_checkpoint(before: Migration, after: Migration) -> bool:
     )
 
 
-def _status_changes(scene: Observation, transition: Transition) -> dict[str, object]:
+def _status_changes(observation: Observation, transition: Transition) -> dict[str, object]:
     """What particular events leave behind in the status."""
-    before = scene.migration.status
+    before = observation.migration.status
     match transition.event:
         case Trigger.APPROVED:
-            return _attempt_status(scene)
+            return _attempt_status(observation)
         case Trigger.COPY_CREATED | Trigger.REPLACED:
-            return {"target_pod": scene.target_reference}
+            return {"target_pod": observation.target_reference}
         case Trigger.SOURCE_LOST:
-            return {"target_pod": scene.target_reference, "handed_over_at": _source_left_at(scene)}
+            return {
+                "target_pod": observation.target_reference,
+                "handed_over_at": _source_left_at(observation),
+            }
         case Trigger.SETTLED:
-            return {"eviction_requested_at": scene.now}
+            return {"eviction_requested_at": observation.now}
         case Trigger.UNREPLACED:
             return {"target_pod": None}
         case Trigger.PROTECTED:
-            return {"siblings": recorded_siblings(scene.siblings)}
+            return {"siblings": recorded_siblings(observation.siblings)}
         case Trigger.SOURCE_LEFT:
             # Accepted a moment ago: what was seen just before is what its replacement is not.
-            siblings = recorded_siblings(scene.siblings) if scene.source_stands else before.siblings
-            return {"handed_over_at": _source_left_at(scene), "siblings": siblings}
+            siblings = (
+                recorded_siblings(observation.siblings) if observation.source_stands else before.siblings
+            )
+            return {"handed_over_at": _source_left_at(observation), "siblings": siblings}
         case Trigger.RELEASED:
             return {"failure": "", "failure_is_final": False}
         case Trigger.POSTPONED | Trigger.RETRY:
-            return {"retry_at": scene.now + _with_jitter(scene, _pause(scene, transition.event))}
+            return {
+                "retry_at": observation.now + _with_jitter(observation, _pause(observation, transition.event))
+            }
         case _:
             return {}
 
 
-def _attempt_status(scene: Observation) -> dict[str, object]:
-    revalidation = scene.revalidation
+def _attempt_status(observation: Observation) -> dict[str, object]:
+    revalidation = observation.revalidation
     assert revalidation is not None
     return {
-        "attempts": scene.migration.status.attempts + 1,
-        "started_at": scene.now,
+        "attempts": observation.migration.status.attempts + 1,
+        "started_at": observation.now,
         "retry_at": None,
         "handover": revalidation.handover,
         "target_node": revalidation.target,
         "target_pod": None,
         "eviction_requested_at": None,
         "owner": revalidation.owner,
-        "workload": _controller_reference(scene.deployment),
+        "workload": _controller_reference(observation.deployment),
         "siblings": (),
         "failure": "",
         "failure_is_final": False,
@@ -343,13 +348,13 @@ def _controller_reference(workload: WorkloadRecord | None) -> ControllerReferenc
     return ControllerReference(workload.api_version, workload.kind, workload.name, workload.uid)
 
 
-def _source_left_at(scene: Observation) -> datetime:
+def _source_left_at(observation: Observation) -> datetime:
     """When the source went, as far as that can be told."""
-    source = scene.source
+    source = observation.source
     if source is None:
-        return scene.migration.status.step_since or scene.now
+        return observation.migration.status.step_since or observation.now
     if source.deleted_s is None:
-        return scene.now
+        return observation.now
     return datetime.fromtimestamp(source.deleted_s - (source.deletion_grace_s or 0), UTC)
 
 
@@ -357,17 +362,17 @@ _MIN_RETRY_DELAY: Final = timedelta(seconds=10)
 _MAX_RETRY_DELAY: Final = timedelta(minutes=5)
 
 
-def _pause(scene: Observation, after: Trigger) -> timedelta:
+def _pause(observation: Observation, after: Trigger) -> timedelta:
     if after is Trigger.POSTPONED:
-        return (scene.now - scene.migration.created) / 4
-    doublings = min(max(scene.migration.status.attempts - 1, 0), 10)
+        return (observation.now - observation.migration.created) / 4
+    doublings = min(max(observation.migration.status.attempts - 1, 0), 10)
     return _MIN_RETRY_DELAY * (1 << doublings)
 
 
-def _with_jitter(scene: Observation, pause: timedelta) -> timedelta:
+def _with_jitter(observation: Observation, pause: timedelta) -> timedelta:
     """Within bounds, and a little different for each migration, so that they don't come all at once."""
     pause = min(max(pause, _MIN_RETRY_DELAY), _MAX_RETRY_DELAY)
-    share = int.from_bytes(hashlib.sha256(scene.migration.uid.encode()).digest()[:2]) / 0xFFFF
+    share = int.from_bytes(hashlib.sha256(observation.migration.uid.encode()).digest()[:2]) / 0xFFFF
     return pause * (1 + share / 2)
 
 

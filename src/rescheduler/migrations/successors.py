@@ -1,16 +1,12 @@
-"""Which objects are a migration's: by what its PodMigration records, and never by marks.
+"""Which objects belong to a migration: decided by what its PodMigration records, never by labels.
 
-A bare pod's copy is recorded with name and uid before its scheduling gate is opened. A copy that is to be
-adopted is recorded before its source is evicted; until then its owner reference has the PodMigration's uid.
-Before a copy is recorded its name tells, which follows from the uid of the PodMigration. If another pod has
-taken that name, that pod is left alone.
+The copy of a bare pod is recorded with name and uid before its scheduling gate is removed. A copy for
+adoption is recorded before its source is evicted; until then its owner reference has the uid of the
+PodMigration. Before that, only its name identifies it, which follows from the same uid. If another pod has
+taken that name, the migration ignores that pod.
 
-Which pod a controller made in the place of an evicted one.
-
-Not by its age: times are told in whole seconds, and by other clocks than ours. Before the eviction it is put
-on record which pods the controller had; whoever is not among them has come since.
-
-What a move has cost: for how long its pod had no ready successor.
+The replacement of an evicted pod is not identified by age, because clocks differ and timestamps have whole
+seconds. The migration records the pods of the controller before the eviction; any other pod is newer.
 """
 
 from collections.abc import Callable, Container, Iterable, Sequence

@@ -1,13 +1,13 @@
-"""The machine: all steps of a migration, all events, and one table of what follows what.
+"""All steps of a migration, all triggers, and one table of transitions.
 
     Pending     Queued
     InProgress  Checking → Marking → (Creating → Placing → Starting → Settling | Protecting) → Evicting
-                → (Adopting | Replacing) → Releasing;  from every step before the source is gone: RollingBack
+                → (Adopting | Replacing) → Releasing;  from every step before the eviction: RollingBack
     Completed, Failed
 
-The source's eviction is the watershed. Before it every failure leads to RollingBack, and that to a state
-exactly as before; after it there is only forward, and nothing ever leads back. An event that the table does
-not know at a step is a fault in the program: it raises and changes nothing.
+Before the eviction of the source, every failure leads to RollingBack, which restores the original state.
+After it there is no way back. A trigger that the table does not have for a step is a bug: it raises and
+changes nothing.
 """
 
 from collections.abc import Mapping
@@ -60,19 +60,19 @@ class MigrationStep(StrEnum):
 
 class Trigger(StrEnum):
     # Before anything is touched.
-    TURN_CAME = "its turn came"
-    APPROVED = "still a good move"
-    POSTPONED = "not now"
-    REFUSED = "not any more"
+    TURN_CAME = "turn granted"
+    APPROVED = "move approved"
+    POSTPONED = "move postponed"
+    REFUSED = "move refused"
     # On the way.
-    MARKED = "source marked"
+    MARKED = "source labelled"
     LOCKED = "source locked by another migration"
     COPY_CREATED = "copy created"
     COPY_REFUSED = "copy refused at admission"
     COPY_BOUND = "copy bound to the target"
     COPY_MISPLACED = "copy bound elsewhere"
     COPY_READY = "copy ready"
-    COPY_UNREADY = "copy not ready any more"
+    COPY_UNREADY = "copy no longer ready"
     COPY_FAILING = "copy can't run"
     COPY_GONE = "copy gone"
     TARGET_LOST = "target node lost"
@@ -80,23 +80,23 @@ class Trigger(StrEnum):
     SETTLED = "copy settled"
     PROTECTED = "protected and steered"
     # What others do meanwhile, and what takes too long.
-    SOURCE_GONE = "source gone by itself"
-    SOURCE_LOST = "source lost, and its copy takes its place"
+    SOURCE_GONE = "source deleted by another client"
+    SOURCE_LOST = "source lost, copy replaces it"
     WORKLOAD_CHANGED = "workload changed"
-    PARTNER_FAILED = "another of its group failed"
-    TIMED_OUT = "took too long"
+    PARTNER_FAILED = "another member of its group failed"
+    TIMED_OUT = "timed out"
     CANCELLED = "cancelled"
     # After the watershed.
     SOURCE_LEFT = "source evicted"
     ADOPTED = "copy adopted"
-    ORPHANED = "its controller is gone"
+    ORPHANED = "controller deleted"
     REPLACED = "replacement ready"
     UNREPLACED = "no replacement in time"
-    RELEASED = "all released"
-    MISSED = "came to nothing"
+    RELEASED = "everything released"
+    MISSED = "move failed"
     # The way back.
-    RETRY = "undone, to be tried again"
-    GIVE_UP = "undone for good"
+    RETRY = "rolled back, to be retried"
+    GIVE_UP = "rolled back, not to be retried"
 
 
 TransitionTable = Mapping[tuple[MigrationStep, Trigger], MigrationStep]
@@ -227,7 +227,7 @@ class IllegalTransition(Exception):  # noqa: N818 - reads as what happened
     """A step that does not know this event: nothing was changed."""
 
     def __init__(self, handover: Handover, step: MigrationStep, event: Trigger) -> None:
-        super().__init__(f"a migration by {handover} can't see {event.name} at {step}")
+        super().__init__(f"a migration by {handover} has no transition for {event.name} at {step}")
 
 
 def next_step(handover: Handover, step: MigrationStep, event: Trigger) -> MigrationStep:

@@ -19,10 +19,11 @@ from rescheduler.kube.patches import merge_patch, strategic_patch
 from rescheduler.migrations import labels_and_names
 from rescheduler.migrations.controller.migration_controller import MigrationController
 from rescheduler.migrations.observation import RevalidationOutcome, RevalidationResult
+from rescheduler.migrations.runtime_state import RuntimeState, RuntimeStateHolder
 from tests.e2e.facts.stage import Stage, node_of
 from tests.e2e.facts.waiting import until, until_object
 
-__all__ = ["Moves", "SetMoves", "by_owner_kind", "wall_clock"]
+__all__ = ["ApprovingRevalidator", "Moves", "SetMoves", "wall_clock"]
 
 SetMoves = Callable[..., Any]
 _BY_KIND = {"ReplicaSet": Handover.ADOPT, "StatefulSet": Handover.EVICT}
@@ -32,11 +33,14 @@ def wall_clock() -> datetime:
     return datetime.now(UTC)
 
 
-def by_owner_kind(seen: WatchedObjects) -> Callable[[Migration], RevalidationResult]:
-    """A judge that finds every move good, and chooses the handover by what controls the pod."""
+@dataclass(frozen=True)
+class ApprovingRevalidator:
+    """Approves every move, and chooses the handover by what controls the pod."""
 
-    def revalidate(migration: Migration) -> RevalidationResult:
-        pod = seen.pods.get(migration.pod_key)
+    seen: WatchedObjects
+
+    def revalidate(self, migration: Migration) -> RevalidationResult:
+        pod = self.seen.pods.get(migration.pod_key)
         assert pod is not None
         owner = pod.owner
         handover = migration.spec.handover
@@ -47,7 +51,11 @@ def by_owner_kind(seen: WatchedObjects) -> Callable[[Migration], RevalidationRes
             RevalidationOutcome.APPROVED, handover, migration.spec.target_node, reference, message="good"
         )
 
-    return revalidate
+    def may_preempt(self, _migration: Migration) -> str:
+        return ""
+
+    def no_room(self, _migration: Migration) -> str:
+        return ""
 
 
 @dataclass
@@ -72,8 +80,8 @@ class Moves:
         seen = WatchedObjects(client)
         return MigrationController(
             client,
-            replace(self.policy, **policy),
-            by_owner_kind(seen),
+            RuntimeStateHolder(RuntimeState(replace(self.policy, **policy))),
+            ApprovingRevalidator(seen),
             followed=seen,
             now=self.now,
             workers=4,

@@ -116,7 +116,7 @@ async def test_a_bare_pod_that_is_lost_with_a_copy_that_never_becomes_ready_leav
         await evicted(moves, source)
         migration = await moves.until_finished(key)
     assert migration.status.phase is MigrationPhase.FAILED, migration.status
-    assert "stays, and is not ready" in migration.status.message
+    assert "stays, but is not ready" in migration.status.message
     (left,) = await moves.stage.pods()
     assert left["metadata"]["uid"] != source["metadata"]["uid"]
     assert not await moves.leftovers()

@@ -59,7 +59,7 @@ async def test_a_copy_that_never_becomes_ready(set_moves: SetMoves) -> None:
     moves.stage.behave({"match": on_target, "readiness": "never", "startup": "0s", "termination": "0s"})
     migration = await rolled_back(moves, migration_timeout=timedelta(seconds=3))
     assert migration.status.failure == "TimedOut"
-    assert "it was at Starting" in migration.status.message
+    assert "the last step was Starting" in migration.status.message
 
 
 async def test_a_copy_whose_image_can_not_be_pulled(set_moves: SetMoves) -> None:

@@ -69,7 +69,7 @@ async def recovering(
     configuration = Configuration(policy=policy, leader_election=LeaderElection(**elects))
     options = DaemonOptions(lease_at=f"{namespace}/rescheduler", now=now, listeners=(heard,))
     daemon = Daemon(lambda _: client, configuration, options)
-    heard.use = daemon.rescheduler.use
+    heard.use = lambda policy: daemon.runtime.update(policy=policy)
     running = asyncio.create_task(daemon.run_until(ended))
     try:
         yield heard

@@ -22,6 +22,7 @@ from rescheduler.kube.api_resources import DEPLOYMENTS, EVENTS, Object
 from rescheduler.kube.client import Client
 from rescheduler.kube.http_transport import HttpTransport
 from rescheduler.kube.patches import merge_patch
+from rescheduler.migrations.runtime_state import RuntimeState, RuntimeStateHolder
 from rescheduler.steering.webhook.webhook_presence import WebhookPresence
 from tests.e2e.facts.objects import PRIORITY_CLASSES
 from tests.e2e.facts.observer import observing
@@ -225,9 +226,14 @@ async def daemon(
     client = Client(
         HttpTransport(load_cluster_access(kubeconfig_as(control_plane, DAEMON, namespace, tmp_path)))
     )
-    webhook = WebhookPresence(client, namespace)
+    runtime = RuntimeStateHolder(RuntimeState(Policy()))
+    webhook = WebhookPresence(client, runtime, namespace)
     made = Rescheduler(
-        client, Configuration(policy=Policy()), lease_at=f"{namespace}/rescheduler", webhook=webhook
+        client,
+        Configuration(policy=Policy()),
+        lease_at=f"{namespace}/rescheduler",
+        runtime=runtime,
+        webhook=webhook,
     )
     async with webhook.running(), made.looking(), made.executing():
         yield made, webhook

@@ -42,7 +42,7 @@ def test_ctrl_c_begins_nothing_more_and_what_is_under_way_comes_to_its_end(clust
         apply.until("No more moves are started")
         assert apply.until_end() == 130
     assert "Completed" in apply.text
-    assert "not begun: stopped before its turn" in apply.text
+    assert "cancelled before it started" in apply.text
     assert "1 of 2 moves made, 1 not made." in apply.text
 
 

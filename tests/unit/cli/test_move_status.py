@@ -39,8 +39,8 @@ def errand(step=None, handover=Handover.ADOPT, *, pod="shop/web-1-a", given_up="
             id="at first",
         ),
         pytest.param(
-            errand(MigrationStep.STARTING, message="waits for copy b to become ready"),
-            "waits for copy b to become ready",
+            errand(MigrationStep.STARTING, message="waiting for copy b to become ready"),
+            "waiting for copy b to become ready",
             id="what it waits for",
         ),
         pytest.param(
@@ -67,7 +67,7 @@ def errand(step=None, handover=Handover.ADOPT, *, pod="shop/web-1-a", given_up="
         ),
         pytest.param(
             errand("Teleporting"),
-            "its status makes no sense: a migration by Adopt has no step Teleporting",
+            "invalid status: a migration by Adopt has no step Teleporting",
             id="what nobody can go on with",
         ),
     ],
@@ -134,7 +134,7 @@ def shown(*moves, width=120, height=30, interrupted=False):
 def test_what_is_over_scrolls_away_and_what_is_under_way_has_a_bar():
     done = errand(MigrationStep.COMPLETED, target_pod=PodReference("web-1-c", "copy-uid"), finished_at=NOW)
     failed = errand(MigrationStep.FAILED, message="no node has room", finished_at=NOW)
-    starting = errand(MigrationStep.STARTING, message="waits for copy b to become ready")
+    starting = errand(MigrationStep.STARTING, message="waiting for copy b to become ready")
     above, bars = shown(done, failed, starting, errand(MigrationStep.QUEUED), errand())
     assert above == [
         "✓ shop/web-1-a  old → new  0s  web-1-c",
@@ -143,14 +143,14 @@ def test_what_is_over_scrolls_away_and_what_is_under_way_has_a_bar():
     first, second, last = (line.split() for line in bars)
     assert first[1:5] == ["shop/web-1-a", "old", "→", "new"]
     assert "Starting" in first
-    assert bars[0].rstrip().endswith("waits for copy b to become ready")
+    assert bars[0].rstrip().endswith("waiting for copy b to become ready")
     assert (second[0], second[-4:]) == ("·", ["waiting", "for", "its", "turn"])
     assert " ".join(last).startswith("1 of 5 moves made, 1 not made, 2 in progress, 1 waiting")
 
 
 def test_names_give_way_where_it_is_narrow_and_nothing_is_wider_than_the_window():
     long = errand(
-        MigrationStep.STARTING, message="waits for copy b to become ready " * 5, pod=f"shop/{'w' * 80}"
+        MigrationStep.STARTING, message="waiting for copy b to become ready " * 5, pod=f"shop/{'w' * 80}"
     )
     _, bars = shown(long, width=64)
     assert all(len(line) <= 64 for line in bars)

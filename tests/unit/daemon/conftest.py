@@ -18,7 +18,6 @@ from rescheduler.daemon.listeners import DaemonListener
 from rescheduler.daemon.node_drain import NodeDrain, start_maintenance
 from rescheduler.daemon.own_objects import read_state
 from rescheduler.kube.client import Client
-from rescheduler.steering.webhook.webhook_presence import FixedPresence
 from tests.unit.cli.simulated_server import forbidding
 from tests.unit.migrations.controller.conftest import (  # noqa: F401
     client,
@@ -209,10 +208,7 @@ async def draining(connect, server):
             await start_maintenance(client, nodes)
             await _labels_seen(rescheduler, nodes)
             moves = []
-            wanted = rescheduler.configuration.policy
-            it = NodeDrain(
-                client, rescheduler.cluster, wanted, nodes, webhook=FixedPresence(), tell=moves.append
-            )
+            it = NodeDrain(client, rescheduler.cluster, nodes, runtime=rescheduler.runtime, tell=moves.append)
             it.moves = moves
             it.rescheduler = rescheduler
             yield it

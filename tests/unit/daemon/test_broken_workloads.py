@@ -27,5 +27,5 @@ async def test_pods_that_crash_everywhere_bring_about_no_halt_when_their_node_is
     assert {(each.status.phase, each.status.failure) for each in await migrations()} == {
         (MigrationPhase.FAILED, "CopyFailing")
     }
-    running.daemon.watchman.look()
-    assert running.daemon.watchman.halts == ()
+    running.daemon.halt_monitor.evaluate()
+    assert running.daemon.runtime.current.cluster_halts == ()

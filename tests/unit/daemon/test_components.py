@@ -20,8 +20,8 @@ from rescheduler.kube.patches import merge_patch
 from rescheduler.migrations.controller.plan_execution import PlanExecution
 from rescheduler.migrations.controller.podmigration_manifest import podmigration_for
 from rescheduler.migrations.observation import RevalidationOutcome
+from rescheduler.migrations.runtime_state import SteeringStatus
 from rescheduler.planner.plan import Move, Plan, PlannedNodeChange
-from rescheduler.steering.webhook.webhook_presence import FixedPresence
 from tests.e2e.facts.stage import node_of
 
 LEASE = "default/rescheduler"
@@ -119,13 +119,13 @@ async def test_a_pod_that_another_plan_moves_already_is_not_asked_for_again(set_
         running = asyncio.create_task(first.run())
         await is_asking.wait()
         await second.run()
-        assert second.moves[0].given_up == "not begun: its move is being asked for already"
+        assert second.moves[0].given_up == "cancelled before it started: another request moves the pod"
         is_asked.clear()
         may_go_on.set()
         await is_asked.wait()
         await third.run()
         name = first.moves[0].key.partition("/")[2]
-        assert third.moves[0].given_up == f"not begun: {name} moves it already"
+        assert third.moves[0].given_up == f"cancelled before it started: {name} already moves the pod"
         await running
     assert first.moves[0].is_completed
     assert recorded == [plan.taken_at_s], "counted once"
@@ -227,7 +227,9 @@ async def test_checks_even_out_the_nodes_and_then_find_nothing_to_do(set_moves, 
     async with rescheduler.looking(), rescheduler.executing(), rescheduler.checking() as loop:
         async for check in loop.checks():
             planned.append(len(check.plan.moves))
-            await check.run.run()
+            await PlanExecution(
+                rescheduler.client, rescheduler.followed, check.plan, record=rescheduler.record
+            ).run()
             if not check.plan.moves or len(planned) == 5:
                 break
     assert planned[0] > 0
@@ -272,7 +274,7 @@ async def _judged(rescheduler, client, move, **spec):
     item["spec"] |= spec
     made = decode_migration(await client.create(POD_MIGRATIONS, item))
     async with rescheduler.looking():
-        return rescheduler.judging.revalidate(made)
+        return rescheduler.revalidation.revalidate(made)
 
 
 async def test_a_good_move_is_approved_with_its_handover_and_owner(set_moves, made, client):
@@ -310,7 +312,7 @@ async def test_a_person_may_move_what_the_program_would_leave_to_rest(set_moves,
     async with by_hand.looking():
         (item,) = (await client.list(POD_MIGRATIONS)).items
         item["spec"]["strategy"] = MANUAL
-        assert by_hand.judging.revalidate(decode_migration(item)).answer is RevalidationOutcome.APPROVED
+        assert by_hand.revalidation.revalidate(decode_migration(item)).answer is RevalidationOutcome.APPROVED
 
 
 async def test_a_spent_budget_postpones_an_eviction_and_refuses_it_in_the_end(
@@ -320,14 +322,17 @@ async def test_a_spent_budget_postpones_an_eviction_and_refuses_it_in_the_end(
     await moves.stage.deployment(2, strategy={"type": "Recreate"})
     await moves.stage.budget(minAvailable=2)
     pod = (await moves.stage.pods())[0]
-    rescheduler = made(webhook=FixedPresence(steers=True))
+    rescheduler = made()
+    rescheduler.runtime.update(steering=SteeringStatus(steers=True))
     move = a_move(pod, await moves.stage.free_node(), handover=Handover.EVICT)
     verdict = await _judged(rescheduler, client, move)
     assert (verdict.answer, verdict.reason) == (RevalidationOutcome.POSTPONED, "BudgetSpent")
     await asyncio.sleep(POLICY.migration_timeout.total_seconds())
     async with rescheduler.looking():
         (item,) = (await client.list(POD_MIGRATIONS)).items
-        assert rescheduler.judging.revalidate(decode_migration(item)).answer is RevalidationOutcome.REFUSED
+        assert (
+            rescheduler.revalidation.revalidate(decode_migration(item)).answer is RevalidationOutcome.REFUSED
+        )
 
 
 async def test_two_that_are_approved_in_one_moment_both_find_room(set_moves, made, client):
@@ -342,7 +347,7 @@ async def test_two_that_are_approved_in_one_moment_both_find_room(set_moves, mad
         for pod in (first, second)
     ]
     async with rescheduler.looking():
-        answers = [rescheduler.judging.revalidate(each) for each in wished]
+        answers = [rescheduler.revalidation.revalidate(each) for each in wished]
     assert [each.answer for each in answers] == [RevalidationOutcome.APPROVED, RevalidationOutcome.REFUSED]
     assert "Insufficient cpu" in answers[1].message
 

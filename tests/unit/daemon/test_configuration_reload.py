@@ -190,5 +190,5 @@ async def test_what_needs_a_new_start_is_said(crowd, start, file, caplog):
     await running.until_checked(1)
     content = json.loads(file.read_text())
     file.write_text(json.dumps({**content, "leaderElection": {"retryPeriod": "3s"}}))
-    words = "leaderElection and clientConnection take effect with the next start"
+    words = "leaderElection and clientConnection take effect after a restart"
     await running.until(lambda: words in caplog.text)

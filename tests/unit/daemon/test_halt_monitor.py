@@ -34,7 +34,7 @@ async def events_of(client, reason):
 
 
 def halts_are(running, *reasons):
-    return lambda: [halt.reason for halt in running.daemon.watchman.halts] == list(reasons)
+    return lambda: [halt.reason for halt in running.daemon.runtime.current.cluster_halts] == list(reasons)
 
 
 async def test_nothing_is_begun_during_a_pause_and_resuming_ends_it(
@@ -49,7 +49,7 @@ async def test_nothing_is_begun_during_a_pause_and_resuming_ends_it(
     assert await migrations() == []
     (halt,) = (await status()).halts
     assert (halt.reason, halt.words) == (HaltReason.PAUSED, "paused by ada: load test")
-    assert halt.ends == "rescheduler resume ends it"
+    assert halt.ends == "when you run `rescheduler resume`"
     (line,) = told_in(caplog, "Halted")
     assert "load test" in line
     assert "rescheduler resume" in line
@@ -124,7 +124,7 @@ async def test_a_switch_that_cannot_be_read_counts_as_a_pause(crowd, start, clie
     await client.create(CONFIG_MAPS, item)
     running = await start()
     await running.until(halts_are(running, HaltReason.PAUSED))
-    assert "can't be read" in running.daemon.watchman.halts[0].words
+    assert "can't be read" in running.daemon.runtime.current.cluster_halts[0].words
 
 
 async def test_many_nodes_that_are_not_ready_halt_it_until_they_are_back(crowd, start, migrations, status):
@@ -135,7 +135,7 @@ async def test_many_nodes_that_are_not_ready_halt_it_until_they_are_back(crowd, 
     for name in lost:
         await moves.lose_node(name)
     await running.until(halts_are(running, HaltReason.NODES_NOT_READY))
-    (halt,) = running.daemon.watchman.halts
+    (halt,) = running.daemon.runtime.current.cluster_halts
     assert "2 of 4 nodes are not Ready" in halt.words
     assert "at most 1 of them" in halt.ends
     begun_before = len(await migrations())
@@ -185,7 +185,7 @@ async def test_failing_migrations_halt_it_until_they_are_long_ago_or_forgiven(
         await failed(moves, 2, server.clock.now(), namespace=namespace)
     running = await start()
     await running.until_checked(2)
-    (halt,) = running.daemon.watchman.halts
+    (halt,) = running.daemon.runtime.current.cluster_halts
     assert halt.reason is HaltReason.FAILURE_RATIO
     assert "4 of the 4 migrations" in halt.words
     assert "the copy was not ready in time" in halt.words
@@ -207,12 +207,12 @@ async def test_failures_of_one_namespace_hold_back_that_one_and_nothing_else(
     await failed(moves, 9, server.clock.now(), namespace="default")
     running = await start()
     await running.until(lambda: running.heard.moves and running.heard.moves[-1] == 0)
-    assert running.daemon.watchman.halts == ()
+    assert running.daemon.runtime.current.cluster_halts == ()
     done = [each for each in await migrations() if each.namespace == "moves"]
     assert {each.status.phase for each in done} == {MigrationPhase.COMPLETED}
     (halt,) = (await status()).halts
     assert (halt.reason, halt.namespace) == (HaltReason.NAMESPACE_FAILING, "default")
-    assert halt.words.startswith("only namespace default is held back: 9 of the 9 migrations")
+    assert halt.words.startswith("only namespace default is halted: 9 of the 9 migrations")
     (line,) = told_in(caplog, "Halted")
     assert "No move of namespace default is begun" in line
 
@@ -245,8 +245,7 @@ async def test_a_quota_that_is_full_halts_nothing(crowd, start, client, server, 
 
     await eventually(lambda: _at_least(refused, 4))
     await running.until_checked(len(running.heard.checks) + 2)
-    assert running.daemon.watchman.halts == ()
-    assert running.daemon.watchman.namespace_halts == ()
+    assert running.daemon.runtime.current.halts == ()
 
 
 async def _at_least(look, count):
@@ -259,8 +258,8 @@ async def test_nothing_is_begun_while_the_api_server_errs(crowd, start, server, 
     await running.until(lambda: running.heard.led)
     server.faults.add(InjectedFault("internal-error", times=None))
     server.faults.add(InjectedFault("drop-watches"))
-    await running.until(lambda: running.daemon.watchman.no_plan_reason)
-    assert running.daemon.watchman.no_plan_reason.reason is HaltReason.API_FAILING
+    await running.until(lambda: running.daemon.runtime.current.no_plan_reason)
+    assert running.daemon.runtime.current.no_plan_reason.reason is HaltReason.API_FAILING
     skipped = len(running.heard.skipped)
     await running.until(lambda: len(running.heard.skipped) > skipped)
     assert "requests to the API server failed" in running.heard.skipped[-1][1]
@@ -281,7 +280,7 @@ async def test_nothing_is_planned_with_caches_that_are_stale(crowd, start):
     informer = running.daemon.rescheduler.followed.nodes
     informer.staleness, before = (lambda now=None: 999.0), informer.staleness
     await running.until(halts_are(running, HaltReason.CACHES_STALE))
-    (halt,) = running.daemon.watchman.halts
+    (halt,) = running.daemon.runtime.current.cluster_halts
     assert halt.words == "no watch of nodes is open; the API server last sent something 999 s ago"
     checks = len(running.heard.checks)
     await asyncio.sleep(2 * INTERVAL_S)

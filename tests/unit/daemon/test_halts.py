@@ -71,30 +71,30 @@ def test_each_halt_says_why_and_how_it_ends():
         migrations=[migration(number) for number in range(4)],
         nodes=3,
         not_ready=["node-1"],
-        answers=ApiResponses(10, 6, "list pods was answered 500"),
+        answers=ApiResponses(10, 6, "list pods returned 500"),
         stale=[StaleCache("pods", 200.0, "the server is away")],
     )
     halts = current_halts(facts, LIMITS)
     assert [halt.reason for halt in halts] == [each for each in HaltReason if each != "NamespaceFailing"]
     told = {halt.reason: f"{halt.words} | {halt.ends}" for halt in halts}
     assert told == {
-        "Paused": "paused by ada: the fair | rescheduler resume ends it",
+        "Paused": "paused by ada: the fair | when you run `rescheduler resume`",
         "FailureRatio": (
             "4 of the 4 migrations that finished within 15 minutes failed, more than haltWhen.failureRatio "
-            "0.5 allows; such as shop/m-2: CopyNotReady | by itself at 12:14:00 UTC, when they are older; "
-            "or at once by rescheduler resume"
+            "0.5 allows; for example shop/m-2: CopyNotReady | at 12:14:00 UTC, when the failures are older, "
+            "or when you run `rescheduler resume`"
         ),
         "NodesNotReady": (
             "1 of 3 nodes are not Ready (node-1), more than haltWhen.notReadyShare 0.3 allows | "
-            "by itself when at most 0 of them are not Ready"
+            "when at most 0 of them are not Ready"
         ),
         "ApiFailing": (
-            "6 of the last 10 requests to the API server failed: list pods was answered 500 | "
-            "by itself when most requests are answered again"
+            "6 of the last 10 requests to the API server failed: list pods returned 500 | "
+            "when most requests succeed again"
         ),
         "CachesStale": (
             "no watch of pods is open; the API server last sent something 200 s ago: the server is away | "
-            "by itself when the API server accepts the watches again"
+            "when the API server accepts the watches again"
         ),
     }
 
@@ -181,10 +181,10 @@ def test_failures_of_one_namespace_hold_back_that_namespace_alone():
     assert held(*failed) == ({"shop"}, False)
     (halt,) = current_halts(HaltFacts(now=NOW, migrations=failed), LIMITS)
     assert halt.words == (
-        "only namespace shop is held back: 9 of the 9 migrations that finished within 15 minutes failed, "
-        "more than haltWhen.failureRatio 0.5 allows; such as shop/m-8: CopyNotReady"
+        "only namespace shop is halted: 9 of the 9 migrations that finished within 15 minutes failed, "
+        "more than haltWhen.failureRatio 0.5 allows; for example shop/m-8: CopyNotReady"
     )
-    assert halt.ends.startswith("by itself at 12:14:00 UTC")
+    assert halt.ends.startswith("at 12:14:00 UTC")
 
 
 def test_a_failure_elsewhere_does_not_make_them_a_matter_of_the_cluster():
@@ -233,7 +233,7 @@ def test_the_end_that_is_told_is_the_end(finished):
     ]
     halts = current_halts(HaltFacts(now=NOW, migrations=migrations), LIMITS)
     if halts:
-        ends = datetime.strptime(f"2026-03-02 {halts[0].ends[13:21]} +0000", "%Y-%m-%d %H:%M:%S %z")
+        ends = datetime.strptime(f"2026-03-02 {halts[0].ends[3:11]} +0000", "%Y-%m-%d %H:%M:%S %z")
         later = current_halts(HaltFacts(now=ends, migrations=migrations), LIMITS)
         just_before = current_halts(HaltFacts(now=ends - timedelta(seconds=1), migrations=migrations), LIMITS)
         (reason, namespace) = halts[0].reason, halts[0].namespace
@@ -278,7 +278,7 @@ def test_only_what_was_answered_lately_counts():
         answering.note(call, 0 if second else 500, float(second))
     answering.note(call, 200, 10.0)
     answering.note(call, 409, 10.0)
-    assert answering.lately(10.0) == ApiResponses(5, 3, "list pods was not answered")
+    assert answering.lately(10.0) == ApiResponses(5, 3, "list pods got no response")
     assert answering.lately(RESPONSE_WINDOW_S + 5) == ApiResponses(2, 0)
 
 

@@ -139,7 +139,7 @@ async def test_a_dry_run_needs_no_place_where_moves_are_recorded(crowd, start, c
     running = await start(dry_run=True)
     await running.until_checked(2)
     assert running.daemon.not_ready == []
-    assert running.daemon.watchman.halts == ()
+    assert running.daemon.runtime.current.cluster_halts == ()
     await running.end()
     assert min(running.heard.moves) > 0
     assert running.line.writes == []

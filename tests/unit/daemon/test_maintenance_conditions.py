@@ -13,7 +13,7 @@ from rescheduler.api.podmigration_crd import podmigration_crd
 from rescheduler.api.well_known_names import CORDONED_BY_ANNOTATION, EMPTY_CONDITION
 from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.cluster.sources.watched_objects import WatchedObjects
-from rescheduler.daemon.maintenance_conditions import MaintenanceConditionWriter
+from rescheduler.daemon.status_writer import MaintenanceConditionWriter
 from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS, EVENTS
 from rescheduler.kube.client import Client
 from rescheduler.kube.event_recorder import EventRecorder

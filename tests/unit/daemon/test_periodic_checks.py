@@ -83,7 +83,7 @@ async def test_checks_that_are_due_while_another_one_lasts_are_skipped_and_not_m
     await crowd(pods=1)
     running = await start(usage=SlowUsage(2.5 * INTERVAL_S))
     await running.until_checked(3)
-    assert running.heard.skipped == [(2, "the check before took too long")] * len(running.heard.skipped)
+    assert running.heard.skipped == [(2, "the previous check took too long")] * len(running.heard.skipped)
     first, second, third = [check.at for check in running.heard.checks[:3]]
     assert abs((second - first).total_seconds() - 3 * INTERVAL_S) < 1
     assert abs((third - second).total_seconds() - 3 * INTERVAL_S) < 1
@@ -101,7 +101,7 @@ async def test_a_check_that_fails_is_followed_by_the_next_one(crowd, start, capl
     await crowd(pods=1)
     running = await start(usage=BrokenOnce(2))
     await running.until_checked(3)
-    assert "a fault of the program; the next check tries again" in caplog.text
+    assert "a bug in rescheduler; the next check tries again" in caplog.text
     first, second, third = (check.at for check in running.heard.checks)
     assert (second - first).total_seconds() == 2 * INTERVAL_S
     assert (third - second).total_seconds() == INTERVAL_S

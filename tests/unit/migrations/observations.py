@@ -106,7 +106,7 @@ def node(name, *, ready=True):
     return NodeRecord(name, conditions=(NodeCondition("Ready", "True" if ready else "False"),))
 
 
-def scene(moving, **more):
+def observation(moving, **more):
     values = {
         "now": LATER,
         "policy": POLICY,

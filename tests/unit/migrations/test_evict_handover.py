@@ -20,7 +20,7 @@ from rescheduler.migrations.observation import Perform, Transition, Wait
 from rescheduler.migrations.state_machine import advance, decide
 from rescheduler.migrations.successors import recorded_siblings, replacement_of
 from rescheduler.migrations.transition_table import MigrationStep, Trigger
-from tests.unit.migrations.observations import NOW, migration, pod, replica_set, scene
+from tests.unit.migrations.observations import NOW, migration, observation, pod, replica_set
 
 NOW_S = int(NOW.timestamp())
 EVICTED = migration(
@@ -84,12 +84,12 @@ def test_of_a_large_workload_the_older_pods_are_known_by_their_age():
 
 def test_who_was_there_is_on_record_before_the_eviction_and_what_came_with_it_is_not():
     before, new = made("a"), made("b")
-    protected = scene(migration(MigrationStep.PROTECTING, Handover.EVICT), siblings=(before,))
+    protected = observation(migration(MigrationStep.PROTECTING, Handover.EVICT), siblings=(before,))
     recorded = advance(protected, Transition(Trigger.PROTECTED))
     assert recorded.status.siblings == ("uid-a",)
-    accepted = scene(recorded, siblings=(before, made("c")))
+    accepted = observation(recorded, siblings=(before, made("c")))
     assert advance(accepted, Transition(Trigger.SOURCE_LEFT)).status.siblings == ("uid-a", "uid-c")
-    seen_later = scene(recorded, source=None, siblings=(before, new))
+    seen_later = observation(recorded, source=None, siblings=(before, new))
     assert advance(seen_later, Transition(Trigger.SOURCE_LEFT)).status.siblings == ("uid-a",)
 
 
@@ -97,7 +97,7 @@ def test_the_webhook_is_given_a_moment_to_hear_of_it_before_the_eviction():
     def seen(seconds, *, steered):
         moving = migration(MigrationStep.PROTECTING, Handover.EVICT)
         now = NOW + timedelta(seconds=seconds)
-        return decide(scene(moving, owner=replica_set(replicas=1), is_steered=steered, now=now))
+        return decide(observation(moving, owner=replica_set(replicas=1), is_steered=steered, now=now))
 
     assert seen(0.5, steered=True).until == NOW + timedelta(seconds=1)
     assert seen(1, steered=True).event is Trigger.PROTECTED
@@ -108,7 +108,7 @@ def test_the_webhook_is_given_a_moment_to_hear_of_it_before_the_eviction():
 
 
 def at(seconds, **more):
-    return decide(scene(EVICTED, source=None, now=NOW + timedelta(seconds=seconds), **more))
+    return decide(observation(EVICTED, source=None, now=NOW + timedelta(seconds=seconds), **more))
 
 
 def test_one_that_finds_no_place_is_given_a_while_and_then_the_intent_is_withdrawn():
@@ -128,7 +128,7 @@ def test_after_that_it_is_removed_but_never_one_that_was_made_later_or_was_not_s
     moving = msgspec.structs.replace(EVICTED, status=status)
 
     def seen(target):
-        return decide(scene(moving, source=None, now=NOW + timedelta(minutes=3), target=target))
+        return decide(observation(moving, source=None, now=NOW + timedelta(minutes=3), target=target))
 
     assert isinstance(seen(unschedulable()).effect, effects.DeleteReplacement)
     assert isinstance(seen(unschedulable(since_s=150, created_s=150)), Wait)
@@ -153,7 +153,7 @@ def test_back_on_the_source_is_missed_and_elsewhere_is_not():
 
     def end(node):
         moving = migration(MigrationStep.RELEASING, Handover.EVICT)
-        return decide(scene(moving, source=None, target=pod("b", "b", node=node, **released))).event
+        return decide(observation(moving, source=None, target=pod("b", "b", node=node, **released))).event
 
     assert end("old") is Trigger.MISSED
     assert end("other") is Trigger.RELEASED
@@ -166,7 +166,7 @@ def scaled(kind="StatefulSet", **more):
     """What is seen after the eviction of `web-1-4`."""
     spec = msgspec.structs.replace(EVICTED.spec, pod=PodReference("web-1-4", "source-uid"))
     moving = msgspec.structs.replace(EVICTED, spec=spec)
-    return decide(scene(moving, source=None, owner=replica_set(kind=kind, **more)))
+    return decide(observation(moving, source=None, owner=replica_set(kind=kind, **more)))
 
 
 @pytest.mark.parametrize(
@@ -189,5 +189,5 @@ def test_a_replacement_that_nobody_wants_any_more_is_not_waited_for(owner, comes
 
 def test_the_end_says_that_it_was_scaled_down():
     moving = migration(MigrationStep.RELEASING, Handover.EVICT)
-    decision = decide(scene(moving, source=None, owner=replica_set(replicas=0)))
+    decision = decide(observation(moving, source=None, owner=replica_set(replicas=0)))
     assert (decision.event, decision.failure) == (Trigger.MISSED, "ScaledDown")

@@ -10,7 +10,7 @@ from rescheduler.cluster.pod_record import ContainerStateTerminated, ContainerSt
 from rescheduler.migrations.observation import Transition
 from rescheduler.migrations.state_machine import advance, decide
 from rescheduler.migrations.transition_table import MigrationStep, Trigger
-from tests.unit.migrations.observations import NOW, copy, migration, pod, scene
+from tests.unit.migrations.observations import NOW, copy, migration, observation, pod
 
 TOO_LATE = NOW + timedelta(hours=1)
 CRASHES = (ContainerStatus("main", state=ContainerStateWaiting("CrashLoopBackOff")),)
@@ -48,7 +48,7 @@ def test_the_record_says_whether_the_pod_runs_where_it_is(source, is_like_source
         begun_lately = msgspec.structs.replace(moving.status, started_at=TOO_LATE)
         moving = msgspec.structs.replace(moving, status=begun_lately)
     target = copy(ready=False, container_statuses=containers)
-    seen = scene(moving, source=source, target=target, now=TOO_LATE)
+    seen = observation(moving, source=source, target=target, now=TOO_LATE)
     decision = decide(seen)
     assert isinstance(decision, Transition)
     told = advance(seen, decision).status.condition(ConditionType.COPY_READY)
@@ -67,7 +67,7 @@ def test_the_record_says_whether_the_pod_runs_where_it_is(source, is_like_source
 def test_a_copy_ends_with_the_errors_that_fail_a_pod(reason, ends):
     containers = (ContainerStatus("main", state=ContainerStateWaiting(reason)),)
     target = copy(ready=False, container_statuses=containers)
-    decision = decide(scene(migration(MigrationStep.STARTING), source=pod(marked=True), target=target))
+    decision = decide(observation(migration(MigrationStep.STARTING), source=pod(marked=True), target=target))
     assert isinstance(decision, Transition) is ends
     if ends:
         assert decision.event is Trigger.COPY_FAILING

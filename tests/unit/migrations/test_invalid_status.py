@@ -27,7 +27,7 @@ from rescheduler.migrations.observation import (
 )
 from rescheduler.migrations.state_machine import advance, decide, invalid_status, with_wait_message
 from rescheduler.migrations.transition_table import MigrationStep
-from tests.unit.migrations.observations import NOW, OWNER, copy, migration, pod, replica_set, scene
+from tests.unit.migrations.observations import NOW, OWNER, copy, migration, observation, pod, replica_set
 
 MOMENTS = st.none() | st.datetimes(timezones=st.just(UTC)) | st.just(NOW)
 CONDITIONS = st.builds(
@@ -69,7 +69,7 @@ def scenes(draw):
     moving = migration(
         deleted=draw(st.none() | st.just(NOW)), finalizers=draw(st.sampled_from([(), (FINALIZER,)]))
     )
-    return scene(
+    return observation(
         msgspec.structs.replace(moving, status=status),
         source=draw(PODS),
         target=draw(COPIES),
@@ -105,8 +105,12 @@ def test_no_status_is_too_much_for_the_machine_and_of_what_makes_no_sense_no_pod
             {"step": "Protecting"}, "by Adopt has no step Protecting", id="a step of another handover"
         ),
         pytest.param({"handover": None}, "whose handover is not chosen has no step", id="no handover"),
-        pytest.param({"step": "Adopting", "owner": None}, "who is to adopt", id="no owner"),
-        pytest.param({"started_at": datetime(9999, 12, 31, tzinfo=UTC)}, "times", id="the end of time"),
+        pytest.param({"step": "Adopting", "owner": None}, "the owner that adopts", id="no owner"),
+        pytest.param(
+            {"started_at": datetime(9999, 12, 31, tzinfo=UTC)},
+            "timestamps after the year 9000",
+            id="the end of time",
+        ),
     ],
 )
 def test_why_is_said_in_words(changes, words):
@@ -122,19 +126,19 @@ def test_why_is_said_in_words(changes, words):
 def test_a_move_of_the_program_that_waits_is_called_off_when_nobody_will_execute_it():
     later = {"retry_at": NOW + timedelta(hours=1)}
     for moving in (migration(), migration(finalizers=()), migration(status=later)):
-        assert decide(scene(moving, is_winding_down=True, has_turn=False)) == Perform(CancelMigration())
+        assert decide(observation(moving, is_winding_down=True, has_turn=False)) == Perform(CancelMigration())
 
 
 def test_the_wish_of_a_person_waits_and_is_not_held_when_nobody_will_execute_it():
     moving = migration()
     wish = msgspec.structs.replace(moving, spec=msgspec.structs.replace(moving.spec, strategy=MANUAL))
-    assert decide(scene(wish, is_winding_down=True, has_turn=False)) == Perform(RemoveFinalizer())
+    assert decide(observation(wish, is_winding_down=True, has_turn=False)) == Perform(RemoveFinalizer())
     free = msgspec.structs.replace(wish, finalizers=())
-    assert isinstance(decide(scene(free, is_winding_down=True, has_turn=False)), Wait)
+    assert isinstance(decide(observation(free, is_winding_down=True, has_turn=False)), Wait)
 
 
 def test_what_is_under_way_is_not_called_off():
     decision = decide(
-        scene(migration(MigrationStep.STARTING), target=copy(ready=False), is_winding_down=True)
+        observation(migration(MigrationStep.STARTING), target=copy(ready=False), is_winding_down=True)
     )
     assert isinstance(decision, Wait)

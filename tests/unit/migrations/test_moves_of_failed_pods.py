@@ -8,7 +8,7 @@ from rescheduler.cluster.pod_record import ContainerStateWaiting, ContainerStatu
 from rescheduler.migrations.observation import Transition, Wait
 from rescheduler.migrations.state_machine import decide
 from rescheduler.migrations.transition_table import MigrationStep, Trigger
-from tests.unit.migrations.observations import NOW, POLICY, copy, migration, pod, scene
+from tests.unit.migrations.observations import NOW, POLICY, copy, migration, observation, pod
 
 
 def recovering(step, handover=Handover.ADOPT, **more):
@@ -24,19 +24,19 @@ def crashing(restarts):
 @pytest.mark.parametrize("restarts", range(POLICY.failed_pods.restart_threshold))
 def test_a_copy_may_crash_a_few_times_like_any_pod(restarts):
     made = copy(ready=False, **crashing(restarts))
-    assert isinstance(decide(scene(recovering(MigrationStep.STARTING), target=made)), Wait)
+    assert isinstance(decide(observation(recovering(MigrationStep.STARTING), target=made)), Wait)
 
 
 def test_a_copy_that_keeps_crashing_has_failed():
     made = copy(ready=False, **crashing(POLICY.failed_pods.restart_threshold))
-    decision = decide(scene(recovering(MigrationStep.STARTING), target=made))
+    decision = decide(observation(recovering(MigrationStep.STARTING), target=made))
     assert isinstance(decision, Transition)
     assert (decision.event, decision.failure) == (Trigger.COPY_FAILING, "CopyFailing")
 
 
 def test_the_same_target_is_not_tried_again():
     undone = recovering(MigrationStep.ROLLING_BACK, status={"failure": "CopyFailing"})
-    decision = decide(scene(undone, source=pod()))
+    decision = decide(observation(undone, source=pod()))
     assert isinstance(decision, Transition)
     assert decision.event is Trigger.GIVE_UP
 
@@ -51,13 +51,13 @@ def test_the_same_target_is_not_tried_again():
 def test_a_replacement(restarts, event):
     moving = recovering(MigrationStep.REPLACING, Handover.EVICT, status={"handed_over_at": NOW})
     replacement = pod("web-1-b", "new-uid", node="new", ready=False, **crashing(restarts))
-    decision = decide(scene(moving, source=None, target=replacement))
+    decision = decide(observation(moving, source=None, target=replacement))
     assert getattr(decision, "event", None) is event
 
 
 def test_a_job_s_replacement_that_is_done_already_was_ready():
     moving = recovering(MigrationStep.REPLACING, Handover.EVICT, status={"handed_over_at": NOW})
     done = pod("web-1-b", "new-uid", node="new", ready=False, phase="Succeeded")
-    decision = decide(scene(moving, source=None, target=done))
+    decision = decide(observation(moving, source=None, target=done))
     assert isinstance(decision, Transition)
     assert decision.event is Trigger.REPLACED

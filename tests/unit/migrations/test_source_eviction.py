@@ -14,13 +14,13 @@ from rescheduler.migrations.observation import Perform, Transition, Wait
 from rescheduler.migrations.source_eviction import depends_on_webhook, evicting, with_eviction_requested
 from rescheduler.migrations.state_machine import decide
 from rescheduler.migrations.transition_table import MigrationStep
-from tests.unit.migrations.observations import LATER, NOW, copy, migration, node, pod, scene
+from tests.unit.migrations.observations import LATER, NOW, copy, migration, node, observation, pod
 
 VICTIMS = "shop/db-0 on n3"
 
 
 def at_eviction(**more):
-    return scene(migration(MigrationStep.EVICTING), source=pod(marked=True), target=copy(), **more)
+    return observation(migration(MigrationStep.EVICTING), source=pod(marked=True), target=copy(), **more)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_what_could_preempt_others_is_not_evicted_without_a_guard():
     assert depends_on_webhook(at_eviction(may_preempt=VICTIMS))
     assert not depends_on_webhook(at_eviction())
     seen = evicting(
-        scene(
+        observation(
             migration(MigrationStep.EVICTING),
             source=pod(),
             target=copy(),
@@ -74,7 +74,7 @@ def test_a_guard_that_others_depend_on_is_given_time_to_hear_of_it():
 
 def test_a_copy_whose_room_was_taken_is_not_let_loose_on_the_scheduler():
     held = copy(node="", gated=True, nominated_node="new")
-    seen = decide(scene(migration(MigrationStep.PLACING), target=held, may_preempt=VICTIMS))
+    seen = decide(observation(migration(MigrationStep.PLACING), target=held, may_preempt=VICTIMS))
     assert isinstance(seen, Transition)
     assert seen.failure == "TargetDidNotFit"
     assert VICTIMS in seen.message
@@ -87,7 +87,9 @@ def test_a_pod_that_tolerates_a_cordon_is_not_evicted_from_a_cordoned_node_unste
     tolerant = msgspec.structs.replace(pod(), shape=shape)
     cordoned = {"old": NodeRecord("old", unschedulable=True), "new": node("new")}
     moving = migration(MigrationStep.EVICTING, Handover.EVICT)
-    seen = evicting(scene(moving, source=tolerant, nodes=cordoned, webhook_problem="it does not answer"))
+    seen = evicting(
+        observation(moving, source=tolerant, nodes=cordoned, webhook_problem="it does not answer")
+    )
     assert isinstance(seen, Transition)
     assert seen.failure == "Unsteered"
     assert "it does not answer" in seen.message

@@ -32,9 +32,9 @@ from tests.unit.migrations.observations import (
     copy,
     migration,
     node,
+    observation,
     pod,
     replica_set,
-    scene,
 )
 
 BUDGET = BudgetRecord(
@@ -85,7 +85,7 @@ def scenes(draw):
         )
         | st.builds(copy, owners=st.just((CONTROLLER,)))
     )
-    return scene(
+    return observation(
         moving,
         now=NOW + timedelta(seconds=draw(st.integers(0, 1000))),
         source=source,
@@ -205,7 +205,7 @@ def test_nothing_waits_for_a_time_that_has_passed(seen):
     ],
 )  # fmt: skip
 def test_what_is_done(step, more, effect):
-    decision = decide(scene(migration(step), **more))
+    decision = decide(observation(migration(step), **more))
     assert isinstance(decision, Perform)
     assert type(decision.effect) is effect
 
@@ -233,13 +233,13 @@ LOCKED_POD = pod(labels={MIGRATION_ID_LABEL: "other"})
     ],
 )  # fmt: skip
 def test_what_happened(step, more, event):
-    decision = decide(scene(migration(step), **more))
+    decision = decide(observation(migration(step), **more))
     assert isinstance(decision, Transition)
     assert decision.event is event
 
 
 def test_beside_a_copy_that_is_not_ready_any_more_nobody_is_evicted():
-    seen = scene(migration(Step.EVICTING), target=copy(ready=False))
+    seen = observation(migration(Step.EVICTING), target=copy(ready=False))
     assert isinstance(decide(seen), Wait)
     late = replace(seen, now=NOW + timedelta(hours=1))
     assert isinstance(decide(late).effect, effects.UnlabelSource), "called off in the end"
@@ -247,7 +247,7 @@ def test_beside_a_copy_that_is_not_ready_any_more_nobody_is_evicted():
 
 def test_a_copy_that_serves_goes_within_its_budget_and_only_if_that_takes_too_long_without():
     def way_back(now, **more):
-        return decide(scene(migration(Step.ROLLING_BACK), target=copy(**more), now=now)).effect
+        return decide(observation(migration(Step.ROLLING_BACK), target=copy(**more), now=now)).effect
 
     assert way_back(NOW + timedelta(seconds=1)).within_budget
     assert not way_back(NOW + timedelta(seconds=1), ready=False).within_budget
@@ -259,7 +259,7 @@ def test_what_arrives_after_a_migration_came_to_nothing_goes_but_never_what_was_
 
     def after(step, **more):
         over = migration(step, status={"finished_at": NOW}, finalizers=())
-        return decide(scene(over, **more))
+        return decide(observation(over, **more))
 
     assert isinstance(after(Step.FAILED, target=copy(ready=False)).effect, effects.DeleteCopy)
     assert isinstance(after(Step.FAILED).effect, effects.UnlabelSource)
@@ -268,7 +268,7 @@ def test_what_arrives_after_a_migration_came_to_nothing_goes_but_never_what_was_
 
 
 def test_a_migration_is_settled_when_available_and_noticed():
-    seen = scene(migration(Step.SETTLING), target=copy(), owner=replica_set(min_ready_s=60))
+    seen = observation(migration(Step.SETTLING), target=copy(), owner=replica_set(min_ready_s=60))
     assert decide(seen).until == NOW + timedelta(seconds=61)
     early = replace(seen, owner=replica_set(), now=NOW + timedelta(seconds=10))
     assert decide(early).until == NOW + timedelta(seconds=11), "ready at 0.9 s is told as ready at 0"
@@ -281,7 +281,7 @@ def test_members_of_a_group_are_handed_over_together():
     alone = migration(Step.SETTLING)
     grouped = with_group(alone)
     other = with_group(migration(Step.STARTING, key="shop/other"))
-    seen = scene(grouped, target=copy(), group=(grouped, other))
+    seen = observation(grouped, target=copy(), group=(grouped, other))
     assert isinstance(decide(seen), Wait)
     settled = with_group(migration(Step.SETTLING, key="shop/other"))
     assert decide(replace(seen, group=(grouped, settled))).event is Trigger.SETTLED
@@ -298,7 +298,7 @@ def test_a_retry_waits_twice_as_long_each_time_and_a_final_failure_never_retries
     def after(attempts, **more):
         undone = migration(Step.ROLLING_BACK, status=more)
         status = msgspec.structs.replace(undone.status, attempts=attempts)
-        seen = scene(msgspec.structs.replace(undone, status=status), source=pod())
+        seen = observation(msgspec.structs.replace(undone, status=status), source=pod())
         return advance(seen, decide(seen)).status, seen.now
 
     first, now = after(1)

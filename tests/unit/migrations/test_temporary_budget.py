@@ -12,7 +12,7 @@ from rescheduler.migrations.handovers import protecting
 from rescheduler.migrations.observation import Perform, Transition, Wait
 from rescheduler.migrations.source_eviction import evicting
 from rescheduler.migrations.transition_table import MigrationStep
-from tests.unit.migrations.observations import NOW, US, migration, node, pod, replica_set, scene
+from tests.unit.migrations.observations import NOW, US, migration, node, observation, pod, replica_set
 
 BUDGETS = tuple(BudgetRecord(f"shop/{name}", "shop", disruptions_allowed=1) for name in ("one", "other"))
 
@@ -22,25 +22,25 @@ def at(step):
 
 
 def test_several_replicas_without_a_budget_get_one_for_the_time_being():
-    seen = protecting(scene(at(MigrationStep.PROTECTING)))
+    seen = protecting(observation(at(MigrationStep.PROTECTING)))
     assert isinstance(seen, Perform)
     assert isinstance(seen.effect, CreateBudget)
 
 
 def test_pods_of_a_job_get_none_because_nobody_could_compute_it():
     job = replica_set(kind="Job", api_version="batch/v1")
-    assert isinstance(protecting(scene(at(MigrationStep.PROTECTING), owner=job)), Transition)
+    assert isinstance(protecting(observation(at(MigrationStep.PROTECTING), owner=job)), Transition)
 
 
 def test_of_several_budgets_none_lets_a_running_pod_go():
-    seen = evicting(scene(at(MigrationStep.EVICTING), source=pod(), budgets=BUDGETS))
+    seen = evicting(observation(at(MigrationStep.EVICTING), source=pod(), budgets=BUDGETS))
     assert isinstance(seen, Transition)
     assert seen.failure == "SeveralBudgets"
 
 
 def test_a_pod_that_has_not_begun_to_run_goes_whatever_budgets_say():
     waiting = pod(ready=False, marked=True, phase="Pending")
-    seen = evicting(scene(at(MigrationStep.EVICTING), source=waiting, budgets=BUDGETS, is_steered=True))
+    seen = evicting(observation(at(MigrationStep.EVICTING), source=waiting, budgets=BUDGETS, is_steered=True))
     assert isinstance(seen, Perform)
     assert isinstance(seen.effect, EvictSource)
 
@@ -52,7 +52,7 @@ def test_a_failing_pod_is_evicted_out_of_a_rollout_that_it_holds_up_and_others_a
     rolling_out = replica_set(
         kind="StatefulSet", update_type="RollingUpdate", current_revision="1", update_revision="2"
     )
-    seen = evicting(scene(moving, owner=rolling_out, is_steered=True))
+    seen = evicting(observation(moving, owner=rolling_out, is_steered=True))
     assert (isinstance(seen, Perform) and isinstance(seen.effect, EvictSource)) is goes_on
 
 
@@ -65,16 +65,16 @@ STEERED = {
 
 @pytest.mark.parametrize("because", STEERED.values(), ids=STEERED)
 def test_a_pod_whose_replacement_would_not_come_back_is_evicted_as(because):
-    seen = evicting(scene(at(MigrationStep.EVICTING), source=pod(marked=True), **because))
+    seen = evicting(observation(at(MigrationStep.EVICTING), source=pod(marked=True), **because))
     assert isinstance(seen, Perform)
     assert isinstance(seen.effect, EvictSource)
 
 
 def test_a_pod_is_not_evicted_once_nobody_steers_its_replacement_any_more():
-    calling_off = evicting(scene(at(MigrationStep.EVICTING), source=pod(marked=True)))
+    calling_off = evicting(observation(at(MigrationStep.EVICTING), source=pod(marked=True)))
     assert isinstance(calling_off, Perform)
     assert isinstance(calling_off.effect, UnlabelSource), "first the lock goes, which fences off an eviction"
-    seen = evicting(scene(at(MigrationStep.EVICTING), source=pod()))
+    seen = evicting(observation(at(MigrationStep.EVICTING), source=pod()))
     assert isinstance(seen, Transition)
     assert (seen.failure, seen.final) == ("Unsteered", False)
 
@@ -83,6 +83,6 @@ def test_a_budget_that_the_disruption_controller_never_sees_is_waited_for_until_
     ours = BudgetRecord(
         "shop/web-1-rescheduler-pdb", "shop", owners=(US,), disruptions_allowed=0, is_current=False
     )
-    waits = protecting(scene(at(MigrationStep.PROTECTING), budgets=(ours,)))
+    waits = protecting(observation(at(MigrationStep.PROTECTING), budgets=(ours,)))
     assert isinstance(waits, Wait)
     assert waits.until == NOW + Policy().migration_timeout

@@ -93,7 +93,9 @@ def test_at_the_eviction_a_source_that_goes_is_ours_to_follow_and_never_a_reason
 
 
 def test_an_event_that_the_table_does_not_know_is_refused():
-    with pytest.raises(IllegalTransition, match="a migration by Copy can't see ADOPTED at Starting"):
+    with pytest.raises(
+        IllegalTransition, match="a migration by Copy has no transition for ADOPTED at Starting"
+    ):
         next_step(Handover.COPY, MigrationStep.STARTING, Trigger.ADOPTED)
 
 

@@ -150,9 +150,7 @@ def test_every_plan_comes_back_as_it_was(plan):
         pytest.param(changed(apiVersion="v9"), "apiVersion: ", id="another version"),
         pytest.param(changed(takenAt="today"), 'takenAt: "today" is not an RFC 3339 time', id="no time"),
         pytest.param(changed(takenAt="2026-03-02T12:00:00"), "has no time zone", id="no time zone"),
-        pytest.param(
-            changed(moves={}), "moves: expected a list, got an object", id="moves that are no list"
-        ),
+        pytest.param(changed(moves={}), "moves: expected a list, got an object", id="moves that are no list"),
         pytest.param([], "expected an object, got a list", id="a list"),
     ],
 )

@@ -74,7 +74,7 @@ def move(
         from rescheduler.cli.manual_move import manual_move_refusals, manual_plan  # noqa: PLC0415
 
         snapshot = rescheduler.cluster.snapshot()
-        refusals = manual_move_refusals(snapshot, configuration.policy, key, target, rescheduler.webhook)
+        refusals = manual_move_refusals(snapshot, key, target, rescheduler.runtime.current)
         if refusals:
             return refusals
         return await execute_plan(rescheduler, manual_plan(snapshot, key, target), progress)
@@ -174,9 +174,8 @@ async def _drain(
     draining = NodeDrain(
         rescheduler.client,
         rescheduler.cluster,
-        rescheduler.configuration.policy,
         names,
-        webhook=rescheduler.webhook,
+        runtime=rescheduler.runtime,
         tell=view.tell,
     )
     last: tuple[NodeInMaintenance, ...] = ()

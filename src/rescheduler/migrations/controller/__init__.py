@@ -1,1 +1,1 @@
-"""Executing: a queue of keys, a reconciler that performs effects, the check loop, the lease."""
+"""The controller of PodMigrations: work queue, reconciler, revalidation and effects."""

@@ -1,19 +1,18 @@
-"""How many migrations may run at once: in all, per node and per workload. Pure counting.
+"""Count running migrations against the limits: in all, per node and per workload.
 
-What counts is the *unit*: a migration, or a group of them that is handed over together.
+The limits count *units*: a migration, or a group that is handed over together.
 
 - `maxConcurrentMigrations` counts every member of a group.
-- `maxConcurrentPerNode` and `maxConcurrentPerWorkload` count a group once, however many of its pods are
-  there, if the pods themselves declare it: all carry the same value of `podGroupLabel`. The planner counts in
-  the same way, and makes no other groups.
-- Members of any other group are counted one by one: `spec.group` alone gives no privilege.
+- `maxConcurrentPerNode` and `maxConcurrentPerWorkload` count a group once if its pods declare it: all
+  have the same value of `podGroupLabel`. The planner counts in the same way, and makes no other groups.
+- Members of any other group count one by one: `spec.group` alone gives no privilege.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from rescheduler.config.policy import Policy
+from rescheduler.migrations.runtime_state import RuntimeStateHolder
 
 __all__ = ["ConcurrencyLimits", "SlotClaim"]
 
@@ -30,8 +29,8 @@ class SlotClaim(NamedTuple):
 
 
 class ConcurrencyLimits:
-    def __init__(self, policy: Policy) -> None:
-        self.policy = policy
+    def __init__(self, runtime: RuntimeStateHolder) -> None:
+        self._runtime = runtime
         self.running: Counter[str] = Counter()
         """By namespace."""
         self._claims: dict[str, SlotClaim] = {}
@@ -46,7 +45,7 @@ class ConcurrencyLimits:
 
     @property
     def is_full(self) -> bool:
-        return len(self._claims) >= self.policy.max_concurrent_migrations
+        return len(self._claims) >= self._runtime.current.policy.max_concurrent_migrations
 
     def take(self, key: str, claim: SlotClaim) -> None:
         self.free(key)
@@ -78,7 +77,7 @@ class ConcurrencyLimits:
 
     def _fits_alone(self, claim: SlotClaim) -> bool:
         """The same for one migration: this is asked of everything that waits."""
-        policy = self.policy
+        policy = self._runtime.current.policy
         if self.is_full:
             return False
         for node in claim.nodes:
@@ -91,7 +90,7 @@ class ConcurrencyLimits:
 
         `alone` as if nothing else ran: what does not fit then never will.
         """
-        policy = self.policy
+        policy = self._runtime.current.policy
         needed = len(claims) + (0 if alone else len(self))
         if needed > policy.max_concurrent_migrations:
             return (
@@ -114,7 +113,7 @@ class ConcurrencyLimits:
         """Whether one that has begun may go to that node, which was chosen for it only now."""
         claim = self._claims.get(key)
         others = self._nodes.get(node, {}).keys() - ({claim.unit} if claim is not None else set())
-        return len(others) < self.policy.max_concurrent_per_node
+        return len(others) < self._runtime.current.policy.max_concurrent_per_node
 
     def _units(self, claim: SlotClaim) -> list[Counter[str]]:
         found = [self._nodes.setdefault(node, Counter()) for node in claim.nodes]

@@ -1,4 +1,4 @@
-"""Makes the copy of a pod, and sees to it that what was admitted is the same pod."""
+"""Create the copy of a pod, and verify that admission did not change it."""
 
 import asyncio
 from datetime import timedelta
@@ -37,16 +37,16 @@ _MAX_COMPARED: Final = 10_000
 
 
 class CopyCreator:
-    def __init__(self, client: Client, seen: WatchedObjects) -> None:
+    def __init__(self, client: Client, watched: WatchedObjects) -> None:
         self._client = client
-        self._seen = seen
+        self._watched = watched
         self._compared: dict[str, None] = {}
         """Copies that this process has compared, by uid. Whoever takes over compares again."""
 
-    async def create(self, scene: Observation, name: str) -> Transition | Wait | None:
+    async def create(self, observation: Observation, name: str) -> Transition | Wait | None:
         """From what is there now, read live. None: look again."""
-        migration = scene.migration
-        live = await self._live(scene)
+        migration = observation.migration
+        live = await self._live(observation)
         if not isinstance(live, tuple):
             return live
         source, replica_set = live
@@ -54,62 +54,60 @@ class CopyCreator:
             why = f"the template of ReplicaSet {replica_set['metadata']['name']} sets nodeName"
             return _copy_refused("NodeNameInTemplate", why)
         if replica_set is None:
-            wanted = bare_copy(source, migration, name, scene.now)
+            wanted = bare_copy(source, migration, name, observation.now)
         else:
-            wanted = adoptable_copy(replica_set, source, migration, name, scene.now)
+            wanted = adoptable_copy(replica_set, source, migration, name, observation.now)
         key = f"{migration.namespace}/{name}"
         try:
             made = await self._client.create(PODS.as_json, wanted)
         except errors.AlreadyExists:
-            await self._seen.read_pod(key, "")
-            there = self._seen.pods.get(key)
+            await self._watched.read_pod(key, "")
+            there = self._watched.pods.get(key)
             if there is None or may_be_copy(there, migration):
                 return None
-            return _copy_refused(
-                "CopyNameTaken", f"another pod is called {name}, which is to be the copy's name"
-            )
+            return _copy_refused("CopyNameTaken", f"another pod already has the name of the copy, {name}")
         except REFUSAL_ERRORS as refusal:
             if lacks_permission(refusal):
                 raise
             return _copy_refused("CopyRefused", f"the copy was refused: {refusal.why}")
-        record = self._seen.learn_pod(made)
+        record = self._watched.learn_pod(made)
         if SCHEDULING_GATE not in record.shape.scheduling_gates:
             return _copy_refused(
                 "GateMissing", f"the server did not keep the scheduling gate; {_MIN_VERSION_MESSAGE}"
             )
         return self._compare(source, made, replica_set)
 
-    def ignored(self, scene: Observation, node: str) -> Transition | None:
+    def ignored(self, observation: Observation, node: str) -> Transition | None:
         """Asked after the nomination: without it nothing leads the copy to its target."""
-        assert scene.target is not None
-        copy = self._seen.pods.get(scene.target.key)
-        if copy is None or copy.uid != scene.target.uid or copy.node or copy.nominated_node == node:
+        assert observation.target is not None
+        copy = self._watched.pods.get(observation.target.key)
+        if copy is None or copy.uid != observation.target.uid or copy.node or copy.nominated_node == node:
             return None
         return _copy_refused(
             "NominationIgnored", f"the server did not keep status.nominatedNodeName; {_MIN_VERSION_MESSAGE}"
         )
 
-    async def difference(self, scene: Observation) -> Transition | None:
+    async def difference(self, observation: Observation) -> Transition | None:
         """Asked before the copy may be scheduled: whoever made it may not have come to compare it."""
-        assert scene.target is not None
-        if scene.target.uid in self._compared:
+        assert observation.target is not None
+        if observation.target.uid in self._compared:
             return None
-        key = f"{scene.migration.namespace}/{scene.target.name}"
-        owner = scene.migration.status.owner
+        key = f"{observation.migration.namespace}/{observation.target.name}"
+        owner = observation.migration.status.owner
         try:
             source, copy = await asyncio.gather(
-                self._client.get(PODS.as_json, scene.migration.pod_key),
+                self._client.get(PODS.as_json, observation.migration.pod_key),
                 self._client.get(PODS.as_json, key),
             )
             replica_set: Object | None = None
             if owner is not None:
                 replica_set = await self._client.get(
-                    REPLICA_SETS, f"{scene.migration.namespace}/{owner.name}"
+                    REPLICA_SETS, f"{observation.migration.namespace}/{owner.name}"
                 )
         except errors.NotFound:
             await asyncio.gather(
-                self._seen.read_pod(scene.migration.pod_key, scene.migration.spec.pod.uid),
-                self._seen.read_pod(key, scene.target.uid),
+                self._watched.read_pod(observation.migration.pod_key, observation.migration.spec.pod.uid),
+                self._watched.read_pod(key, observation.target.uid),
             )
             return None
         return self._compare(source, copy, replica_set)
@@ -118,24 +116,22 @@ class CopyCreator:
         template = None if replica_set is None else replica_set["spec"]["template"]["spec"]
         differences = admission_differences(source, copy, template)
         if differences:
-            return _copy_refused(
-                "AdmissionDiffers", f"admission made another pod of it: {'; '.join(differences)}"
-            )
+            return _copy_refused("AdmissionDiffers", f"admission changed the pod: {'; '.join(differences)}")
         while len(self._compared) >= _MAX_COMPARED:
             del self._compared[next(iter(self._compared))]
         self._compared[copy["metadata"]["uid"]] = None
         return None
 
-    async def _live(self, scene: Observation) -> tuple[Object, Object | None] | Wait | None:
+    async def _live(self, observation: Observation) -> tuple[Object, Object | None] | Wait | None:
         """The source and its ReplicaSet; else what is to be done instead, because something has changed."""
-        migration, owner = scene.migration, scene.migration.status.owner
+        migration, owner = observation.migration, observation.migration.status.owner
         try:
             source = await self._client.get(PODS.as_json, migration.pod_key)
         except errors.NotFound:
-            self._seen.pods.learn_gone(migration.pod_key, migration.spec.pod.uid)
+            self._watched.pods.learn_gone(migration.pod_key, migration.spec.pod.uid)
             return None
-        assert scene.source is not None
-        if self._seen.learn_pod(source).resource_version != scene.source.resource_version:
+        assert observation.source is not None
+        if self._watched.learn_pod(source).resource_version != observation.source.resource_version:
             return None
         if migration.status.handover is Handover.COPY or owner is None:
             return source, None
@@ -144,7 +140,7 @@ class CopyCreator:
         except errors.NotFound:
             replica_set = None
         if replica_set is None or replica_set["metadata"]["uid"] != owner.uid:
-            return Wait(scene.now + _INFORMER_DELAY, f"{owner.kind} {owner.name} is gone")
+            return Wait(observation.now + _INFORMER_DELAY, f"{owner.kind} {owner.name} no longer exists")
         return source, replica_set
 
 

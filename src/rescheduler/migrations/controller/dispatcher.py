@@ -1,24 +1,23 @@
-"""Keeps `Turns` in step with the cluster, and wakes the migrations whose turn has come.
+"""Keep the fair queue up to date with the cluster, and enqueue the migrations whose turn has come.
 
-informers ──observe──▶ Turns ──grant──▶ wake(key) ──▶ WorkQueue
+informers ──observe──▶ FairQueue ──grant──▶ wake(key) ──▶ WorkQueue
 
-What waits is not polled one by one. A turn comes when something ends, when a migration is new or its time to
-try again has come, and when conditions change: windows open and servers recover without an event, so every
-`RECONSIDER_EVERY_S` everything that waits is reconsidered in one pass.
+Waiting migrations are not polled one by one. A turn comes when a migration ends, is new or is due for a
+retry, and when conditions change. Windows open without an event, so everything that waits is reconsidered
+every `DISPATCH_EVERY_S`.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from datetime import datetime, timedelta
 from typing import Final
 
 from rescheduler.api.podmigration import Migration
-from rescheduler.api.strategy_traits import traits_of
 from rescheduler.cluster.sources.watched_objects import WatchedObjects
-from rescheduler.config.policy import Policy
 from rescheduler.migrations.controller.fair_queue import FairQueue
 from rescheduler.migrations.controller.observation_builder import migration_at, source_of, workload_key
+from rescheduler.migrations.runtime_state import RuntimeStateHolder
 
 __all__ = ["DISPATCH_EVERY_S", "Dispatcher"]
 
@@ -30,28 +29,25 @@ _RETRY_UNUSED_TURN_AFTER: Final = timedelta(seconds=30)
 class Dispatcher:
     def __init__(
         self,
-        seen: WatchedObjects,
-        policy: Policy,
+        watched: WatchedObjects,
+        runtime: RuntimeStateHolder,
         now: Callable[[], datetime],
         wake: Callable[[str], None],
     ) -> None:
-        self.may_begin: Callable[[Migration], bool] = lambda _: True
-        """Whether halts allow it. May be exchanged; may depend on namespace and strategy only."""
-        self.policy = policy
-        self._seen = seen
+        self.runtime = runtime
+        self._watched = watched
         self._now = now
         self._wake = wake
-        self._turns = FairQueue(policy)
+        self._turns = FairQueue(runtime)
 
-    def use(self, policy: Policy, urgent: Iterable[str]) -> None:
-        self.policy = policy
-        self._turns.use(policy, urgent)
+    def policy_changed(self) -> None:
+        self._turns.policy_changed()
 
     # -- what is seen
 
     def observe(self, key: str) -> None:
         """As it is known now, from an informer or from the answer to a write of ours."""
-        migration = migration_at(key, self._seen)
+        migration = migration_at(key, self._watched)
         if migration is None:
             self._turns.remove(key)
         else:
@@ -59,9 +55,9 @@ class Dispatcher:
 
     def begin(self, migration: Migration) -> None:
         """As it is about to be recorded: from now on it counts like that."""
-        source = source_of(migration, self._seen)
-        gang = "" if source is None else source.labels.get(self.policy.pod_group_label, "")
-        self._turns.put(migration, workload_key(migration, self._seen), gang)
+        source = source_of(migration, self._watched)
+        gang = "" if source is None else source.labels.get(self.runtime.current.policy.pod_group_label, "")
+        self._turns.put(migration, workload_key(migration, self._watched), gang)
 
     def dispatch_if_freed(self) -> None:
         if self._turns.is_freed:
@@ -69,9 +65,10 @@ class Dispatcher:
 
     def dispatch(self, *, everything: bool = False, but: str = "") -> None:
         """Wakes all whose turn has come, `but` one that is awake."""
-        if not self._seen.is_fresh:
+        if not self._watched.is_fresh:
             return
-        for key in self._turns.grant(self._now(), self._may_begin_now, everything=everything):
+        state, now = self.runtime.current, self._now()
+        for key in self._turns.grant(now, lambda each: state.may_start(each, now), everything=everything):
             if key != but:
                 self._wake(key)
 
@@ -90,13 +87,6 @@ class Dispatcher:
         while True:
             await asyncio.sleep(DISPATCH_EVERY_S)
             self.dispatch(everything=True)
-
-    def _may_begin_now(self, migration: Migration) -> bool:
-        """Windows are for what the program decides: a person who requests a move chooses the time. Nor do
-        failing pods wait: they serve nobody until they are elsewhere."""
-        ignores_windows = traits_of(migration.spec.strategy).ignores_windows
-        is_time = ignores_windows or self.policy.in_window(self._now())
-        return is_time and self.may_begin(migration)
 
     # -- what the reconciler asks
 
@@ -117,7 +107,7 @@ class Dispatcher:
 
     def group(self, migration: Migration) -> tuple[Migration, ...]:
         """All members of its group, itself included if it is one."""
-        found = (migration_at(key, self._seen) for key in self._turns.members(migration))
+        found = (migration_at(key, self._watched) for key in self._turns.members(migration))
         return tuple(each for each in found if each is not None)
 
     def wake_group(self, migration: Migration) -> None:

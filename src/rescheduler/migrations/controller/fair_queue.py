@@ -1,24 +1,24 @@
-"""Whose turn it is: everything that waits and everything that runs, kept up to date change by change. Pure.
+"""Decide which migration starts next, over everything that waits and runs.
 
     put ──▶ waiting ──grant──▶ granted ──put: InProgress──▶ running ──put: finished──▶ forgotten
               ▲ │ hold, retryAt   │
     due, ready│ ▼                 │ hold, put: postponed
              held ◀───────────────┘
 
-Who begins first, of all that the limits (`slots`) allow to begin:
+The order, among all that `concurrency_limits` allows to start:
 
-1. namespaces that have less than their fair share of `maxConcurrentMigrations` (divided by the namespaces in
-   which something runs or waits) before those that have it: no queue, however long, keeps out a namespace
-2. moves that people or maintenance wait for (`urgent`) before others
+1. namespaces below their fair share of `maxConcurrentMigrations` (divided by the namespaces in which
+   something runs or waits), so that no long queue keeps out another namespace
+2. urgent strategies before others
 3. the namespace with the fewest running migrations, then the one whose last turn was longest ago: round-robin
-4. within a namespace urgent ones first, then the oldest
+4. within a namespace urgent migrations first, then the oldest
 
-One that has to wait for its node or workload does not hold up others. A group (`migrations.groups`) has its
-turn as a whole: when all of its members are there and wait, and all of them fit together. From then on until
-none of them runs any more, each member has a turn, and a slot that nobody else gets.
+A migration that waits for its node or workload does not block others. A group gets its turn as a whole: when
+all members exist and wait, and all of them fit together. Until none of them runs any more, each member has a
+turn and a reserved slot.
 
-Everything that waits is looked at only when something was freed, or when the caller says that conditions have
-changed. Otherwise only what is new is looked at: the rest could not begin before, and still can't.
+The queue examines everything only when something was freed, or when the caller says that conditions changed.
+Otherwise it examines only what is new: the rest could not start before, and still can't.
 """
 
 from bisect import bisect_left, insort
@@ -29,10 +29,10 @@ from heapq import heappop, heappush
 from itertools import chain
 from typing import Final, NamedTuple
 
-from rescheduler.api.podmigration import MANUAL, Migration, MigrationPhase
-from rescheduler.config.policy import Policy
+from rescheduler.api.podmigration import Migration, MigrationPhase
 from rescheduler.migrations.controller.concurrency_limits import ConcurrencyLimits, SlotClaim
 from rescheduler.migrations.migration_groups import GroupId, MigrationGroup, group_of
+from rescheduler.migrations.runtime_state import RuntimeStateHolder
 
 __all__ = ["FairQueue", "MayBegin"]
 
@@ -80,10 +80,9 @@ class _WaitingUnit(NamedTuple):
 
 
 class FairQueue:
-    def __init__(self, policy: Policy, urgent: Iterable[str] = (MANUAL,)) -> None:
-        """`urgent` are strategies."""
-        self._slots = ConcurrencyLimits(policy)
-        self._urgent = frozenset(urgent)
+    def __init__(self, runtime: RuntimeStateHolder) -> None:
+        self._runtime = runtime
+        self._slots = ConcurrencyLimits(runtime)
         self._entries: dict[str, _QueuedMigration] = {}
         self._groups: dict[GroupId, MigrationGroup] = {}
         self._group_members: dict[GroupId, tuple[str, ...]] = {}
@@ -100,12 +99,11 @@ class FairQueue:
 
     # -- what there is
 
-    def use(self, policy: Policy, urgent: Iterable[str]) -> None:
-        self._slots.policy, self._is_freed = policy, True
-        before, self._urgent = self._urgent, frozenset(urgent)
-        if self._urgent != before:
-            for key in self._entries:
-                self._place(key)
+    def policy_changed(self) -> None:
+        """Sort everything again: limits and urgent strategies may be different now."""
+        self._is_freed = True
+        for key in self._entries:
+            self._place(key)
 
     @property
     def is_freed(self) -> bool:
@@ -242,7 +240,7 @@ class FairQueue:
 
     def _fair_share(self) -> int:
         namespaces = len(self._lines.keys() | self._slots.running.keys())
-        return max(1, self._slots.policy.max_concurrent_migrations // max(1, namespaces))
+        return max(1, self._runtime.current.policy.max_concurrent_migrations // max(1, namespaces))
 
     def _lines_of_new(self) -> dict[str, list[_QueuePosition]]:
         found: dict[str, list[_QueuePosition]] = {}
@@ -328,7 +326,8 @@ class FairQueue:
         self._is_freed |= self._slots.free(key)
 
     def _put_in(self, name: str, youngest: Migration, members: tuple[str, ...]) -> None:
-        place = (youngest.spec.strategy not in self._urgent, youngest.created.timestamp(), name)
+        is_urgent = youngest.spec.strategy in self._runtime.current.urgent_strategies
+        place = (not is_urgent, youngest.created.timestamp(), name)
         known = self._waiting.get(name)
         if known is None or known.place != place:
             self._take_out(name)

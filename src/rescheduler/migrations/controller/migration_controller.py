@@ -1,8 +1,6 @@
-"""Executes migrations: what changes in the cluster becomes keys, and workers reconcile them. Never polls.
+"""Execute PodMigrations: changes in the cluster become keys, and workers reconcile them.
 
-informers ──▶ keys ──▶ WorkQueue ──▶ Workers ──▶ Reconciler
-
-Which migrations a change is about: their keys are looked at again.
+informers ──▶ EventRouter: keys ──▶ WorkQueue ──▶ WorkerPool ──▶ Reconciler
 """
 
 import contextlib
@@ -10,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import UTC, datetime
 from typing import Final
 
-from rescheduler.api.podmigration import MANUAL, Handover, Migration
+from rescheduler.api.podmigration import Handover
 from rescheduler.api.well_known_names import POD_MIGRATION_KIND
 from rescheduler.cluster.node_record import NodeRecord
 from rescheduler.cluster.object_meta import owner_key, owner_keys_of_object
@@ -22,7 +20,6 @@ from rescheduler.cluster.sources.watched_objects import (
     object_key,
     owner_key_of_workload,
 )
-from rescheduler.config.policy import Policy
 from rescheduler.kube.api_resources import Object
 from rescheduler.kube.client import Client
 from rescheduler.kube.event_recorder import EventRecorder
@@ -32,9 +29,10 @@ from rescheduler.migrations.controller.dispatcher import Dispatcher
 from rescheduler.migrations.controller.migration_log import MigrationLog
 from rescheduler.migrations.controller.migration_removal import ForcedRemovalCleanup
 from rescheduler.migrations.controller.observation_builder import source_of
-from rescheduler.migrations.controller.reconciler import MayPreempt, NoRoom, Reconciler, Revalidate
+from rescheduler.migrations.controller.reconciler import Reconciler, Revalidator
 from rescheduler.migrations.labels_and_names import lock_of
-from rescheduler.steering.webhook.webhook_presence import FixedPresence, SteeringPresence
+from rescheduler.migrations.runtime_state import RuntimeState, RuntimeStateHolder
+from rescheduler.steering.webhook.webhook_presence import AssumedSteering, SteeringProbe
 
 __all__ = ["MIGRATION_WORKERS", "EventRouter", "MigrationController"]
 
@@ -42,25 +40,25 @@ __all__ = ["MIGRATION_WORKERS", "EventRouter", "MigrationController"]
 class EventRouter:
     def __init__(
         self,
-        seen: WatchedObjects,
+        watched: WatchedObjects,
         wake: Callable[[str], None],
         dispatcher: Dispatcher,
         removals: ForcedRemovalCleanup,
     ) -> None:
-        self._seen = seen
+        self._watched = watched
         self._removals = removals
         self._wake = wake
         self._dispatcher = dispatcher
 
     def subscribe(self) -> Callable[[], None]:
         """Every migration is looked at once, and from then on when something about it changes."""
-        seen = self._seen
+        watched = self._watched
         ends = [
-            seen.migrations.informer.subscribe(self._migration),
-            seen.pods.informer.subscribe(self._pod),
-            seen.budgets.informer.subscribe(self._budget),
-            seen.nodes.subscribe(self._node),
-            *(informer.subscribe(self._of_workload(kind)) for kind, informer in seen.workloads.items()),
+            watched.migrations.informer.subscribe(self._migration),
+            watched.pods.informer.subscribe(self._pod),
+            watched.budgets.informer.subscribe(self._budget),
+            watched.nodes.subscribe(self._node),
+            *(informer.subscribe(self._of_workload(kind)) for kind, informer in watched.workloads.items()),
         ]
 
         def end() -> None:
@@ -77,7 +75,7 @@ class EventRouter:
         key = object_key(item)
         self._dispatcher.observe(key)
         self._wake(key)
-        migration = self._seen.records.migration(item) if nested_field(item, "spec", "group") else None
+        migration = self._watched.records.migration(item) if nested_field(item, "spec", "group") else None
         if migration is not None:
             self._dispatcher.wake_group(migration)
         self._dispatcher.dispatch_if_freed()
@@ -93,12 +91,12 @@ class EventRouter:
         assert pod is not None
         if new is None or new.is_terminating or new.is_finished:
             # Whoever still waits to move it waits in vain.
-            for item in self._seen.migrations.find("pod", (pod.namespace, pod.name)):
+            for item in self._watched.migrations.find("pod", (pod.namespace, pod.name)):
                 self._wake(object_key(item))
 
     def _wake_named(self, pod: PodRecord, *, is_new: bool) -> None:
         """The migration that the pod's label names, also one that is over: its request may have come late."""
-        holders = self._seen.migrations.find("mark", (pod.namespace, lock_of(pod)))
+        holders = self._watched.migrations.find("mark", (pod.namespace, lock_of(pod)))
         for each in holders:
             self._wake(object_key(each))
         key = f"{pod.namespace}/{lock_of(pod)}"
@@ -110,7 +108,7 @@ class EventRouter:
 
     def _moving(self, pod: PodRecord) -> list[Object]:
         """Those that have it as source or target, or may find in it the replacement that they wait for."""
-        find = self._seen.migrations.find
+        find = self._watched.migrations.find
         found = find("pod", (pod.namespace, pod.name))
         if pod.owner is not None:
             waiting = find("owner", owner_key(pod.namespace, pod.owner))
@@ -121,9 +119,9 @@ class EventRouter:
         def changed(old: Object | None, new: Object | None) -> None:
             item = old if new is None else new
             assert item is not None
-            owner, find = owner_key_of_workload(kind, item), self._seen.migrations.find
+            owner, find = owner_key_of_workload(kind, item), self._watched.migrations.find
             self._wake_all(find("owner", owner))
-            for replica_set in self._seen.workloads["ReplicaSet"].find("owner", owner):
+            for replica_set in self._watched.workloads["ReplicaSet"].find("owner", owner):
                 self._wake_all(find("owner", owner_key_of_workload("ReplicaSet", replica_set)))
 
         return changed
@@ -132,10 +130,10 @@ class EventRouter:
         """Those whose pod it covers, or has covered until now, or would if that pod were still there."""
         item = old if new is None else new
         assert item is not None
-        covers = [self._seen.records.protection(each) for each in (old, new) if each is not None]
-        for found in self._seen.migrations.find("running", item["metadata"]["namespace"]):
-            migration = self._seen.records.migration(found)
-            source = None if migration is None else source_of(migration, self._seen)
+        covers = [self._watched.records.protection(each) for each in (old, new) if each is not None]
+        for found in self._watched.migrations.find("running", item["metadata"]["namespace"]):
+            migration = self._watched.records.migration(found)
+            source = None if migration is None else source_of(migration, self._watched)
             if source is None or any(
                 each is not None and each.pods.matches(source.labels) for each in covers
             ):
@@ -150,7 +148,7 @@ class EventRouter:
             return
         node = old if new is None else new
         assert node is not None
-        self._wake_all(self._seen.migrations.find("node", node.name))
+        self._wake_all(self._watched.migrations.find("node", node.name))
 
     def _wake_all(self, items: Iterable[Object]) -> None:
         """Of those that are under way: who waits for his turn is woken by that, or by his own time."""
@@ -170,28 +168,29 @@ class MigrationController:
     def __init__(
         self,
         client: Client,
-        policy: Policy,
-        revalidate: Revalidate,
+        runtime: RuntimeStateHolder,
+        revalidator: Revalidator,
         *,
         followed: WatchedObjects | None = None,
         now: Callable[[], datetime] = _wall_clock,
-        webhook: SteeringPresence | None = None,
+        webhook: SteeringProbe | None = None,
         workers: int = MIGRATION_WORKERS,
     ) -> None:
         """`followed` if somebody else runs the informers; `now` is the wall clock."""
         self._follows_itself = followed is None
         self.followed = followed or WatchedObjects(client)
+        self._runtime = runtime
         self._events = EventRecorder(client, now)
         self._queue = WorkQueue()
-        self._dispatcher = Dispatcher(self.followed, policy, now, self._queue.add)
+        self._dispatcher = Dispatcher(self.followed, runtime, now, self._queue.add)
         self._reconciler = Reconciler(
             client,
             self.followed,
             MigrationLog(self._events),
             self._dispatcher,
-            revalidate,
+            revalidator,
             now,
-            webhook=webhook or FixedPresence(),
+            webhook=webhook or AssumedSteering(runtime),
         )
         self._event_router = EventRouter(
             self.followed, self._queue.add, self._dispatcher, self._reconciler.forced_removals
@@ -205,32 +204,16 @@ class MigrationController:
         """How many migrations wait to be looked at."""
         return len(self._queue)
 
-    def use(self, policy: Policy, urgent: Iterable[str] = (MANUAL,)) -> None:
-        """From the next look on. `urgent` are the strategies whose moves begin before others."""
-        self._dispatcher.use(policy, urgent)
-
-    def begin_only(self, may_begin: Callable[[Migration], bool]) -> None:
-        """Asked about every migration whose turn has come; what is under way is not asked about.
-
-        What it says may depend on namespace and strategy only: it is asked once for all that have the same.
-        """
-        self._dispatcher.may_begin = may_begin
-
-    def find_room(self, no_room: NoRoom) -> None:
-        """From now on, nothing is evicted whose replacement would find no room."""
-        self._reconciler.no_room = no_room
-
-    def preempt_nobody(self, may_preempt: MayPreempt) -> None:
-        """Asked about every migration before a pod is let loose on the scheduler."""
-        self._reconciler.may_preempt = may_preempt
-
-    def cancel_queued_when(self, is_winding_down: Callable[[], bool]) -> None:
-        """Asked about every migration that waits for its turn: whether it is not to have one."""
-        self._reconciler.is_winding_down = is_winding_down
+    def _state_changed(self, before: RuntimeState, after: RuntimeState) -> None:
+        is_other_policy = after.policy != before.policy
+        if is_other_policy:
+            self._dispatcher.policy_changed()
+        if is_other_policy or before.halt_keys - after.halt_keys:
+            self.look_again()
 
     def look_again(self) -> None:
         """At what may begin or go on now, though nothing has happened to it."""
-        is_winding_down = self._reconciler.is_winding_down()
+        is_winding_down = self._runtime.current.is_winding_down
         for key in self._dispatcher.unfinished() if is_winding_down else self._dispatcher.under_way():
             self._queue.add(key)
         self._dispatcher.dispatch(everything=True)
@@ -249,4 +232,5 @@ class MigrationController:
             stack.callback(self._event_router.subscribe())
             await stack.enter_async_context(self._workers.working())
             await stack.enter_async_context(self._dispatcher.running())
+            stack.callback(self._runtime.subscribe(self._state_changed))
             yield

@@ -1,7 +1,7 @@
-"""The story of each migration, as it is told: one log line per step, and Events on what it concerns.
+"""Report the progress of each migration: one log line per step, and Events on the objects concerned.
 
-Steps are recognised from the cluster at every look, so one that was told already comes by again. What is
-remembered here is only what was told and when; nothing is ever decided by it.
+Every reconciliation recognises steps that were reported before. This module remembers only which were
+reported and when; no decision depends on it.
 """
 
 import logging
@@ -38,9 +38,9 @@ class MigrationLog:
         self._since: dict[str, dict[tuple[int, MigrationStep], datetime]] = {}
         self._left_alone: dict[str, str] = {}
 
-    def tell(self, scene: Observation, after: Migration) -> None:
-        """It has come to the step that `after` is at; `scene` is what led there."""
-        if self._was_told(after, scene.now):
+    def tell(self, observation: Observation, after: Migration) -> None:
+        """It has come to the step that `after` is at; `observation` is what led there."""
+        if self._was_told(after, observation.now):
             return
         step, status = step_of(after), after.status
         level = (
@@ -61,21 +61,21 @@ class MigrationLog:
             step=str(step),
         )
         if step in _EVENT_OF_STEP:
-            self._write_events(scene, after, step)
+            self._write_events(observation, after, step)
 
     def left_alone(self, migration: Migration, why: str) -> None:
         """Nobody can go on with it: said once."""
         if self._left_alone.get(migration.uid) == why:
             return
         self._left_alone[migration.uid] = why
-        words = f"{why}. It is left alone; once it is deleted, what it has marked is tidied up"
+        words = f"{why}. It is ignored. Delete it to clean up the pods that it labelled"
         log_event(
-            log, logging.WARNING, "MigrationLeftAlone", words, migration=migration.key, pod=migration.pod_key
+            log, logging.WARNING, "MigrationIgnored", words, migration=migration.key, pod=migration.pod_key
         )
 
     def cleaned_up(self, migration: Migration, pod: PodRecord, what: str) -> None:
         """A pod of a migration that was removed by force has been changed."""
-        words = f"PodMigration {migration.key} was removed while it was under way; pod {pod.key}: {what}"
+        words = f"PodMigration {migration.key} was removed while it was in progress; pod {pod.key}: {what}"
         log_event(log, logging.WARNING, "MigrationRemoved", words, migration=migration.key, pod=pod.key)
         subject = InvolvedObject("v1", "Pod", pod.namespace, pod.name, pod.uid)
         self._events.tell(subject, "MigrationRemoved", words, warning=True)
@@ -84,13 +84,13 @@ class MigrationLog:
         """A bare pod says that a migration moves it which does not exist: nothing is changed."""
         name = lock_of(pod)
         words = (
-            f"pod {pod.key} carries the marks of PodMigration {name}, which does not exist. If the "
+            f"pod {pod.key} has the labels of PodMigration {name}, which does not exist. If the "
             f"PodMigration was removed by force and the pod is a copy that is not needed, delete the pod; "
             f"otherwise remove its label {MIGRATION_ID_LABEL}"
         )
-        log_event(log, logging.WARNING, "MarksUnexplained", words, migration=name, pod=pod.key)
+        log_event(log, logging.WARNING, "UnknownMigrationLabel", words, migration=name, pod=pod.key)
         subject = InvolvedObject("v1", "Pod", pod.namespace, pod.name, pod.uid)
-        self._events.tell(subject, "MarksUnexplained", words, warning=True)
+        self._events.tell(subject, "UnknownMigrationLabel", words, warning=True)
 
     def since(self, migration: Migration, now: datetime) -> datetime:
         """Since when it was seen at its step."""
@@ -107,13 +107,13 @@ class MigrationLog:
         told[_attempt_and_step(migration)] = now
         return False
 
-    def _write_events(self, scene: Observation, after: Migration, step: MigrationStep) -> None:
+    def _write_events(self, observation: Observation, after: Migration, step: MigrationStep) -> None:
         reason, warning = _EVENT_OF_STEP[step]
         spec, target = after.spec, after.target_node
         course = f"from {spec.source_node}" + (f" to {target}" if target else "")
         message = f"{after.name} ({spec.strategy}) moves {spec.pod.name} {course}"
         detail = after.status.message or spec.reason
-        for subject in _event_subjects(scene, after, step):
+        for subject in _event_subjects(observation, after, step):
             self._events.tell(subject, reason, f"{message}: {detail}" if detail else message, warning=warning)
 
 
@@ -121,12 +121,12 @@ def _attempt_and_step(migration: Migration) -> tuple[int, MigrationStep]:
     return migration.status.attempts, step_of(migration)
 
 
-def _event_subjects(scene: Observation, after: Migration, step: MigrationStep) -> list[InvolvedObject]:
+def _event_subjects(observation: Observation, after: Migration, step: MigrationStep) -> list[InvolvedObject]:
     """The pod, its workload; and the nodes when it begins and ends."""
     namespace = after.namespace
     pod = after.status.target_pod if step is MigrationStep.COMPLETED else None
     found = [_pod_subject(namespace, pod or after.spec.pod)]
-    workload = scene.deployment or scene.owner
+    workload = observation.deployment or observation.owner
     if workload is not None:
         found.append(
             InvolvedObject(workload.api_version, workload.kind, namespace, workload.name, workload.uid)

@@ -1,17 +1,13 @@
-"""Cleans up after PodMigrations that were removed by force, finalizer and all, while they were under way.
+"""Clean up after PodMigrations that were removed by force, and cancel all migrations for an uninstallation.
 
-What tells is the last state of the PodMigration that this process has seen: the pods that it has on record,
-by name and uid. Marks alone never lead to a change, because anybody can write them into a pod template, and
-its controller would make the pods anew as fast as they are changed. Where no process has seen the
-PodMigration, what is left is reported.
+The last state of the PodMigration that this process watched tells which pods belong to it, by name and uid.
+Labels alone never cause a change: everybody can write them into a pod template, and the controller would
+recreate the pods as fast as they are changed. If no process watched the PodMigration, its pods are only
+reported. Kubernetes handles a copy for adoption: the garbage collector removes the owner reference to the
+PodMigration, and the ReplicaSet adopts the copy and removes one surplus pod.
 
-A copy that is to be adopted is left to Kubernetes: the garbage collector removes the owner reference to the
-PodMigration, and the ReplicaSet adopts the copy and removes one pod too many.
-
-Brings all migrations to their end: who has not begun is not begun, who is under way is cancelled.
-
-A cancelled migration rolls back, or goes on to its end if its pod has gone already; whoever executes does
-that. Here they are only asked, and awaited.
+A cancelled migration rolls back, or completes if its pod has left already. The leader does that; this module
+only requests it and waits.
 """
 
 import asyncio
@@ -33,9 +29,9 @@ from rescheduler.kube.api_resources import Object
 from rescheduler.kube.client import Client
 from rescheduler.kube.event_recorder import EventCorrelator
 from rescheduler.kube.patches import Patch
+from rescheduler.migrations.controller.effect_performer import complete_copy_patch, unmark_source_patch
 from rescheduler.migrations.controller.migration_log import MigrationLog
 from rescheduler.migrations.controller.observation_builder import source_of
-from rescheduler.migrations.controller.pod_patches import complete_copy_patch, unmark_source_patch
 from rescheduler.migrations.labels_and_names import STATUS_LABEL, MigrationLabelStatus, lock_of
 from rescheduler.migrations.successors import copy_of
 
@@ -47,11 +43,15 @@ _RETRY_AFTER: Final = timedelta(minutes=1)
 
 class ForcedRemovalCleanup:
     def __init__(
-        self, client: Client, seen: WatchedObjects, story: MigrationLog, now: Callable[[], datetime]
+        self,
+        client: Client,
+        watched: WatchedObjects,
+        migration_log: MigrationLog,
+        now: Callable[[], datetime],
     ) -> None:
         self._client = client
-        self._seen = seen
-        self._migration_log = story
+        self._watched = watched
+        self._migration_log = migration_log
         self._now = now
         self._removed: OrderedDict[str, Migration] = OrderedDict()
         """The last state of each, by its key."""
@@ -66,7 +66,7 @@ class ForcedRemovalCleanup:
 
         Also of one that has failed or was cancelled: a request of a process that has ended may arrive late.
         """
-        migration = self._seen.records.migration(item)
+        migration = self._watched.records.migration(item)
         if (
             migration is not None
             and migration.status.attempts
@@ -96,8 +96,8 @@ class ForcedRemovalCleanup:
             if pod is not None:
                 self.suspect(key, pod)
             return self._now() + _RETRY_AFTER
-        await self._seen.read_migration(key, "" if migration is None else migration.uid)
-        there = self._seen.migrations.get(key)
+        await self._watched.read_migration(key, "" if migration is None else migration.uid)
+        there = self._watched.migrations.get(key)
         if migration is None:
             if pod is not None and there is None:
                 self._migration_log.unexplained(pod)
@@ -109,19 +109,19 @@ class ForcedRemovalCleanup:
 
     def _is_anything_left(self, migration: Migration) -> bool:
         """By the cache, so that pods with forged marks cost no request."""
-        source, copy = source_of(migration, self._seen), copy_of(migration, self._seen.pods.get)
+        source, copy = source_of(migration, self._watched), copy_of(migration, self._watched.pods.get)
         is_locked = source is not None and self._is_locked(source, migration)
         return is_locked or (
             copy is not None and copy.labels.get(STATUS_LABEL) != MigrationLabelStatus.COMPLETED
         )
 
     async def _clean_up(self, migration: Migration) -> datetime | None:
-        await self._seen.read_pod(migration.pod_key, migration.spec.pod.uid)
-        source = source_of(migration, self._seen)
-        copy = copy_of(migration, self._seen.pods.get)
+        await self._watched.read_pod(migration.pod_key, migration.spec.pod.uid)
+        source = source_of(migration, self._watched)
+        copy = copy_of(migration, self._watched.pods.get)
         if copy is not None:
-            await self._seen.read_pod(copy.key, copy.uid)
-            copy = copy_of(migration, self._seen.pods.get)
+            await self._watched.read_pod(copy.key, copy.uid)
+            copy = copy_of(migration, self._watched.pods.get)
         # The lock first: an eviction that is still on its way names the version of the pod, and is refused
         # now. Only then is the copy one too many.
         if source is not None and not source.is_terminating and self._is_locked(source, migration):
@@ -137,7 +137,7 @@ class ForcedRemovalCleanup:
             _remember(self._removed, migration.key, msgspec.structs.replace(migration, status=known))
             return self._now() + _RETRY_AFTER
         if migration.status.owner is not None or not self._is_spare(copy, source):
-            await self._patch(migration, copy, complete_copy_patch(copy), "kept as it is")
+            await self._patch(migration, copy, complete_copy_patch(copy), "kept unchanged")
         else:
             await self._remove(migration, copy)
         return None
@@ -150,7 +150,7 @@ class ForcedRemovalCleanup:
         return self._is_serving(source) or not self._is_serving(copy)
 
     def _is_serving(self, pod: PodRecord) -> bool:
-        node = self._seen.nodes.get(pod.node)
+        node = self._watched.nodes.get(pod.node)
         return pod.is_ready and node is not None and node.is_ready
 
     def _is_locked(self, source: PodRecord, migration: Migration) -> bool:
@@ -160,8 +160,8 @@ class ForcedRemovalCleanup:
         owner = source.owner
         if owner is None or not is_watched(owner):
             return True
-        item = self._seen.workloads[owner.kind].get(f"{source.namespace}/{owner.name}")
-        return item is None or not self._seen.records.workload(item, owner.kind).own_migration_labels
+        item = self._watched.workloads[owner.kind].get(f"{source.namespace}/{owner.name}")
+        return item is None or not self._watched.records.workload(item, owner.kind).own_migration_labels
 
     async def _remove(self, migration: Migration, copy: PodRecord) -> None:
         with contextlib.suppress(errors.NotFound):
@@ -171,18 +171,20 @@ class ForcedRemovalCleanup:
             else:
                 # Unchanged: else it may have begun to run.
                 await self._client.delete(PODS, copy.key, uid=copy.uid, version=copy.resource_version)
-        self._migration_log.cleaned_up(migration, copy, "removed: its source stands, or it never ran")
-        await self._seen.read_pod(copy.key, copy.uid)
+        self._migration_log.cleaned_up(
+            migration, copy, "removed: its source still runs, or the copy never ran"
+        )
+        await self._watched.read_pod(copy.key, copy.uid)
 
     async def _patch(self, migration: Migration, pod: PodRecord, patch: Patch, what: str) -> None:
         """Raises `Conflict` if the pod has changed since it was seen: then all is looked at anew."""
         try:
-            self._seen.pods.learn(await self._client.patch(PODS, pod.key, patch))
+            self._watched.pods.learn(await self._client.patch(PODS, pod.key, patch))
         except errors.NotFound:
-            self._seen.pods.learn_gone(pod.key, pod.uid)
+            self._watched.pods.learn_gone(pod.key, pod.uid)
             return
         except errors.Conflict:
-            await self._seen.read_pod(pod.key, pod.uid)
+            await self._watched.read_pod(pod.key, pod.uid)
             raise
         self._migration_log.cleaned_up(migration, pod, what)
 

@@ -1,8 +1,7 @@
-"""What a plan wants done to nodes: cordon them, with a mark that it was us, and uncordon only those.
+"""Cordon nodes with an annotation, and uncordon only nodes that rescheduler cordoned.
 
-The mark alone does not make a cordon ours: people uncordon nodes and cordon them again for reasons of their
-own, and the mark would survive that. So before an uncordon the node is read, and the API server's own record
-says which client made the cordon that is there now.
+The annotation alone does not prove that: you may uncordon a node and cordon it again for another reason, and
+the annotation would stay. So before an uncordon the managed fields of the node tell which client cordoned it.
 """
 
 import logging

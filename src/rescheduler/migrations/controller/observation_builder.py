@@ -1,8 +1,7 @@
-"""What a migration sees, put together from what is followed. Reads nothing itself.
+"""Build the observation of a migration from the caches, without any request.
 
-The last state of pods that were being moved when they went: it says whether they were deleted or evicted.
-
-A hint only: this process has it if it saw the pod go. A pod whose end was not seen may have been evicted.
+`DeletedPods` keeps the last state of source pods that were deleted: it tells whether they were deleted or
+evicted. It is only a hint, because another process may have watched the deletion.
 """
 
 from collections.abc import Mapping
@@ -54,28 +53,28 @@ _ORPHAN_FINALIZER: Final = "orphan"
 """The finalizer of an object whose deletion leaves behind what it owns, while that is being done."""
 
 
-def migration_at(key: str, seen: WatchedObjects) -> Migration | None:
-    item = seen.migrations.get(key)
-    return None if item is None else seen.records.migration(item)
+def migration_at(key: str, watched: WatchedObjects) -> Migration | None:
+    item = watched.migrations.get(key)
+    return None if item is None else watched.records.migration(item)
 
 
-def unfinished_migrations(seen: WatchedObjects) -> list[Migration]:
+def unfinished_migrations(watched: WatchedObjects) -> list[Migration]:
     """Those that wait or are under way, in a fixed order."""
-    items = seen.migrations.find("unfinished", True)
-    return [found for item in items if (found := seen.records.migration(item)) is not None]
+    items = watched.migrations.find("unfinished", True)
+    return [found for item in items if (found := watched.records.migration(item)) is not None]
 
 
-def running_migrations(seen: WatchedObjects) -> list[Migration]:
+def running_migrations(watched: WatchedObjects) -> list[Migration]:
     """Those that are under way, in a fixed order."""
-    items = seen.migrations.find("running", ALL_NAMESPACES)
-    return [found for item in items if (found := seen.records.migration(item)) is not None]
+    items = watched.migrations.find("running", ALL_NAMESPACES)
+    return [found for item in items if (found := watched.records.migration(item)) is not None]
 
 
-def migrations_to_finish(seen: WatchedObjects) -> list[Migration]:
+def migrations_to_finish(watched: WatchedObjects) -> list[Migration]:
     """Those that somebody has to go on with, or else they can't even be deleted. Who makes no sense is not
     gone on with anyway, unless it is cancelled."""
-    items = (*seen.migrations.find("unfinished", True), *seen.migrations.informer)
-    known = [found for item in items if (found := seen.records.migration(item)) is not None]
+    items = (*watched.migrations.find("unfinished", True), *watched.migrations.informer)
+    known = [found for item in items if (found := watched.records.migration(item)) is not None]
     return [
         each
         for each in known
@@ -84,41 +83,41 @@ def migrations_to_finish(seen: WatchedObjects) -> list[Migration]:
     ]
 
 
-def workload_key(migration: Migration, seen: WatchedObjects) -> str:
+def workload_key(migration: Migration, watched: WatchedObjects) -> str:
     """Return which workload the pod belongs to, by its topmost controller; empty if it has none."""
-    source = source_of(migration, seen)
-    line = _OwnerChain(migration, source, seen)
+    source = source_of(migration, watched)
+    line = _OwnerChain(migration, source, watched)
     if line.deployment is not None:
         return "/".join(owner_key(migration.namespace, line.deployment))
     owner = migration.status.owner or (source.owner if source is not None else None)
     return "" if owner is None else "/".join(owner_key(migration.namespace, owner))
 
 
-def source_of(migration: Migration, seen: WatchedObjects) -> PodRecord | None:
-    pod = seen.pods.get(migration.pod_key)
+def source_of(migration: Migration, watched: WatchedObjects) -> PodRecord | None:
+    pod = watched.pods.get(migration.pod_key)
     return pod if pod is not None and pod.uid == migration.spec.pod.uid else None
 
 
-def observe(migration: Migration, seen: WatchedObjects, policy: Policy, now: datetime) -> Observation:
+def observe(migration: Migration, watched: WatchedObjects, policy: Policy, now: datetime) -> Observation:
     """Without its group: that is for whoever keeps count of groups."""
-    source, target = source_of(migration, seen), target_of(migration, seen)
-    line = _OwnerChain(migration, source, seen)
+    source, target = source_of(migration, watched), target_of(migration, watched)
+    line = _OwnerChain(migration, source, watched)
     return Observation(
         migration=migration,
         now=now,
         policy=policy,
         source=source,
         target=target,
-        siblings=_siblings(migration, seen),
+        siblings=_siblings(migration, watched),
         owner=line.owner,
         owner_is_followed=line.is_followed,
         deployment=line.deployment,
-        pods_are_orphaned=line.is_orphaning or _are_orphaned(line, source, target, seen),
+        pods_are_orphaned=line.is_orphaning or _are_orphaned(line, source, target, watched),
         workload_is_gone=line.workload_is_gone,
         is_superseded=line.is_superseded,
-        locked_by=_locked_by(migration, source, seen),
-        budgets=_budgets(migration, source, seen),
-        nodes=_nodes(migration, target, seen),
+        locked_by=_locked_by(migration, source, watched),
+        budgets=_budgets(migration, source, watched),
+        nodes=_nodes(migration, target, watched),
     )
 
 
@@ -128,16 +127,16 @@ def observe(migration: Migration, seen: WatchedObjects, policy: Policy, now: dat
 class _OwnerChain:
     """The controllers above the source, as far as they are there and are still the same."""
 
-    def __init__(self, migration: Migration, source: PodRecord | None, seen: WatchedObjects) -> None:
+    def __init__(self, migration: Migration, source: PodRecord | None, watched: WatchedObjects) -> None:
         reference: ControllerReference | OwnerReference | None = migration.status.owner
         if reference is None and source is not None:
             reference = source.owner
         self.is_followed = reference is not None and is_watched(reference)
-        self.owner, of_owner = _controller_and_object(migration.namespace, reference, seen)
+        self.owner, of_owner = _controller_and_object(migration.namespace, reference, watched)
         above: ControllerReference | OwnerReference | None = migration.status.workload
         if above is None and self.owner is not None:
             above = self.owner.owner
-        self.deployment, of_deployment = _controller_and_object(migration.namespace, above, seen)
+        self.deployment, of_deployment = _controller_and_object(migration.namespace, above, watched)
         self.workload_is_gone = migration.status.workload is not None and (
             self.deployment is None or self.deployment.deleted_s is not None
         )
@@ -148,18 +147,18 @@ class _OwnerChain:
 
 
 def _controller_and_object(
-    namespace: str, reference: ControllerReference | OwnerReference | None, seen: WatchedObjects
+    namespace: str, reference: ControllerReference | OwnerReference | None, watched: WatchedObjects
 ) -> tuple[WorkloadRecord | None, Object | None]:
     if reference is None or not is_watched(reference):
         return None, None
-    item = seen.workloads[reference.kind].get(f"{namespace}/{reference.name}")
+    item = watched.workloads[reference.kind].get(f"{namespace}/{reference.name}")
     if item is None or item["metadata"]["uid"] != reference.uid:
         return None, None
-    return seen.records.workload(item, reference.kind), item
+    return watched.records.workload(item, reference.kind), item
 
 
 def _are_orphaned(
-    line: _OwnerChain, source: PodRecord | None, copy: PodRecord | None, seen: WatchedObjects
+    line: _OwnerChain, source: PodRecord | None, copy: PodRecord | None, watched: WatchedObjects
 ) -> bool:
     """Of a controller that is gone: whether it was taken off its pods first. Any of them tells.
 
@@ -172,28 +171,28 @@ def _are_orphaned(
     wanted = labels_of_template(copy).items()
     return any(
         wanted <= pod.labels.items() and pod.uid != copy.uid and not pod.is_terminating
-        for pod in seen.pods.find("bare", copy.namespace)
+        for pod in watched.pods.find("bare", copy.namespace)
     )
 
 
 # -- the successor
 
 
-def target_of(migration: Migration, seen: WatchedObjects) -> PodRecord | None:
+def target_of(migration: Migration, watched: WatchedObjects) -> PodRecord | None:
     """Return the copy, or the replacement of an evicted pod, as far as it is there."""
     if migration.status.handover is Handover.EVICT:
-        return _replacement(migration, seen)
-    return copy_of(migration, seen.pods.get)
+        return _replacement(migration, watched)
+    return copy_of(migration, watched.pods.get)
 
 
-def _locked_by(migration: Migration, source: PodRecord | None, seen: WatchedObjects) -> str:
+def _locked_by(migration: Migration, source: PodRecord | None, watched: WatchedObjects) -> str:
     """Return the other migration that holds the lock on the source: one of that very pod, and under way.
 
     A label that names any other locks nothing.
     """
     lock = "" if source is None else lock_of(source)
-    for item in seen.migrations.find("mark", (migration.namespace, lock)) if lock else ():
-        other = seen.records.migration(item)
+    for item in watched.migrations.find("mark", (migration.namespace, lock)) if lock else ():
+        other = watched.records.migration(item)
         if (
             other is not None
             and other.uid != migration.uid
@@ -204,73 +203,77 @@ def _locked_by(migration: Migration, source: PodRecord | None, seen: WatchedObje
     return ""
 
 
-def _siblings(migration: Migration, seen: WatchedObjects) -> tuple[PodRecord, ...]:
+def _siblings(migration: Migration, watched: WatchedObjects) -> tuple[PodRecord, ...]:
     owner = migration.status.owner
     if migration.status.handover is not Handover.EVICT or owner is None or keeps_names(owner):
         return ()
-    found = seen.pods.find("owner", owner_key(migration.namespace, owner))
+    found = watched.pods.find("owner", owner_key(migration.namespace, owner))
     return tuple(pod for pod in found if pod.uid != migration.spec.pod.uid)
 
 
-def _replacement(migration: Migration, seen: WatchedObjects) -> PodRecord | None:
+def _replacement(migration: Migration, watched: WatchedObjects) -> PodRecord | None:
     owner = migration.status.owner
     if migration.status.target_pod is not None:
-        recorded = recorded_target(migration, seen.pods.get)
+        recorded = recorded_target(migration, watched.pods.get)
         if recorded is not None or migration.status.step != MigrationStep.REPLACING:
             return recorded
         # It was steered in vain, and has made way for another.
     if owner is None or migration.status.handed_over_at is None:
         return None
     of_owner = owner_key(migration.namespace, owner)
-    others = (seen.records.migration(item) for item in seen.migrations.find("owner", of_owner))
+    others = (watched.records.migration(item) for item in watched.migrations.find("owner", of_owner))
     spoken_for = {
         other.status.target_pod.uid
         for other in others
         if other is not None and other.key != migration.key and other.status.target_pod is not None
     }
-    return replacement_of(migration, seen.pods.find("owner", of_owner), spoken_for)
+    return replacement_of(migration, watched.pods.find("owner", of_owner), spoken_for)
 
 
 # -- what is around
 
 
-def budgets_covering(pod: PodRecord, seen: WatchedObjects) -> list[BudgetRecord]:
+def budgets_covering(pod: PodRecord, watched: WatchedObjects) -> list[BudgetRecord]:
     """The budgets that protect this pod."""
     return [
-        each.budget for each in _budgets_with_selectors(pod.namespace, seen) if each.pods.matches(pod.labels)
+        each.budget
+        for each in _budgets_with_selectors(pod.namespace, watched)
+        if each.pods.matches(pod.labels)
     ]
 
 
 def _budgets(
-    migration: Migration, source: PodRecord | None, seen: WatchedObjects
+    migration: Migration, source: PodRecord | None, watched: WatchedObjects
 ) -> tuple[BudgetRecord, ...]:
     """Those that cover the source, and ours even after it has gone."""
     return tuple(
         each.budget
-        for each in _budgets_with_selectors(migration.namespace, seen)
+        for each in _budgets_with_selectors(migration.namespace, watched)
         if (source is not None and each.pods.matches(source.labels))
         or is_temporary_budget(each.budget, migration)
     )
 
 
-def _budgets_with_selectors(namespace: str, seen: WatchedObjects) -> list[BudgetWithSelector]:
-    found = (seen.records.protection(item) for item in seen.budgets.find("namespace", namespace))
+def _budgets_with_selectors(namespace: str, watched: WatchedObjects) -> list[BudgetWithSelector]:
+    found = (watched.records.protection(item) for item in watched.budgets.find("namespace", namespace))
     return [each for each in found if each is not None]
 
 
-def _nodes(migration: Migration, target: PodRecord | None, seen: WatchedObjects) -> Mapping[str, NodeRecord]:
+def _nodes(
+    migration: Migration, target: PodRecord | None, watched: WatchedObjects
+) -> Mapping[str, NodeRecord]:
     names = {migration.spec.source_node, migration.target_node, target.node if target is not None else ""}
-    return {name: node for name in names if (node := seen.nodes.get(name)) is not None}
+    return {name: node for name in names if (node := watched.nodes.get(name)) is not None}
 
 
 _MAX_DELETED_PODS: Final = 10_000
 
 
 class DeletedPods:
-    def __init__(self, seen: WatchedObjects) -> None:
-        self._seen = seen
+    def __init__(self, watched: WatchedObjects) -> None:
+        self._watched = watched
         self._last: dict[str, PodRecord] = {}
-        seen.pods.informer.subscribe(self._on_change)
+        watched.pods.informer.subscribe(self._on_change)
 
     def get(self, uid: str) -> PodRecord | None:
         """Return the last state of the pod with that uid; None if it was not seen to go."""
@@ -279,7 +282,7 @@ class DeletedPods:
     def _on_change(self, old: PodRecord | None, new: PodRecord | None) -> None:
         if old is None or (new is not None and new.uid == old.uid):
             return
-        if not self._seen.migrations.find("pod", (old.namespace, old.name)):
+        if not self._watched.migrations.find("pod", (old.namespace, old.name)):
             return
         while len(self._last) >= _MAX_DELETED_PODS:
             del self._last[next(iter(self._last))]

@@ -1,7 +1,7 @@
-"""Carries a plan out: a PodMigration per move, a wave when the one before it is finished.
+"""Execute a plan: one PodMigration per move, and the next wave when the previous one has finished.
 
-Somebody executes them, here or elsewhere; this only asks for them and watches. A run that is started again
-with the same plan finds the migrations of the first one, and goes on from there.
+The leader executes the PodMigrations, in this process or another; this module creates and watches them. If
+the same plan is executed again, it finds the existing PodMigrations and continues.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ class PlanExecution:
     def __init__(
         self,
         client: Client,
-        seen: WatchedObjects,
+        watched: WatchedObjects,
         plan: Plan,
         tell: Callable[[MoveProgress], None] = lambda _: None,
         *,
@@ -79,7 +79,7 @@ class PlanExecution:
         self.plan = plan
         self.moves = [MoveProgress(move) for move in plan.moves]
         self._client = client
-        self._seen = seen
+        self._watched = watched
         self._tell = tell
         self._record = record
         self._annotations = annotations
@@ -89,9 +89,9 @@ class PlanExecution:
 
     async def run(self) -> None:
         """Returns when every move is made, has failed, or was given up."""
-        end = self._seen.migrations.informer.subscribe(self._on_change)
+        end = self._watched.migrations.informer.subscribe(self._on_change)
         try:
-            await NodeCordoner(self._client, self._seen.nodes.get).make(self.plan.changes)
+            await NodeCordoner(self._client, self._watched.nodes.get).make(self.plan.changes)
             for _, wave in groupby(self.moves, key=lambda progress: progress.move.wave):
                 await self._run_wave(list(wave))
         finally:
@@ -132,18 +132,18 @@ class PlanExecution:
             self._look(progress)
             return
         if self._stopped:
-            self._give_up(progress, "not begun: stopped before its turn")
+            self._give_up(progress, "cancelled before it started")
             return
         hops = self._hops_before(progress)
         if self._superseded and not hops:
-            self._give_up(progress, "not begun: a newer plan takes over")
+            self._give_up(progress, "cancelled before it started: a newer plan replaces it")
             return
         move = progress.move
         asked_s = moment_s = self.plan.taken_at_s
         if hops:
             arrived = self._arrived(hops[-1])
             if arrived is None:
-                self._give_up(progress, "its stop on the way was not reached")
+                self._give_up(progress, "the first hop failed")
                 return
             move = replace(move, pod=arrived.key, uid=arrived.uid)
             # Whoever else takes it on from there asks for the same thing.
@@ -172,7 +172,7 @@ class PlanExecution:
         """
         if why := self._asked_by_another(move, key):
             return why
-        asking = self._seen.being_asked_for
+        asking = self._watched.being_asked_for
         asking.add(move.uid)
         try:
             if self._record is not None and (why := await self._record(move, self.plan.taken_at_s)):
@@ -185,15 +185,15 @@ class PlanExecution:
         return ""
 
     def _asked_by_another(self, move: Move, key: str) -> str:
-        if move.uid in self._seen.being_asked_for:
-            return "not begun: its move is being asked for already"
+        if move.uid in self._watched.being_asked_for:
+            return "cancelled before it started: another request moves the pod"
         namespace, _, name = move.pod.partition("/")
-        for other in self._seen.migrations.find("pod", (namespace, name)):
-            migration = self._seen.records.migration(other)
+        for other in self._watched.migrations.find("pod", (namespace, name)):
+            migration = self._watched.records.migration(other)
             if migration is None or migration.spec.pod.uid != move.uid or migration.key == key:
                 continue
             if not migration.is_finished:
-                return f"not begun: {migration.name} moves it already"
+                return f"cancelled before it started: {migration.name} already moves the pod"
         return ""
 
     def _hops_before(self, progress: MoveProgress) -> list[MoveProgress]:
@@ -218,7 +218,7 @@ class PlanExecution:
         if successor is None or hop.migration is None:
             return None
         key = f"{hop.migration.namespace}/{successor.name}"
-        pod = self._seen.pods.get(key)
+        pod = self._watched.pods.get(key)
         if pod is None or pod.uid != successor.uid or pod.node != hop.move.target:
             return None
         return _FirstHopResult(key, pod.uid, hop.migration.created.timestamp())
@@ -228,9 +228,9 @@ class PlanExecution:
         backoff = Backoff(_MIN_RETRY_DELAY_S, _MAX_RETRY_DELAY_S, random.Random())  # noqa: S311 - jitter
         for last in (*(False,) * (_MAX_CREATE_ATTEMPTS - 1), True):
             try:
-                self._seen.migrations.learn(await self._client.create(POD_MIGRATIONS, item))
+                self._watched.migrations.learn(await self._client.create(POD_MIGRATIONS, item))
             except errors.AlreadyExists:
-                await self._seen.read_migration(object_key(item), "")
+                await self._watched.read_migration(object_key(item), "")
             except errors.Retriable:
                 if last:
                     raise
@@ -246,7 +246,7 @@ class PlanExecution:
     def _look(self, progress: MoveProgress) -> None:
         if not progress.key or progress.given_up:
             return
-        migration = migration_at(progress.key, self._seen)
+        migration = migration_at(progress.key, self._watched)
         if migration is None:
             if not progress.is_over:
                 self._give_up(progress, "cancelled")
@@ -270,7 +270,7 @@ class PlanExecution:
     async def _cancel_pending(self, wave: Sequence[MoveProgress]) -> None:
         """Those that have not begun. With the version as precondition: one that begins just now goes on."""
         for progress in wave:
-            migration = migration_at(progress.key, self._seen) if progress.key else None
+            migration = migration_at(progress.key, self._watched) if progress.key else None
             if (
                 migration is None
                 or migration.status.phase is not MigrationPhase.PENDING

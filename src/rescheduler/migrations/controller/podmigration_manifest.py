@@ -1,10 +1,8 @@
-"""A move as the PodMigration that asks for it.
+"""Build the PodMigration for a move, and find moves of two hops that are not complete.
 
-Pods that only stop on their way: where they go on to is on record from the beginning.
-
-A plan may take a pod to its place in two legs. The second can't be asked for before the first has arrived, as
-nobody knows the pod's next name and uid until then. So the first says where to, in an annotation; whoever
-leads when it arrives takes the pod on from its stop, also if that is not who made the plan.
+The second hop can't be requested before the first has finished, because the name and uid of the pod are not
+known until then. So an annotation of the first PodMigration names the final target. The process that leads
+when the first hop finishes requests the second.
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,17 +34,17 @@ class InterruptedHops(NamedTuple):
     """Key of the migration."""
 
 
-def interrupted_hops(seen: WatchedObjects, now: datetime, within: timedelta) -> Iterator[InterruptedHops]:
+def interrupted_hops(watched: WatchedObjects, now: datetime, within: timedelta) -> Iterator[InterruptedHops]:
     """Of first legs that are under way, or came to their end so lately: older ones are history, and planned
     anew like any other pod. In a fixed order."""
-    items = list(seen.migrations.informer)
+    items = list(watched.migrations.informer)
     continued = {
         (item["metadata"]["namespace"], nested_field(item, "metadata", "annotations", CONTINUES_ANNOTATION))
         for item in items
     }
     for item in sorted(items, key=lambda item: (item["metadata"]["namespace"], item["metadata"]["name"])):
         node = nested_field(item, "metadata", "annotations", NEXT_HOP_ANNOTATION)
-        migration = seen.records.migration(item) if node else None
+        migration = watched.records.migration(item) if node else None
         if migration is None or (migration.namespace, migration.name) in continued:
             continue
         # Members of a group go together: one of them alone is not taken on.

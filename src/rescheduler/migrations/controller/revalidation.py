@@ -1,16 +1,11 @@
-"""The check before anything is touched: is the move still a good one, how is it made, and where does it go?
+"""Check a move again right before it starts: is it still good, by which handover, and to which node?
 
-Asked of the present cluster, with everything in it that is under way: a copy that is not bound yet counts
-where it will be. The planner's rules decide; what passes by itself postpones a move, what doesn't refuses it.
-
-The priorities of all pods on nodes, counted as they come and go.
-
-Most clusters have no priorities among their workloads: then nobody can preempt anybody, and that is known
-without looking at the cluster.
+The planner's rules decide on the cluster as it is now, including all running migrations: a copy that is not
+bound yet counts on its target. A temporary reason postpones the move, any other reason refuses it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final, TypedDict
@@ -34,6 +29,7 @@ from rescheduler.config.policy import Policy
 from rescheduler.kube.informer import Informer
 from rescheduler.migrations.controller.observation_builder import migration_at, running_migrations, target_of
 from rescheduler.migrations.observation import RevalidationOutcome, RevalidationResult
+from rescheduler.migrations.runtime_state import RuntimeStateHolder
 from rescheduler.planner.available_nodes import open_nodes, validate_move
 from rescheduler.planner.handover_choice import HandoverChoice
 from rescheduler.planner.plan import Move, Rejection
@@ -42,7 +38,6 @@ from rescheduler.planner.protections.eligibility import Eligibility
 from rescheduler.planner.reasons import Reason
 from rescheduler.planner.workload_availability import Preemption
 from rescheduler.rules.placement import Placement
-from rescheduler.steering.webhook.webhook_presence import SteeringPresence
 
 __all__ = [
     "TEMPORARY_REASONS",
@@ -92,43 +87,31 @@ class _PlannerTerms(TypedDict):
 
 
 class Revalidation:
-    """`judge`, `may_preempt` and `no_room` are what the controller asks."""
+    """Implements `Revalidator` with the planner's rules."""
 
     def __init__(
-        self,
-        cluster: WatchedCluster,
-        policy: Policy,
-        urgent_strategies: Iterable[str],
-        webhook: SteeringPresence,
-        now: Callable[[], datetime],
+        self, cluster: WatchedCluster, runtime: RuntimeStateHolder, now: Callable[[], datetime]
     ) -> None:
-        """`urgent_strategies` are those whose pods have to go: some of what protects pods does not hold."""
         self._cluster = cluster
-        self._policy = policy
-        self._urgent = frozenset({*urgent_strategies, MANUAL})
-        self._webhook = webhook
+        self._runtime = runtime
         self._now = now
         self._approved: dict[str, tuple[str, str]] = {}
         """Pod and target of those that were approved a moment ago, by key: not on record yet."""
         self._priorities = PodPriorities(cluster.followed.pods.informer)
 
-    def use(self, policy: Policy, urgent_strategies: Iterable[str]) -> None:
-        """From the next question on."""
-        self._policy = policy
-        self._urgent = frozenset({*urgent_strategies, MANUAL})
-
     def revalidate(self, migration: Migration) -> RevalidationResult:
         snapshot = self._without(migration, self._cluster.present())
         row = snapshot.pods.row.get(migration.pod_key)
         if row is None or snapshot.pods.records[row].uid != migration.spec.pod.uid:
-            return _refused(Rejection(migration.pod_key, Reason.GONE, "", "there is no such pod any more"))
+            return _refused(Rejection(migration.pod_key, Reason.GONE, "", "the pod no longer exists"))
         pod = snapshot.pods.records[row]
-        policy = self._policy_for(migration)
+        state = self._runtime.current
+        policy = self._policy_for(migration, state.policy)
         terms: _PlannerTerms = {
-            "urgent": migration.spec.strategy in self._urgent,
+            "urgent": migration.spec.strategy in state.urgent_strategies,
             "recovering": traits_of(migration.spec.strategy).recovers,
-            "steered": self._webhook.steers,
-            "guarded": self._webhook.guards,
+            "steered": state.steers,
+            "guarded": state.guards,
         }
         eligibility = Eligibility(snapshot, policy, **terms)
         choice = eligibility.choice(row)
@@ -176,26 +159,26 @@ class Revalidation:
         source = snapshot.nodes.row.get(migration.spec.source_node)
         if source is not None:
             fits[source] = False
-        return "" if fits.any() else "no other node has room for its replacement any more"
+        return "" if fits.any() else "no other node has room for its replacement"
 
-    def _policy_for(self, migration: Migration) -> Policy:
+    def _policy_for(self, migration: Migration, policy: Policy) -> Policy:
         if migration.spec.strategy == MANUAL:
-            return policy_for_manual_move(self._policy, migration.spec.handover)
+            return policy_for_manual_move(policy, migration.spec.handover)
         item = self._cluster.followed.migrations.get(migration.key) or {}
         if nested_field(item, "metadata", "annotations", CONTINUES_ANNOTATION):
             # It rests where it is going, not at its stop.
-            return policy_for_manual_move(self._policy)
+            return policy_for_manual_move(policy)
         if nested_field(item, "metadata", "annotations", INCLUDES_SYSTEM_ANNOTATION) == "true":
-            return replace(self._policy, maintenance_includes_system=True)
-        return self._policy
+            return replace(policy, maintenance_includes_system=True)
+        return policy
 
     def _without(self, migration: Migration, snapshot: Snapshot) -> Snapshot:
         """Its own migration is no reason for a pod not to be moved. Another one that has begun is; one that
         begins in the same moment is kept off by the lock."""
         uid = migration.spec.pod.uid
-        seen = self._cluster.followed
-        of_pod = seen.migrations.find("pod", (migration.namespace, migration.spec.pod.name))
-        others = (found for item in of_pod if (found := seen.records.migration(item)) is not None)
+        watched = self._cluster.followed
+        of_pod = watched.migrations.find("pod", (migration.namespace, migration.spec.pod.name))
+        others = (found for item in of_pod if (found := watched.records.migration(item)) is not None)
         if any(
             each.key != migration.key and each.spec.pod.uid == uid and self._has_begun(each)
             for each in others
@@ -221,17 +204,17 @@ class Revalidation:
     def _under_way(self, migration: Migration, snapshot: Snapshot) -> list[tuple[str, str]]:
         """Pods, and where their copies or replacements will be, as far as those are not seen there yet. What
         stands for a pod that was evicted is its replacement: that may wait for the scheduler."""
-        seen = self._cluster.followed
+        watched = self._cluster.followed
         self._approved = {
             key: at
             for key, at in self._approved.items()
             if key != migration.key
-            and (known := migration_at(key, seen)) is not None
+            and (known := migration_at(key, watched)) is not None
             and known.status.phase is MigrationPhase.PENDING
         }
         on_record = [
-            (_equivalent_pod(each, snapshot, seen), each.target_node)
-            for each in running_migrations(seen)
+            (_equivalent_pod(each, snapshot, watched), each.target_node)
+            for each in running_migrations(watched)
             if each.key != migration.key and not self._is_bound(each, snapshot)
         ]
         return [*on_record, *self._approved.values()]
@@ -243,7 +226,7 @@ class Revalidation:
         return row is not None and bool(snapshot.pods.node[row] != NO_ROW)
 
     def _no(self, migration: Migration, snapshot: Snapshot, rejection: Rejection) -> RevalidationResult:
-        is_patient = self._now() - migration.created < self._policy.migration_timeout
+        is_patient = self._now() - migration.created < self._runtime.current.policy.migration_timeout
         if is_patient and self._passes(snapshot, rejection):
             return RevalidationResult(
                 RevalidationOutcome.POSTPONED, reason=rejection.reason, message=_rejection_message(rejection)
@@ -260,9 +243,9 @@ class Revalidation:
         return rejection.by in leaving if rejection.by else bool(leaving)
 
 
-def _equivalent_pod(migration: Migration, snapshot: Snapshot, seen: WatchedObjects) -> str:
+def _equivalent_pod(migration: Migration, snapshot: Snapshot, watched: WatchedObjects) -> str:
     """The key of a pod of the size of its copy or replacement."""
-    successor = None if migration.pod_key in snapshot.pods.row else target_of(migration, seen)
+    successor = None if migration.pod_key in snapshot.pods.row else target_of(migration, watched)
     return migration.pod_key if successor is None else successor.key
 
 

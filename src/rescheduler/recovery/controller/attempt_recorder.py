@@ -26,12 +26,12 @@ from rescheduler.api.well_known_names import FAILED_ATTEMPTS_ANNOTATION
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.sources.watched_cluster import WatchedCluster
 from rescheduler.cluster.sources.watched_objects import WatchedObjects
-from rescheduler.config.policy import Policy
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import split_key
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import Patch, merge_patch
 from rescheduler.kube.read_your_writes import ReadYourWrites
+from rescheduler.migrations.runtime_state import RuntimeStateHolder
 from rescheduler.planner.plan import Move
 from rescheduler.recovery import recovery_decision
 from rescheduler.recovery.attempt_ledger import AttemptLedger, FailedAttempt, ReplicaLineage
@@ -188,11 +188,11 @@ class AttemptRecorder:
         self,
         client: Client,
         cluster: WatchedCluster,
-        policy: Callable[[], Policy],
+        runtime: RuntimeStateHolder,
         now: Callable[[], datetime],
     ) -> None:
         self._cluster = cluster
-        self._policy = policy
+        self._runtime = runtime
         self._now = now
         self._trees = OwnerTrees(cluster)
         self._ledgers = LedgerWriter(client, cluster)
@@ -221,7 +221,7 @@ class AttemptRecorder:
         return "" if seen is not None else "its workload no longer exists"
 
     def _examine(self, key: str) -> WorkloadExamination | None:
-        return self._trees.examine(key, self._policy().failed_pods, self._now().timestamp())
+        return self._trees.examine(key, self._runtime.current.policy.failed_pods, self._now().timestamp())
 
     def _with_attempt(self, seen: WorkloadExamination, move: Move, planned_s: float) -> AttemptLedger:
         replica = next((replica for replica in seen.failing if replica.pod.uid == move.uid), None)

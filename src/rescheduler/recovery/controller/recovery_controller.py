@@ -8,7 +8,6 @@ them.
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -17,12 +16,12 @@ from rescheduler.cluster.node_record import NodeRecord
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.sources.watched_cluster import WatchedCluster
 from rescheduler.cluster.sources.watched_objects import nested_field
-from rescheduler.config.policy import Policy
 from rescheduler.kube.api_resources import Object
 from rescheduler.kube.client import Client
 from rescheduler.kube.event_recorder import EventRecorder
 from rescheduler.kube.informer import ChangeHandler, Informer
 from rescheduler.kube.work_queue import WorkerPool, WorkQueue
+from rescheduler.migrations.runtime_state import RuntimeState, RuntimeStateHolder
 from rescheduler.recovery.controller.owner_trees import RECOVERY_ANNOTATIONS, OwnerTrees
 from rescheduler.recovery.controller.recovery_events import RecoveryEvents
 from rescheduler.recovery.controller.recovery_reconciler import RecoveryReconciler
@@ -162,37 +161,26 @@ _ASK_AGAIN_S: Final = 30.0
 """While recovery is paused or the caches are stale."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveryHooks:
-    """What the daemon decides, and what it wants to know."""
-
-    may_act: Callable[[], bool] = lambda: True
-    """Returns False while nothing may be started."""
-    listener: FailureListener = FailureListener()  # noqa: RUF009 - has no state
-
-
 class RecoveryController:
     def __init__(
         self,
         client: Client,
         cluster: WatchedCluster,
-        policy: Callable[[], Policy],
+        runtime: RuntimeStateHolder,
         now: Callable[[], datetime],
-        hooks: RecoveryHooks = RecoveryHooks(),  # noqa: B008 - frozen
+        listener: FailureListener,
     ) -> None:
-        """`cluster` must be running, and outlive the controller. `policy` is called at every examination."""
+        """The caller runs `cluster`, which must outlive the controller."""
         self._cluster = cluster
-        self._policy = policy
+        self._runtime = runtime
         self._now = now
-        self._hooks = hooks
+        self._listener = listener
         self._queue = WorkQueue()
         self._workers = WorkerPool(self._queue, self._process, now, count=_WORKERS, task="recovery of")
         self._events = EventRecorder(client, now)
         trees = OwnerTrees(cluster)
         self._recovery_events = RecoveryEvents(self._events, trees)
-        self._reconciler = RecoveryReconciler(
-            client, cluster, policy, self._recovery_events, now, may_act=hooks.may_act
-        )
+        self._reconciler = RecoveryReconciler(client, cluster, runtime, self._recovery_events, now)
         self._router = RecoveryEventRouter(cluster, trees, self._enqueue)
         self._examinations = ExaminationCache()
         self._observed = ObservedFailures(cluster.followed)
@@ -200,13 +188,14 @@ class RecoveryController:
     def report(self) -> RecoveryReport:
         """Return which pods fail, which have no attempts left, and which nodes are suspect."""
         made_s = {node.name: node.created_s for node in self._cluster.followed.nodes}
-        terms, now_s = self._policy().failed_pods, self._now().timestamp()
+        terms, now_s = self._runtime.current.policy.failed_pods, self._now().timestamp()
         return self._examinations.report(terms, made_s, self._observed, now_s)
 
-    def reconsider(self) -> None:
-        """Examine everything again after a change of the policy. Sends no requests."""
-        self._router.enqueue_all()
-        self._enqueue(SUSPECT_NODES_KEY)
+    def _state_changed(self, before: RuntimeState, after: RuntimeState) -> None:
+        """Examine everything again under another policy, from what is known already."""
+        if after.policy != before.policy:
+            self._router.enqueue_all()
+            self._enqueue(SUSPECT_NODES_KEY)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -215,6 +204,7 @@ class RecoveryController:
             await stack.enter_async_context(self._events.running())
             stack.callback(self._cluster.followed.migrations.informer.subscribe(self._observed.changed))
             stack.callback(self._router.subscribe())
+            stack.callback(self._runtime.subscribe(self._state_changed))
             await stack.enter_async_context(self._workers.working())
             yield
 
@@ -243,7 +233,7 @@ class RecoveryController:
     def _publish_report(self) -> None:
         report = self.report()
         self._recovery_events.suspects({each.node: each.workloads for each in report.suspects})
-        self._hooks.listener.failing(report.failing)
-        self._hooks.listener.suspects(report.suspect_nodes)
+        self._listener.failing(report.failing)
+        self._listener.suspects(report.suspect_nodes)
         if report.changes_s is not None:
             self._queue.add_after(SUSPECT_NODES_KEY, report.changes_s - self._now().timestamp())

@@ -20,6 +20,7 @@ from rescheduler.cluster.sources.watched_cluster import WatchedCluster
 from rescheduler.cluster.sources.watched_objects import WatchedObjects
 from rescheduler.config.policy import Policy
 from rescheduler.kube.client import Client
+from rescheduler.migrations.runtime_state import RuntimeStateHolder
 from rescheduler.planner.protections.eligibility import Eligibility
 from rescheduler.planner.reasons import Reason
 from rescheduler.recovery.attempt_ledger import AttemptLedger
@@ -111,18 +112,14 @@ class RecoveryReconciler:
         self,
         client: Client,
         cluster: WatchedCluster,
-        policy: Callable[[], Policy],
+        runtime: RuntimeStateHolder,
         recovery_events: RecoveryEvents,
         now: Callable[[], datetime],
-        *,
-        may_act: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`may_act` returns False while nothing may be started."""
         self._cluster = cluster
-        self._policy = policy
+        self._runtime = runtime
         self._recovery_events = recovery_events
         self._now = now
-        self._may_act = may_act
         self._trees = OwnerTrees(cluster)
         self._ledgers = LedgerWriter(client, cluster)
         self._remover = PodRemover(client, cluster.followed)
@@ -130,7 +127,7 @@ class RecoveryReconciler:
     async def reconcile(self, key: str) -> tuple[WorkloadExamination | None, float | None]:
         """Return the examination, and when to examine the tree again if nothing changes. Raises
         `KubeError`."""
-        if self._policy().dry_run or not self._may_act():
+        if not self._runtime.current.may_act:
             # There is no event when that ends.
             seen = self._examine(key)
             return seen, None if seen is None else self._now().timestamp() + _ASK_AGAIN_S
@@ -147,7 +144,7 @@ class RecoveryReconciler:
         return seen, self._check_again_at_s(seen)
 
     def _examine(self, key: str) -> WorkloadExamination | None:
-        return self._trees.examine(key, self._policy().failed_pods, self._now().timestamp())
+        return self._trees.examine(key, self._runtime.current.policy.failed_pods, self._now().timestamp())
 
     def _desired_ledger(self, seen: WorkloadExamination) -> AttemptLedger:
         now_s = self._now().timestamp()
@@ -161,7 +158,7 @@ class RecoveryReconciler:
         return ledger
 
     def _is_ours(self, replica: FailingReplica) -> bool:
-        return not protected_because(self._cluster, self._policy(), replica.pod)
+        return not protected_because(self._cluster, self._runtime.current.policy, replica.pod)
 
     async def _act(self, replica: FailingReplica) -> None:
         match replica.decision:
@@ -172,7 +169,7 @@ class RecoveryReconciler:
                 self._recovery_events.removed(replica)
 
     def _stuck(self, seen: WorkloadExamination) -> list[PodRecord]:
-        patience, now_s = self._policy().steer_timeout, self._now().timestamp()
+        patience, now_s = self._runtime.current.policy.steer_timeout, self._now().timestamp()
         return [
             pod
             for pod in self._trees.pods_of(seen.holder)
@@ -180,7 +177,7 @@ class RecoveryReconciler:
         ]
 
     def _check_again_at_s(self, seen: WorkloadExamination) -> float | None:
-        patience, now_s = self._policy().steer_timeout, self._now().timestamp()
+        patience, now_s = self._runtime.current.policy.steer_timeout, self._now().timestamp()
         times = [stuck_pending_at_s(pod, patience) for pod in self._trees.pods_of(seen.holder)]
         ahead = [each for each in (*times, seen.check_again_at_s) if each is not None and each > now_s]
         return min(ahead, default=None)

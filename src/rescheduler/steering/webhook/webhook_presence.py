@@ -6,13 +6,12 @@ Before an eviction that depends on it, `confirm` probes it again.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Final, Protocol
 
 from rescheduler.cluster.sources.cluster_reading import WebhookProbeResult
 from rescheduler.cluster.sources.webhook_probe import (
-    NO_WEBHOOK_REGISTERED,
     WEBHOOK_LABEL_SELECTOR,
     probe_webhook,
     probe_webhook_if_registered,
@@ -20,82 +19,53 @@ from rescheduler.cluster.sources.webhook_probe import (
 from rescheduler.kube.api_resources import MUTATING_WEBHOOKS
 from rescheduler.kube.client import Client
 from rescheduler.kube.informer import Informer, ListOptions
+from rescheduler.migrations.runtime_state import RuntimeStateHolder, SteeringStatus
 
-__all__ = ["FixedPresence", "SteeringPresence", "WebhookPresence"]
+__all__ = ["AssumedSteering", "SteeringProbe", "WebhookPresence"]
 
 _MAX_PROBE_AGE_S: Final = 60.0
 """How long an answer counts for plans."""
 _PROBE_INTERVAL_S: Final = 30.0
 
 
-class SteeringPresence(Protocol):
-    @property
-    def steers(self) -> bool:
-        """Return whether the replacements of evicted pods are steered."""
-        ...
-
-    @property
-    def guards(self) -> bool:
-        """Return whether surplus pods are refused."""
-        ...
-
-    @property
-    def problem(self) -> str:
-        """Return why one of them is missing."""
-        ...
-
-    async def confirm(self, namespace: str) -> WebhookProbeResult:
-        """Probe the webhook for new pods of that namespace."""
+class SteeringProbe(Protocol):
+    async def confirm(self, namespace: str) -> SteeringStatus:
+        """Return whether new pods of that namespace are steered and guarded now."""
         ...
 
 
-@dataclass(slots=True)
-class FixedPresence:
-    """A result that is known and does not change."""
+class AssumedSteering:
+    """Confirms what the runtime state says, without a probe."""
 
-    steers: bool = False
-    guards: bool = False
-    problem: str = NO_WEBHOOK_REGISTERED
+    def __init__(self, runtime: RuntimeStateHolder) -> None:
+        self._runtime = runtime
 
-    async def confirm(self, namespace: str) -> WebhookProbeResult:  # noqa: ARG002 - the same everywhere
-        return WebhookProbeResult(self.steers, self.guards, self.problem)
+    async def confirm(self, namespace: str) -> SteeringStatus:  # noqa: ARG002 - the same everywhere
+        state = self._runtime.current
+        return replace(state.steering, steers=state.steers)
 
 
 class WebhookPresence:
-    def __init__(
-        self, client: Client, namespace: str = "default", *, is_extended: Callable[[], bool] = lambda: False
-    ) -> None:
-        """`namespace` is where the webhook is probed for plans. `is_extended` returns whether the
-        configuration says that schedulers call the extender, which steers as well; the cluster does not show
-        that."""
+    """Keeps `RuntimeState.steering` up to date."""
+
+    def __init__(self, client: Client, runtime: RuntimeStateHolder, namespace: str = "default") -> None:
+        """`namespace` is where it is probed for plans."""
         self._client = client
+        self._runtime = runtime
         self._namespace = namespace
-        self._is_extended = is_extended
-        self._answered: tuple[float, WebhookProbeResult] | None = None
-        """The last result in that namespace, with its time by the clock of the event loop."""
+        self._expiry: asyncio.TimerHandle | None = None
         self._registered = Informer(client, MUTATING_WEBHOOKS, ListOptions(labels=WEBHOOK_LABEL_SELECTOR))
 
-    @property
-    def steers(self) -> bool:
-        return self._is_extended() or bool(self._recent().steers)
-
-    @property
-    def guards(self) -> bool:
-        return bool(self._recent().guards)
-
-    @property
-    def problem(self) -> str:
-        return self._recent().problem
-
-    async def confirm(self, namespace: str) -> WebhookProbeResult:
-        found = await self._confirm(namespace)
-        return found._replace(steers=True) if self._is_extended() else found
+    async def confirm(self, namespace: str) -> SteeringStatus:
+        """Probe it now. A scheduler extender, which only the configuration knows of, steers as well."""
+        status = await self._confirm(namespace)
+        return replace(status, steers=status.steers or self._runtime.current.policy.scheduler_extender)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Probe the webhook once, and then repeatedly while the body runs. Raises `KubeError`."""
         first = await probe_webhook_if_registered(self._client, self._namespace)
-        self._answered = (_loop_s(), first)
+        self._publish(_status(first))
         async with self._registered.running():
             task = asyncio.create_task(self._probe_repeatedly(), name="webhook probe")
             try:
@@ -104,6 +74,7 @@ class WebhookPresence:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
+                self._stop_expiry()
 
     async def _probe_repeatedly(self) -> None:
         changed = asyncio.Event()
@@ -118,20 +89,28 @@ class WebhookPresence:
         finally:
             unsubscribe()
 
-    async def _confirm(self, namespace: str) -> WebhookProbeResult:
+    async def _confirm(self, namespace: str) -> SteeringStatus:
         if self._registered.is_synced and not len(self._registered):
-            found = WebhookProbeResult(False, False, NO_WEBHOOK_REGISTERED)
+            status = SteeringStatus()
         else:
-            found = await probe_webhook(self._client, namespace)
+            status = _status(await probe_webhook(self._client, namespace))
         if namespace == self._namespace:
-            self._answered = (_loop_s(), found)
-        return found
+            self._publish(status)
+        return status
 
-    def _recent(self) -> WebhookProbeResult:
-        if self._answered is not None and _loop_s() - self._answered[0] <= _MAX_PROBE_AGE_S:
-            return self._answered[1]
-        return WebhookProbeResult(problem=f"the webhook has not answered for {_MAX_PROBE_AGE_S:g} s")
+    def _publish(self, status: SteeringStatus) -> None:
+        self._stop_expiry()
+        self._expiry = asyncio.get_running_loop().call_later(_MAX_PROBE_AGE_S, self._expire)
+        self._runtime.update(steering=status)
+
+    def _expire(self) -> None:
+        problem = f"the webhook has not answered for {_MAX_PROBE_AGE_S:g} s"
+        self._runtime.update(steering=SteeringStatus(problem=problem))
+
+    def _stop_expiry(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
 
 
-def _loop_s() -> float:
-    return asyncio.get_running_loop().time()
+def _status(result: WebhookProbeResult) -> SteeringStatus:
+    return SteeringStatus(bool(result.steers), bool(result.guards), result.problem)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from rescheduler.config.policy import Policy
 from rescheduler.migrations.controller.fair_queue import FairQueue
+from rescheduler.migrations.runtime_state import RuntimeState, RuntimeStateHolder
 from rescheduler.migrations.transition_table import MigrationStep, phase_of
 from tests.unit.migrations.observations import NOW, migration
 
@@ -56,8 +57,12 @@ def at(step, known):
     return msgspec.structs.replace(known, status=status)
 
 
-def turns(*wishes, policy=POLICY, workloads=None, gangs=None, urgent=()):
-    made = FairQueue(policy, urgent)
+def queue(policy=POLICY):
+    return FairQueue(RuntimeStateHolder(RuntimeState(policy)))
+
+
+def turns(*wishes, policy=POLICY, workloads=None, gangs=None):
+    made = queue(policy)
     for each in wishes:
         put(made, each, workloads, gangs)
     return made
@@ -143,9 +148,13 @@ def test_what_could_not_begin_is_looked_at_again_only_when_something_has_changed
 
 
 def test_a_new_policy_counts_from_then_on():
-    known = turns(*(apart(number) for number in range(1, 9)))
+    runtime = RuntimeStateHolder(RuntimeState(POLICY))
+    known = FairQueue(runtime)
+    for number in range(1, 9):
+        put(known, apart(number))
     assert granted(known) == [1, 2, 3]
-    known.use(Policy(max_concurrent_migrations=5), ())
+    runtime.update(policy=Policy(max_concurrent_migrations=5))
+    known.policy_changed()
     assert granted(known) == [4, 5]
 
 
@@ -171,13 +180,13 @@ def test_namespaces_take_turns():
 
 
 def test_urgent_moves_begin_before_others():
-    known = turns(apart(1), apart(2), apart(3, strategy="NodeMaintenance"), urgent=["NodeMaintenance"])
+    known = turns(apart(1), apart(2), apart(3, strategy="NodeMaintenance"))
     assert granted(known) == [3, 1, 2]
 
 
 def test_urgent_moves_of_one_namespace_leave_others_their_share():
     many = [apart(number, namespace="loud", strategy="Manual") for number in range(100)]
-    known = turns(*many, apart(200, namespace="quiet", strategy="LoadBalancing"), urgent=["Manual"])
+    known = turns(*many, apart(200, namespace="quiet", strategy="LoadBalancing"))
     assert "quiet/200" in known.grant(LATER, lambda _: True)
 
 
@@ -302,7 +311,7 @@ def most_at_once(claims, names_of):
 @given(changes)
 def test_what_begins_never_exceeds_a_limit(history):
     """Everything begins by a turn here: nothing is put in as running that had none."""
-    known = FairQueue(POLICY)
+    known = queue()
     for each, workload, gang, what in history:
         if what == "remove":
             known.remove(each.key)
@@ -330,7 +339,7 @@ def test_the_order_of_asking_makes_no_difference(history, dice):
     dice.shuffle(shuffled)
     found = []
     for order in (latest.values(), shuffled):
-        known = FairQueue(POLICY)
+        known = queue()
         for each in order:
             known.put(*each)
         found.append(known.grant(LATER, lambda _: True))
@@ -339,7 +348,7 @@ def test_the_order_of_asking_makes_no_difference(history, dice):
 
 @given(changes)
 def test_what_is_kept_up_to_date_is_what_would_be_counted_anew(history):
-    known = FairQueue(POLICY)
+    known = queue()
     there = {}
     for each, workload, gang, what in history:
         if what == "remove":
@@ -348,7 +357,7 @@ def test_what_is_kept_up_to_date_is_what_would_be_counted_anew(history):
         else:
             known.put(each, workload, gang)
             there[each.key] = each, workload, gang
-    anew = FairQueue(POLICY)
+    anew = queue()
     for each in there.values():
         anew.put(*each)
     assert known._slots._claims == anew._slots._claims

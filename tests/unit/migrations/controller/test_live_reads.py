@@ -104,9 +104,11 @@ async def test_a_replacement_that_has_found_a_place_after_all_is_left_alone(set_
     key = await moves.wish(bound, "elsewhere")
     client = connect()
     seen = WatchedObjects(client)
-    scene = observe(decode_migration(await client.get(POD_MIGRATIONS, key)), seen, moves.policy, moves.now())
+    observation = observe(
+        decode_migration(await client.get(POD_MIGRATIONS, key)), seen, moves.policy, moves.now()
+    )
     replacement = PodReference("web", bound["metadata"]["uid"])
-    await EffectPerformer(client, seen).perform(scene, effects.DeleteReplacement(replacement))
+    await EffectPerformer(client, seen).perform(observation, effects.DeleteReplacement(replacement))
     assert [pod["metadata"]["uid"] for pod in await stage.pods()] == [bound["metadata"]["uid"]]
 
 
@@ -139,7 +141,9 @@ async def test_the_lock_is_taken_only_of_a_pod_that_nobody_has_changed(set_moves
     client = connect()
     seen = WatchedObjects(client)
     known = seen.learn_pod(free)
-    scene = observe(decode_migration(await client.get(POD_MIGRATIONS, key)), seen, moves.policy, moves.now())
+    observation = observe(
+        decode_migration(await client.get(POD_MIGRATIONS, key)), seen, moves.policy, moves.now()
+    )
     locked = merge_patch(
         {
             "metadata": {
@@ -152,7 +156,7 @@ async def test_the_lock_is_taken_only_of_a_pod_that_nobody_has_changed(set_moves
     )
     await moves.client.patch(PODS, stage.key("web"), locked)
     lock = effects.LabelSource(PodReference(known.name, known.uid), known.resource_version)
-    await EffectPerformer(client, seen).perform(scene, lock)
+    await EffectPerformer(client, seen).perform(observation, lock)
     (after,) = await stage.pods()
     assert after["metadata"]["labels"][labels_and_names.MIGRATION_ID_LABEL] == "other"
     assert seen.pods.get(known.key).labels[labels_and_names.MIGRATION_ID_LABEL] == "other", (
@@ -174,8 +178,8 @@ async def test_a_workload_that_was_made_anew_under_the_same_name_is_another_one(
             reference = ControllerReference(owner["apiVersion"], owner["kind"], owner["name"], uid)
             status = msgspec.structs.replace(migration.status, owner=reference)
             begun = msgspec.structs.replace(migration, status=status)
-            scene = observe(begun, seen, moves.policy, moves.now())
-            assert scene.owner_is_gone is (uid != owner["uid"])
+            observation = observe(begun, seen, moves.policy, moves.now())
+            assert observation.owner_is_gone is (uid != owner["uid"])
 
 
 async def test_what_another_controller_has_put_on_record_is_gone_by_at_once(set_moves, connect, server):
@@ -219,11 +223,11 @@ async def test_a_copy_is_given_up_only_if_no_sibling_was_left_behind(set_moves, 
     seen = WatchedObjects(client)
     seen.learn_pod(copy)
     migration = decode_migration(await client.get(POD_MIGRATIONS, key))
-    scene = observe(migration, seen, moves.policy, moves.now())
-    assert not scene.pods_are_orphaned, "nothing is known that says so"
+    observation = observe(migration, seen, moves.policy, moves.now())
+    assert not observation.pods_are_orphaned, "nothing is known that says so"
     reference = PodReference(copy["metadata"]["name"], copy["metadata"]["uid"])
     await EffectPerformer(client, seen).perform(
-        scene, effects.RestoreCopyOwner(reference, migration.status.owner)
+        observation, effects.RestoreCopyOwner(reference, migration.status.owner)
     )
     if not is_orphaned:
         await moves.until_pods(lambda pods: not pods)

@@ -8,9 +8,11 @@ from kubesim import ApiServer
 from kubesim.admission.webhook_admission import WebhookCallFailed
 from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.cluster.sources.webhook_probe import probe_pod, probe_webhook_if_registered
+from rescheduler.config.policy import Policy
 from rescheduler.kube.api_resources import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from rescheduler.kube.client import Client
 from rescheduler.kube.transport import InProcessTransport
+from rescheduler.migrations.runtime_state import RuntimeState, RuntimeStateHolder
 from rescheduler.steering.intents import IntentIndex
 from rescheduler.steering.webhook.admission_review import probe_review, read_request
 from rescheduler.steering.webhook.pod_mutation import answer_review
@@ -65,46 +67,50 @@ async def until(holds):
 
 
 async def test_it_follows_the_registration(client):
-    webhook = WebhookPresence(client)
+    runtime = RuntimeStateHolder(RuntimeState(Policy()))
+    webhook = WebhookPresence(client, runtime)
     async with webhook.running():
-        assert not webhook.steers
+        assert not runtime.current.steers
         await client.create(VALIDATING_WEBHOOKS, GUARD)
         await client.create(MUTATING_WEBHOOKS, STEERING)
-        await until(lambda: webhook.steers)
-        assert webhook.guards
+        await until(lambda: runtime.current.steers)
+        assert runtime.current.guards
         await client.delete(MUTATING_WEBHOOKS, WEBHOOK_CONFIGURATION)
-        await until(lambda: not webhook.steers)
-        assert webhook.problem == "no webhook is registered"
+        await until(lambda: not runtime.current.steers)
+        assert runtime.current.steering.problem == "no webhook is registered"
 
 
 async def test_it_is_known_from_the_first_moment(client):
     await client.create(MUTATING_WEBHOOKS, STEERING)
-    webhook = WebhookPresence(client)
+    runtime = RuntimeStateHolder(RuntimeState(Policy()))
+    webhook = WebhookPresence(client, runtime)
     async with webhook.running():
-        assert webhook.steers
-        assert not webhook.guards, "an earlier version registers only half"
+        assert runtime.current.steers
+        assert not runtime.current.guards, "an earlier version registers only half"
 
 
 async def test_a_process_that_is_dead_does_not_count(client, process):
     await client.create(MUTATING_WEBHOOKS, STEERING)
-    webhook = WebhookPresence(client)
+    runtime = RuntimeStateHolder(RuntimeState(Policy()))
+    webhook = WebhookPresence(client, runtime)
     async with webhook.running():
-        assert webhook.steers
+        assert runtime.current.steers
         process.is_dead = True
-        assert webhook.steers, "it answered a moment ago"
+        assert runtime.current.steers, "it answered a moment ago"
         assert not (await webhook.confirm("default")).steers, "what is about to be evicted depends on it now"
-        assert not webhook.steers
+        assert not runtime.current.steers
         assert (
             "the API server does not call webhook steering.rescheduler.dev, or it does not answer"
-            in webhook.problem
+            in runtime.current.steering.problem
         )
 
 
 async def test_webhooks_of_others_don_t_count(client):
     await client.create(MUTATING_WEBHOOKS, {**STEERING, "metadata": {"name": "other"}})
-    webhook = WebhookPresence(client)
+    runtime = RuntimeStateHolder(RuntimeState(Policy()))
+    webhook = WebhookPresence(client, runtime)
     async with webhook.running():
-        assert not webhook.steers
+        assert not runtime.current.steers
 
 
 async def test_a_probe_leaves_nothing_behind(client, process):
@@ -126,8 +132,9 @@ async def test_who_may_not_ask_does_not_know(server, client):
 
 
 async def test_an_extender_is_known_by_what_the_configuration_says(client):
-    webhook = WebhookPresence(client, is_extended=lambda: True)
+    runtime = RuntimeStateHolder(RuntimeState(Policy(scheduler_extender=True)))
+    webhook = WebhookPresence(client, runtime)
     async with webhook.running():
-        assert webhook.steers
+        assert runtime.current.steers
         assert (await webhook.confirm("default")).steers
-        assert not webhook.guards
+        assert not runtime.current.guards

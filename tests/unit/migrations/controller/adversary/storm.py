@@ -15,9 +15,10 @@ from rescheduler.api.podmigration import decode_migration
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS, WatchedObjects
 from rescheduler.kube import errors
 from rescheduler.migrations.controller.migration_controller import MigrationController
+from rescheduler.migrations.runtime_state import RuntimeState, RuntimeStateHolder
 from tests.e2e.facts.observer import observing
 from tests.e2e.facts.stage import node_of
-from tests.e2e.migrations.moving import by_owner_kind
+from tests.e2e.migrations.moving import ApprovingRevalidator
 from tests.e2e.migrations.workloads import stateful_set
 from tests.unit.migrations.controller.crashing_controller import NETWORK_S, Cluster
 
@@ -177,9 +178,10 @@ class Storm:
     @contextlib.asynccontextmanager
     async def _executing(self, client, ahead=timedelta()):
         followed, now = WatchedObjects(client), self.moves.now
-        revalidate, policy = by_owner_kind(followed), self.moves.policy
+        revalidator = ApprovingRevalidator(followed)
+        runtime = RuntimeStateHolder(RuntimeState(self.moves.policy))
         controller = MigrationController(
-            client, policy, revalidate, followed=followed, now=lambda: now() + ahead, workers=4
+            client, runtime, revalidator, followed=followed, now=lambda: now() + ahead, workers=4
         )
         async with followed.running(), controller.running():
             yield

@@ -11,6 +11,7 @@ from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.config.policy import Configuration
 from rescheduler.daemon.components import Rescheduler
 from rescheduler.kube.patches import merge_patch
+from rescheduler.migrations.runtime_state import SteeringStatus
 from tests.e2e.facts.observer import observing
 from tests.e2e.facts.stage import node_of
 from tests.e2e.migrations.workloads import stateful_set
@@ -106,6 +107,7 @@ async def test_a_migration_that_is_gone_when_it_has_something_to_record_is_no_fa
         await asyncio.sleep(5)
         await moves.until_nothing_left()
     assert "a fault of the program" not in caplog.text
+    assert "a bug in rescheduler" not in caplog.text
 
 
 async def test_a_pod_stays_if_the_webhook_goes_while_a_budget_holds_its_eviction_up(
@@ -116,9 +118,9 @@ async def test_a_pod_stays_if_the_webhook_goes_while_a_budget_holds_its_eviction
     sibling, source = await moves.stage.pods()
     key = await moves.wish(source, await moves.stage.free_node())
     async with program() as it:
-        it.webhook.steers = True
+        it.runtime.update(steering=SteeringStatus(steers=True))
         await moves.until(key, lambda migration: migration.status.started_at)
-        it.webhook.steers = False
+        it.runtime.update(steering=SteeringStatus())
         ended = await moves.until_finished(key)
         await moves.until_nothing_left()
     assert (ended.status.phase, ended.status.failure) == ("Failed", "Unsteered")

@@ -8,7 +8,6 @@ from rescheduler.config.policy import Configuration
 from rescheduler.daemon.components import Rescheduler
 from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS
 from rescheduler.kube.patches import merge_patch
-from rescheduler.steering.webhook.webhook_presence import FixedPresence
 from tests.e2e.facts.objects import PRIORITY_CLASSES
 from tests.e2e.migrations.workloads import stateful_set
 from tests.unit.daemon.conftest import HOME, POLICY
@@ -24,7 +23,6 @@ def executing(connect, server):
             lease_at=f"{HOME}/rescheduler",
             now=server.clock.now,
             me="me",
-            webhook=FixedPresence(),
         )
 
     return executor

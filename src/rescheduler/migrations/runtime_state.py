@@ -1,0 +1,134 @@
+"""The state that changes while the program runs: policy, steering, halts and shutdown.
+
+Each field has one writer. All other code reads `RuntimeStateHolder.current` at every use, or reads it once
+where several decisions must agree, such as in a check.
+
+policy       the daemon, when the configuration file changes
+steering     `WebhookPresence`, after every probe
+halts        `HaltMonitor`, at every evaluation
+is_stopping  the daemon, on SIGTERM
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+from typing import Any, Final
+
+from rescheduler.api.daemon_status import Halt, HaltReason
+from rescheduler.api.podmigration import MANUAL, Migration
+from rescheduler.api.strategy_traits import traits_of
+from rescheduler.cluster.sources.webhook_probe import NO_WEBHOOK_REGISTERED
+from rescheduler.config.policy import Policy
+from rescheduler.strategies.node_maintenance import NodeMaintenance
+from rescheduler.strategies.strategy_registry import strategies_of
+
+__all__ = ["RuntimeState", "RuntimeStateHolder", "SteeringStatus"]
+
+_NO_PLAN_REASONS: Final = frozenset({HaltReason.API_FAILING, HaltReason.CACHES_STALE})
+
+
+@dataclass(frozen=True, slots=True)
+class SteeringStatus:
+    """What the webhook was last seen doing."""
+
+    steers: bool = False
+    """Whether it tells replacements of evicted pods where to go."""
+    guards: bool = False
+    """Whether it keeps ReplicaSets from creating a pod while they adopt a copy."""
+    problem: str = NO_WEBHOOK_REGISTERED
+    """Why it does not do one of them."""
+
+
+@dataclass(frozen=True)
+class RuntimeState:
+    policy: Policy
+    steering: SteeringStatus = SteeringStatus()
+    halts: tuple[Halt, ...] = ()
+    """Halts of the whole cluster and of single namespaces."""
+    is_stopping: bool = False
+
+    @cached_property
+    def cluster_halts(self) -> tuple[Halt, ...]:
+        return tuple(halt for halt in self.halts if not halt.namespace)
+
+    @cached_property
+    def halted_namespaces(self) -> frozenset[str]:
+        return frozenset(halt.namespace for halt in self.halts if halt.namespace)
+
+    @cached_property
+    def halt_keys(self) -> frozenset[tuple[HaltReason, str]]:
+        """What identifies the halts, without messages that change every second."""
+        return frozenset((halt.reason, halt.namespace) for halt in self.halts)
+
+    @cached_property
+    def urgent_strategies(self) -> frozenset[str]:
+        """Strategies whose moves start before others, and whose pods have to leave their node.
+
+        NodeMaintenance is always urgent: `rescheduler drain` uses it even if the policy does not enable it.
+        """
+        urgent = {each.name for each in strategies_of(self.policy) if each.urgent}
+        return frozenset({MANUAL, NodeMaintenance.name, *urgent})
+
+    @property
+    def steers(self) -> bool:
+        """Whether replacements are told where to go, by the webhook or by the scheduler extender."""
+        return self.steering.steers or self.policy.scheduler_extender
+
+    @property
+    def guards(self) -> bool:
+        return self.steering.guards
+
+    @property
+    def is_winding_down(self) -> bool:
+        """Whether queued migrations are cancelled, because a dry run executes none."""
+        return self.policy.dry_run
+
+    @property
+    def may_act(self) -> bool:
+        """Whether anything may start in the cluster as a whole."""
+        return not (self.is_stopping or self.policy.dry_run or self.cluster_halts)
+
+    @property
+    def no_plan_reason(self) -> Halt | None:
+        """Return the halt that forbids even planning, because the data for a plan is out of date."""
+        return next((halt for halt in self.cluster_halts if halt.reason in _NO_PLAN_REASONS), None)
+
+    def may_start(self, migration: Migration, now: datetime) -> bool:
+        """Return whether a queued migration may start; depends only on its namespace and strategy."""
+        if self.is_stopping or self.policy.dry_run:
+            return False
+        if not traits_of(migration.spec.strategy).ignores_windows and not self.policy.in_window(now):
+            return False
+        if migration.spec.strategy == MANUAL:
+            return not any(halt.reason.blocks_manual_moves for halt in self.cluster_halts)
+        return not self.cluster_halts and migration.namespace not in self.halted_namespaces
+
+
+StateChangeHandler = Callable[[RuntimeState, RuntimeState], None]
+"""Called with the state before and after a change."""
+
+
+class RuntimeStateHolder:
+    def __init__(self, state: RuntimeState) -> None:
+        self._current = state
+        self._handlers: list[StateChangeHandler] = []
+
+    @property
+    def current(self) -> RuntimeState:
+        return self._current
+
+    def update(self, **changes: Any) -> None:
+        """Replace fields of the state, then call the subscribers if that changed anything."""
+        before = self._current
+        after = replace(before, **changes)
+        if after == before:
+            return
+        self._current = after
+        for handler in tuple(self._handlers):
+            handler(before, after)
+
+    def subscribe(self, handler: StateChangeHandler) -> Callable[[], None]:
+        """Call `handler` after every change; return the function that ends the subscription."""
+        self._handlers.append(handler)
+        return lambda: self._handlers.remove(handler)
