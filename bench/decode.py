@@ -90,7 +90,7 @@ def run(scratch: Path, pods: int, repeat: int) -> list[Line]:
 
 def write(scratch: Path, pods: int, few: int) -> None:
     """The same pods as the body of a list in both encodings, and the first few once more for the baseline."""
-    schema = protobuf_writer.schema_from(WIRE / "meta.proto", WIRE / "pods.proto", UNREAD)
+    schema = protobuf_writer.schema_from(WIRE / "api.proto", UNREAD)
     head = b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":['
     items = scratch / "items"
     with (scratch / "all.json").open("wb") as text, items.open("wb") as raw:

@@ -1,9 +1,9 @@
-"""Writes `*_pb2.py` and `*_pb2.pyi` from the `.proto` files in `rescheduler/kube/codecs`.
+"""Write `*_pb2.py` and `*_pb2.pyi` from the `.proto` files in `rescheduler/kube/codecs`.
 
     python -m tools.protobuf_schema            write them
     python -m tools.protobuf_schema --check    exit 1 if they would change
 
-Needs grpcio-tools, which is a development dependency; what it writes is committed.
+Needs grpcio-tools, a development dependency. The generated files are committed.
 """
 
 import sys
@@ -13,7 +13,7 @@ from pathlib import Path
 __all__ = ["main"]
 
 SOURCE_ROOT = Path(__file__).resolve().parents[1] / "src"
-"""Seen from here, the generated modules import each other by their full names."""
+"""The include path: relative to it, the generated modules import each other by their full names."""
 CODECS = SOURCE_ROOT / "rescheduler/kube/codecs"
 
 
@@ -38,12 +38,13 @@ def main(arguments: list[str]) -> int:
 
 
 def _marked(path: Path) -> bytes:
-    """The stubs don't satisfy a strict type checker, the code that uses them shall."""
+    """Return the generated file; stubs are exempt from type checks, the code that uses them is not."""
     content = path.read_bytes()
     return b"# mypy: ignore-errors\n" + content if path.suffix == ".pyi" else content
 
 
 def compile_into(target: Path) -> int:
+    """Run protoc on all schemas; return its exit code."""
     from grpc_tools import protoc  # type: ignore[import-untyped]  # noqa: PLC0415 - only developers have it
 
     protos = sorted(str(path.relative_to(SOURCE_ROOT)) for path in CODECS.glob("*.proto"))

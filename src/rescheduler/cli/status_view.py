@@ -11,7 +11,7 @@ from kubevalues.duration import short_duration
 from rescheduler.api.daemon_status import DaemonStatus, Pause
 from rescheduler.cli.migrations_view import migration_list_lines
 from rescheduler.cli.terminal import Terminal, abbreviated_list, counted, wrapped
-from rescheduler.kube.lease_records import LeaseRecord
+from rescheduler.kube.leader_election import LeaseRecord
 
 __all__ = ["ObservedStatus", "status_document", "status_lines"]
 

@@ -126,8 +126,8 @@ class Rescheduler:
         if self._is_alone:
             yield
             return
-        async with self.lease.contending():
-            await self.lease.looked()
+        async with self.lease.running():
+            await self.lease.tried()
             if isinstance(self.lease.failure, errors.Permanent):
                 raise self.lease.failure
             yield

@@ -1,9 +1,7 @@
-"""The HTTP server of every program of ours: on a port, within limits, and gone without a trace at its end.
+"""The HTTP server of all our programs: it limits its connections and closes all of them at the end.
 
-It accepts connections itself. asyncio's own loop, when the process has no file descriptor left, logs a line
-for each connection that waits, a hundred at a time, and multiplies itself with each of them.
-
-What the daemon answers to those who look after it: `/healthz`, `/readyz` with reasons, `/metrics`.
+It accepts connections itself. When the process has no file descriptors left, asyncio's accept loop logs a
+line for each waiting connection, a hundred at a time, and schedules itself again for each of them.
 """
 
 import asyncio
@@ -31,16 +29,16 @@ __all__ = ["health_application", "serve_http"]
 
 log = logging.getLogger(__name__)
 
-_UNFINISHED_S: Final = 2.0
-"""How long requests that are under way may take after the end; their callers wait for one second."""
+_SHUTDOWN_TIMEOUT_S: Final = 2.0
+"""How long requests in progress may take at the end; their callers wait for one second."""
 _CLOSE_S: Final = 1.0
 _BACKLOG: Final = 512
 _ACCEPTS_PER_TURN: Final = 32
-"""Connections that are accepted before those that are there have their turn."""
+"""How many connections are accepted before other tasks can run."""
 _PAUSE_S: Final = 0.1
-_FILES: Final = 8192
-_SHARE_OF_FILES: Final = 4
-"""Of the files that the process may open, connections of one server take one in so many."""
+_MAX_OPEN_FILES: Final = 8192
+_SHARE_OF_MAX_OPEN_FILES: Final = 4
+"""Connections of one server use at most this fraction (1/n) of the files that the process may open."""
 
 
 @contextlib.asynccontextmanager
@@ -51,17 +49,17 @@ async def serve_http(
     tls: Callable[[], ssl.SSLContext] | None = None,
     limits: ConnectionLimits | None = None,
 ) -> AsyncIterator[int]:
-    """Serves while the body runs, on all addresses without a `host`; gives the port. Raises `OSError`.
+    """Serve while the body runs, on all addresses without a `host`; yield the port. Raises `OSError`.
 
-    `tls` is asked for each connection, so that certificates can be exchanged.
+    `tls` is called for each connection, so that certificates can be rotated.
     """
     runner = web.AppRunner(
-        app, handle_signals=False, handler_cancellation=True, shutdown_timeout=_UNFINISHED_S
+        app, handle_signals=False, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_TIMEOUT_S
     )
     connections = OpenConnections(
         limits
         or ConnectionLimits(
-            connections=min(ConnectionLimits().connections, _max_open_files() // _SHARE_OF_FILES)
+            connections=min(ConnectionLimits().connections, _max_open_files() // _SHARE_OF_MAX_OPEN_FILES)
         )
     )
     with contextlib.ExitStack() as stack:
@@ -85,7 +83,7 @@ async def serve_http(
 
 
 async def _wait_until_closed(connections: OpenConnections) -> None:
-    """Waits until all are, for clients that say goodbye, too, and for the event loop to notice."""
+    """Wait until all connections are closed, including those whose clients close them now."""
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(connections.closed.wait(), _CLOSE_S)
 
@@ -133,9 +131,9 @@ class _Acceptor:
             accepted.handshake.add_done_callback(functools.partial(self._connected, accepted))
 
     def _pause(self, error: OSError) -> None:
-        """Most likely there are no file descriptors left: one of ours is closed, and tried again."""
-        words = f"can't accept a connection: {error.strerror}; closes the longest idle one"
-        log_event(log, logging.WARNING, "ConnectionNotAccepted", words, connections=len(self._connections))
+        """Close one connection and retry later, because there are probably no file descriptors left."""
+        message = f"can't accept a connection: {error.strerror}; closing the longest idle one"
+        log_event(log, logging.WARNING, "ConnectionNotAccepted", message, connections=len(self._connections))
         self._connections.abort_one()
         self._loop.remove_reader(self._listener)
         self._paused = self._loop.call_later(_PAUSE_S, self._resume)
@@ -150,10 +148,10 @@ class _Acceptor:
                 ssl_shutdown_timeout=_CLOSE_S if self._tls else None,
             )
         except ssl.SSLError as error:
-            words = f"a client failed to connect: {error.reason or error}"
-            log_event(log, logging.WARNING, "TLSHandshakeFailed", words, peer=accepted.peer)
+            message = f"the TLS handshake with a client failed: {error.reason or error}"
+            log_event(log, logging.WARNING, "TLSHandshakeFailed", message, peer=accepted.peer)
         except OSError:
-            pass  # The client is gone, or took too long.
+            pass  # The client has disconnected, or was too slow.
 
     def _connected(self, accepted: AcceptedConnection, _: asyncio.Task[None]) -> None:
         if accepted.transport is None:
@@ -162,22 +160,22 @@ class _Acceptor:
 
 
 def _max_open_files() -> int:
-    """How many files the process may open, after it has been allowed as many as possible."""
+    """Raise the limit of open files as far as possible, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+    wanted = _MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(_MAX_OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         return wanted
-    return _FILES if soft == resource.RLIM_INFINITY else soft
+    return _MAX_OPEN_FILES if soft == resource.RLIM_INFINITY else soft
 
 
 def _bound_sockets(host: str | None, port: int) -> Iterable[socket.socket]:
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    # One name may have an address of each family; with port 0, all get the one that the first was given.
+    # A name may have an address of each family; with port 0, all use the port of the first.
     for family, address in {each[0]: each[4] for each in found}.items():
         try:
             made = socket.socket(family, socket.SOCK_STREAM)
-        except OSError:  # not on this machine
+        except OSError:  # the family is not supported on this machine
             continue
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
@@ -186,7 +184,7 @@ def _bound_sockets(host: str | None, port: int) -> Iterable[socket.socket]:
             made.bind((address[0], port, *address[2:]))
         except OSError as error:
             made.close()
-            if host is None and error.errno == errno.EADDRNOTAVAIL:  # switched off on this machine
+            if host is None and error.errno == errno.EADDRNOTAVAIL:  # the family is disabled on this machine
                 continue
             raise OSError(error.errno, error.strerror, f"port {port}") from error
         port = int(made.getsockname()[1])
@@ -201,22 +199,23 @@ _UNAVAILABLE: Final = 503
 def health_application(
     not_ready: Callable[[], Sequence[str]], metrics: Callable[[], bytes]
 ) -> web.Application:
-    """`not_ready` says in words what is missing, and nothing if all is well."""
+    """Serve `/healthz`, `/readyz` and `/metrics`; `not_ready` returns the reasons why the program is not
+    ready."""
 
     async def healthz(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
     async def readyz(_: web.Request) -> web.Response:
-        missing = not_ready()
-        if missing:
-            return web.Response(text="".join(f"{each}\n" for each in missing), status=_UNAVAILABLE)
+        reasons = not_ready()
+        if reasons:
+            return web.Response(text="".join(f"{each}\n" for each in reasons), status=_UNAVAILABLE)
         return web.Response(text="ok\n")
 
     async def read_metrics(_: web.Request) -> web.Response:
         return web.Response(body=metrics(), headers={"Content-Type": _METRICS_TYPE})
 
-    made = web.Application()
-    made.router.add_get("/healthz", healthz)
-    made.router.add_get("/readyz", readyz)
-    made.router.add_get("/metrics", read_metrics)
-    return made
+    app = web.Application()
+    app.router.add_get("/healthz", healthz)
+    app.router.add_get("/readyz", readyz)
+    app.router.add_get("/metrics", read_metrics)
+    return app

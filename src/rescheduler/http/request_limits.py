@@ -1,17 +1,13 @@
-"""The connections of one server: how many there may be, how long each may take, and which one has to go.
+"""Limits for the clients of a server: connections, time, and memory for request bodies.
 
-A new connection is never refused. When there are too many, the longest idle one of the address that has the
-most is closed in its place: so a probe gets through whatever others hold open, and whoever opens a thousand
-connections closes their own.
+A new connection is never refused. When there are too many, the server closes the longest idle connection of
+the address that has the most. So a probe always gets through, and a client that opens a thousand connections
+only closes its own. aiohttp limits none of this: it ignores connections in a TLS handshake, and has no limit
+for the time in which the headers or the body of a request must arrive, or a response must be read.
 
-aiohttp bounds none of this: it knows neither connections whose TLS handshake is not finished, nor a limit for
-the time in which the headers or the body of a request must arrive, or an answer must be read.
-
-Bodies of requests, each of a limited size, and all of them together.
-
-What a server holds for its clients is bounded by what it has read, not by what they promise: somebody who
-announces megabytes and sends none takes no memory, and stands in nobody's way. When all bodies together are
-too large, the largest one is given up.
+The memory for bodies is limited by what has arrived, not by what clients announce: a client that announces
+megabytes and sends nothing uses no memory and blocks no other client. When all bodies together are too large,
+the largest one is aborted.
 """
 
 import asyncio
@@ -41,25 +37,26 @@ _SWEEP_S: Final = 0.5
 
 class ConnectionPhase(Enum):
     HANDSHAKE = auto()
-    """Accepted; with TLS, the handshake is not finished."""
+    """Accepted; with TLS, the handshake is not complete."""
     IDLE = auto()
-    """Nothing of the next request has arrived."""
+    """No byte of the next request has arrived."""
     HEADERS = auto()
-    """A part of its headers has."""
+    """A part of the headers has arrived."""
     REQUEST = auto()
-    """They are complete: the body is read, the request is handled, or the answer is written."""
+    """The headers are complete: the request is read or handled, or the response is written."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
     connections: int = 256
-    """With TLS, Python holds a quarter of a megabyte for each."""
+    """With TLS, Python needs a quarter of a megabyte for each."""
     handshake_s: float = 5.0
     idle_s: float = 120.0
-    """Longer than API servers keep idle connections (90 s), so that they close them, never in mid-request."""
+    """Longer than API servers keep idle connections (90 s), so that they close first, and never
+    mid-request."""
     headers_s: float = 5.0
     request_s: float = 10.0
-    """API servers and schedulers wait for one second, and Prometheus for ten."""
+    """API servers and schedulers wait for one second, Prometheus for ten."""
     header_bytes: int = 32 << 10
 
     @property
@@ -74,15 +71,15 @@ class ConnectionLimits:
 
 @dataclass(eq=False, slots=True)
 class AcceptedConnection:
-    """A connection, from before TLS and HTTP know of it until its socket is closed."""
+    """A connection, from before its TLS handshake until its socket is closed."""
 
     socket: socket.socket
     peer: str
     since: float
-    """When its phase began, by the clock of the event loop."""
+    """When its phase began, in loop time."""
     phase: ConnectionPhase = ConnectionPhase.HANDSHAKE
     transport: asyncio.Transport | None = None
-    """Once the handshake is finished."""
+    """Set when the handshake is complete."""
     handshake: asyncio.Task[None] | None = field(default=None, repr=False)
 
     def abort(self) -> None:
@@ -96,7 +93,7 @@ class OpenConnections:
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
         self.closed = asyncio.Event()
-        """Set while there are none."""
+        """Set while there are no connections."""
         self.closed.set()
         self._loop = asyncio.get_running_loop()
         self._open: dict[AcceptedConnection, None] = {}
@@ -107,11 +104,11 @@ class OpenConnections:
     def __len__(self) -> int:
         return len(self._open)
 
-    def add(self, made: socket.socket, peer: str) -> AcceptedConnection:
-        """Makes room for it first."""
+    def add(self, accepted_socket: socket.socket, peer: str) -> AcceptedConnection:
+        """Add a connection; abort another one if there are too many."""
         if len(self._open) >= self.limits.connections:
             self.abort_one()
-        accepted = AcceptedConnection(made, peer, self._loop.time())
+        accepted = AcceptedConnection(accepted_socket, peer, self._loop.time())
         self._open[accepted] = None
         self._by_peer[peer] += 1
         self.closed.clear()
@@ -120,14 +117,14 @@ class OpenConnections:
         return accepted
 
     def remove(self, accepted: AcceptedConnection) -> None:
-        """Its socket is closed."""
-        self._leave(accepted)
+        """Remove a connection whose socket is closed."""
+        self._forget(accepted)
         self._aborted.discard(accepted)
         if not self._open and not self._aborted:
             self.closed.set()
 
     def abort_one(self) -> None:
-        """The one that has waited longest for its client, of the address that has the most."""
+        """Abort the longest idle connection of the address that has the most."""
         if not self._open:
             return
         ((peer, _),) = self._by_peer.most_common(1)
@@ -144,11 +141,11 @@ class OpenConnections:
             self._abort(each)
 
     def _abort(self, accepted: AcceptedConnection) -> None:
-        self._leave(accepted)
+        self._forget(accepted)
         self._aborted.add(accepted)
         accepted.abort()
 
-    def _leave(self, accepted: AcceptedConnection) -> None:
+    def _forget(self, accepted: AcceptedConnection) -> None:
         if accepted not in self._open:
             return
         del self._open[accepted]
@@ -169,7 +166,7 @@ class OpenConnections:
 
 
 class LimitedConnection(RequestHandler):
-    """aiohttp's, which says how far its requests are."""
+    """aiohttp's handler of one connection, which also tracks the connection's phase."""
 
     __slots__ = ("_accepted", "_connections", "_header_bytes")
 
@@ -183,7 +180,7 @@ class LimitedConnection(RequestHandler):
             access_log=None,  # type: ignore[arg-type] # as aiohttp's own runners pass it
             max_field_size=8190,
             max_headers=64,
-            # Bodies stay as they were sent: a few bytes must not become a gigabyte.
+            # Don't decompress bodies: a few bytes must not become a gigabyte.
             auto_decompress=False,
             lingering_time=1.0,
             read_bufsize=1 << 16,
@@ -222,7 +219,7 @@ class LimitedConnection(RequestHandler):
         try:
             return await super().finish_response(request, resp, start_time)
         finally:
-            # Of requests that were sent without waiting for an answer, the next one begins.
+            # With pipelined requests, the next one begins.
             self._enter(ConnectionPhase.REQUEST if self._messages else ConnectionPhase.IDLE)
 
     def handle_error(
@@ -234,7 +231,7 @@ class LimitedConnection(RequestHandler):
     ) -> web.StreamResponse:
         if status != _BAD_REQUEST:
             return super().handle_error(request, status, exc, message)
-        # Whatever a client sends, it is the client's fault: nothing to log, and nothing to repeat.
+        # A bad request is the client's fault: don't log it, and don't repeat what it contains.
         response = web.Response(status=status, text="400: Bad Request")
         response.force_close()
         return response
@@ -245,8 +242,8 @@ class LimitedConnection(RequestHandler):
 
 
 MAX_BODY_BYTES: Final = 4 << 20
-"""API servers take requests of at most 3 MiB, and a review adds who has made one, and with which options. Of
-5,000 nodes, a scheduler sends names of 253 bytes at most."""
+"""API servers accept requests of at most 3 MiB, and a review adds user and options. For 5,000 nodes, a
+scheduler sends names of at most 253 bytes each."""
 _MAX_BYTES_TOGETHER: Final = 8 * MAX_BODY_BYTES
 
 
@@ -257,7 +254,7 @@ class _BodyInProgress:
 
 
 class BodyReader:
-    """For all requests of one server."""
+    """Read the bodies of all requests of one server."""
 
     def __init__(self, largest: int = MAX_BODY_BYTES, together: int = _MAX_BYTES_TOGETHER) -> None:
         self._largest = largest
@@ -265,9 +262,9 @@ class BodyReader:
         self._readings: dict[_BodyInProgress, None] = {}
 
     async def read(self, request: web.BaseRequest) -> bytes:
-        """Raises `web.HTTPException` for a body that is not accepted."""
+        """Return the body; raise `web.HTTPException` if it is not accepted."""
         if request.headers.get("Content-Encoding", "identity").lower() != "identity":
-            # No caller of ours compresses; what was compressed well would be a thousand times as large.
+            # None of our callers compresses; a compressed body could become a thousand times larger.
             raise web.HTTPUnsupportedMediaType(text="Content-Encoding is not supported")
         if (request.content_length or 0) > self._largest:
             raise self._too_large(request.content_length or 0)
@@ -288,8 +285,8 @@ class BodyReader:
             return
         largest = max(self._readings, key=lambda each: len(each.body))
         if largest is reading:
-            raise web.HTTPServiceUnavailable(text="too many large requests at once")
-        # Its memory is free when its handler has noticed: until then, it must not be chosen again.
+            raise web.HTTPServiceUnavailable(text="too many large requests at the same time")
+        # Its handler frees it later: until then, it must not be chosen again.
         largest.body.clear()
         if largest.transport is not None:
             largest.transport.abort()

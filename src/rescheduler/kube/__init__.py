@@ -1,9 +1,9 @@
-"""The only place that talks to an API server.
+"""The only package that talks to an API server.
 
-transport           bytes to a server and back: `HttpTransport`, or `InProcessTransport` for a simulated one
-client              every verb of the API, over any transport; failures are `errors`
-informer            a cache that follows the server and says how far it can be trusted
-work_queue, leader_election, event_recorder, read_your_writes   what controllers are made of
-access              which cluster, and with which credentials
-codecs              bytes into objects
+transport, http_transport   send bytes to a server and return its answer
+request_sender, client      every verb of the API over any transport; failures are `errors`
+reflector, informer         a cache that follows the server and knows how fresh it is
+work_queue, leader_election, event_recorder   building blocks of controllers
+access                      which cluster to talk to, and with which credentials
+codecs                      decode answers into objects
 """

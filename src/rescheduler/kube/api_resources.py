@@ -1,23 +1,20 @@
-"""The kinds of objects we read and write, and how each is addressed and decoded.
+"""Resources of the API: how each is addressed and decoded.
 
-A `Resource[T]` is what every call of the client begins with, and it decides the type of what comes back:
-`await client.get(PODS, "shop/web-1")` is a `PodRecord`. Pods and nodes are decoded into slim records;
-all else into plain dictionaries. `PODS.as_json` is the whole pod, for when one is to be copied or changed.
+An `ApiResource[T]` is the first argument of every call of the client, and decides the type of the result:
+`await client.get(PODS, "shop/web-1")` returns a `PodRecord`. Pods and nodes are decoded into slim records,
+all other objects into dictionaries. `PODS.as_json` is the whole pod, for code that copies or changes one.
 
-Request paths: every part of one that comes from data passes through `segment`.
-
-Names reach us from objects that others write (owner references, specs, annotations) and from the command
-line. A name such as `..` or `a/b` would address another object, and an empty one the whole collection.
-
-What a request is about, in Kubernetes' own words: for errors, for counting, for the log.
+Every part of a request path that comes from data passes through `path_segment`. Names come from objects that
+others write (owner references, specs, annotations) and from the command line. A name such as `..` or `a/b`
+would address another object, and an empty one the whole collection.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
 
-from rescheduler.kube.codecs.codec import Codec
+from rescheduler.kube.codecs.codec import Codec, Object
 from rescheduler.kube.codecs.json_codec import OBJECT_CODEC
 
 __all__ = [
@@ -59,23 +56,23 @@ __all__ = [
 
 _LONGEST_NAME: Final = 253
 _FORBIDDEN_CHARACTERS: Final = frozenset("/%\\")
-"""The API server refuses the first two in every name; some proxies read the third as the first."""
+"""The API server refuses `/` and `%` in every name; some proxies treat a backslash as a slash."""
 
 
 class InvalidPathSegment(ValueError):  # noqa: N818 - says what the text is
-    """Text that can't be one part of a request path."""
+    """Text that can't be a segment of a request path."""
 
 
 def path_segment(text: str) -> str:
-    """Return `text` percent-encoded as one part of a path; raise `InvalidSegment` if it names no object."""
+    """Return `text` percent-encoded; raise `InvalidPathSegment` if no object can have that name."""
     if not text:
-        raise InvalidPathSegment("a name is empty")
+        raise InvalidPathSegment("the name is empty")
     if len(text) > _LONGEST_NAME:
-        raise InvalidPathSegment(f"a name has {len(text)} characters; at most {_LONGEST_NAME} are allowed")
+        raise InvalidPathSegment(f"the name has {len(text)} characters; at most {_LONGEST_NAME} are allowed")
     if text in {".", ".."}:
-        raise InvalidPathSegment(f"{text!r} is not a name")
+        raise InvalidPathSegment(f"{text!r} is not a valid name")
     if not text.isprintable() or _FORBIDDEN_CHARACTERS.intersection(text):
-        raise InvalidPathSegment(f"{text!r} has characters that no name may have")
+        raise InvalidPathSegment(f"{text!r} has characters that are not allowed in names")
     try:
         return quote(text, safe="")
     except UnicodeEncodeError as error:
@@ -83,21 +80,18 @@ def path_segment(text: str) -> str:
 
 
 def path_of(parts: Iterable[str]) -> str:
-    """Return the absolute path of these parts."""
+    """Return the absolute path of these segments."""
     return "/" + "/".join(map(path_segment, parts))
 
 
 T = TypeVar("T")
 
-Object = dict[str, Any]
-"""A Kubernetes object as JSON has it."""
-
 
 class ObjectIdentity(NamedTuple):
-    """Which object this is, and which state of it."""
+    """An object and its version."""
 
     key: str
-    """`namespace/name`, or only the name of a cluster-scoped object."""
+    """`namespace/name`; only the name for cluster-scoped objects."""
     uid: str
     version: str
 
@@ -120,17 +114,17 @@ class ApiResource(Generic[T]):
 
     @property
     def label(self) -> str:
-        """As messages name it: `pods`, `deployments.apps`."""
+        """The name in messages: `pods`, `deployments.apps`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
     def as_json(self) -> "ApiResource[Object]":
-        """The same objects, whole."""
-        return self._decoded_by(OBJECT_CODEC, identity_of_object)
+        """The same objects as whole dictionaries."""
+        return replace(self, codec=OBJECT_CODEC, identify=identity_of_object)  # type: ignore[arg-type, return-value]
 
     @property
     def status(self) -> "ApiResource[T]":
-        """For writes that change the status and nothing else."""
+        """The `status` subresource: writes change only the status."""
         return replace(self, subresource="status")
 
     @property
@@ -139,15 +133,15 @@ class ApiResource(Generic[T]):
         return replace(self.as_json, subresource="scale")
 
     def sub(self, subresource: str) -> "ApiResource[Object]":
-        """Any other subresource: `binding`, `resize`, …"""
+        """Return any other subresource: `binding`, `resize`, …"""
         return replace(self.as_json, subresource=subresource)
 
     def collection_path(self, namespace: str = "") -> str:
-        """Where on the server the objects are, of all namespaces or of one; raises `InvalidSegment`."""
+        """Return the path of the objects of one namespace, or of all; raise `InvalidPathSegment`."""
         return path_of(self._parts(namespace))
 
     def object_path(self, namespace: str, name: str) -> str:
-        """Where on the server the object of that name is, or its subresource; raises `InvalidSegment`."""
+        """Return the path of an object or its subresource; raise `InvalidPathSegment`."""
         below = (self.subresource,) if self.subresource else ()
         return path_of((*self._parts(namespace), name, *below))
 
@@ -155,25 +149,13 @@ class ApiResource(Generic[T]):
         api = ("apis", self.group, self.version) if self.group else ("api", self.version)
         return (*api, "namespaces", namespace, self.plural) if namespace else (*api, self.plural)
 
-    def _decoded_by(self, codec: Codec[Any], identify: Callable[[Any], ObjectIdentity]) -> "ApiResource[Any]":
-        return ApiResource(
-            self.group,
-            self.version,
-            self.plural,
-            self.kind,
-            self.namespaced,
-            codec,
-            identify,
-            self.subresource,
-        )
-
 
 def key_of(namespace: str, name: str) -> str:
     return f"{namespace}/{name}" if namespace else name
 
 
 def split_key(key: str) -> tuple[str, str]:
-    """`namespace/name` → both; the namespace is empty for cluster-scoped objects."""
+    """Split `namespace/name`; the namespace is empty for cluster-scoped objects."""
     namespace, _, name = key.rpartition("/")
     return namespace, name
 
@@ -187,12 +169,12 @@ def identity_of_object(item: Object) -> ObjectIdentity:
 def api_resource(
     group: str, version: str, plural: str, kind: str, *, namespaced: bool = True
 ) -> ApiResource[Object]:
-    """A custom resource, or any other that has no constant here."""
+    """Return a custom resource, or any other that has no constant here."""
     return ApiResource(group, version, plural, kind, namespaced, OBJECT_CODEC, identity_of_object)
 
 
 def resource_of_object(item: Object) -> ApiResource[Object]:
-    """Return where an object of a built-in kind, as in a manifest, is served.
+    """Return the resource of an object of a built-in kind.
 
     Built-in kinds have regular plurals (as in `meta.UnsafeGuessKindToResource` of apimachinery).
     """
@@ -247,10 +229,12 @@ READ_VERBS = frozenset({"get", "list", "watch"})
 
 @dataclass(frozen=True, slots=True)
 class ApiCall:
+    """A request in Kubernetes terms, for errors, metrics and logs."""
+
     verb: str
-    """As RBAC names it (get, list, watch, create, update, patch, delete), or `evict`."""
+    """The verb in RBAC (get, list, watch, create, update, patch, delete), or `evict`."""
     resource: str
-    """As messages name it: `pods`, `deployments.apps`."""
+    """The name in messages: `pods`, `deployments.apps`."""
     namespace: str = ""
     name: str = ""
     subresource: str = ""
@@ -261,7 +245,7 @@ class ApiCall:
 
     @property
     def subject(self) -> str:
-        """The object, or the objects, that the call is about."""
+        """The object or collection of the call."""
         resource = f"{self.resource}/{self.subresource}" if self.subresource else self.resource
         if self.name:
             return f"{resource} {self.namespace}/{self.name}" if self.namespace else f"{resource} {self.name}"

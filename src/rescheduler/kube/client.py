@@ -7,8 +7,8 @@
     await client.patch(DEPLOYMENTS.scale, "shop/web", merge_patch({"spec": {"replicas": 3}}))
     await client.evict("shop/web-1", uid=pod.uid)
 
-Whatever fails raises one of `errors`. Reads that an overloaded server puts off are repeated a few times;
-a write is sent once and never again: whether to repeat it is for the caller, who knows what it means.
+Every failure raises one of `errors`. Reads that an overloaded server refuses are retried a few times. A write
+is sent only once: the caller, who knows what it means, decides whether to repeat it.
 """
 
 import asyncio
@@ -29,7 +29,8 @@ from rescheduler.kube.api_resources import (
     identity_of_object,
     split_key,
 )
-from rescheduler.kube.codecs.codec import ListPage, Undecodable
+from rescheduler.kube.background_tasks import background_task
+from rescheduler.kube.codecs.codec import JSON, ListPage, Undecodable
 from rescheduler.kube.flow_control import (
     DEFAULT_RETRIES,
     QUICK_RETRIES,
@@ -62,17 +63,17 @@ Propagation = Literal["Background", "Foreground", "Orphan"]
 VersionMatch = Literal["", "NotOlderThan", "Exact"]
 
 FIELD_MANAGER = "rescheduler"
-"""The name under which the API server records which fields our programs have written."""
+"""The name under which the API server records which fields we have written."""
 PAGE_SIZE = 500
-"""As kubectl and client-go."""
+"""As in kubectl and client-go."""
 _PODS = api_resource("", "v1", "pods", "Pod")
-JSON = "application/json"
 ACCEPT_WATCH_S = 10.0
-"""A watch is answered with its headers at once; a server that takes longer is asked again."""
+"""A server answers a watch immediately with headers; if it takes longer, the request fails and is retried."""
 
 
 class Client:
-    """Stateless but for its rate limit: one client serves any number of tasks."""
+    """Call the API server. A client has no state except its rate limit, so any number of tasks can share
+    it."""
 
     def __init__(
         self,
@@ -82,29 +83,29 @@ class Client:
         timeout_s: float = 30.0,
         field_manager: str = FIELD_MANAGER,
         observer: RequestObserver | None = None,
-        patience: RetryPolicy = DEFAULT_RETRIES,
+        retry_policy: RetryPolicy = DEFAULT_RETRIES,
         liveness: ServerLiveness | None = None,
     ) -> None:
-        """`timeout_s` is for one request; watches have their own. No `rate_limit` means none."""
+        """`timeout_s` is for one request; watches have their own. Without `rate_limit`, there is none."""
         self.transport = transport
         self.liveness = liveness or ServerLiveness()
         self._sender = RequestSender(
-            transport, rate_limit or RateLimiter(), timeout_s, observer, patience, self.liveness
+            transport, rate_limit or RateLimiter(), timeout_s, observer, retry_policy, self.liveness
         )  # fmt: skip
         self.field_manager = field_manager
-        """By which the API server records what this client has written."""
+        """The name under which the API server records what this client has written."""
 
     def with_quick_retries(self) -> "Client":
-        """The same for reads that one can do without: an overloaded server is asked again soon, and once."""
-        same = self._sender
+        """Return a client for optional reads: it retries an overloaded server soon, and only once."""
+        sender = self._sender
         return Client(
-            same.transport,
-            rate_limit=same.rate_limit,
-            timeout_s=same.timeout_s,
+            sender.transport,
+            rate_limit=sender.rate_limit,
+            timeout_s=sender.timeout_s,
             field_manager=self.field_manager,
-            observer=same.observer,
-            patience=QUICK_RETRIES,
-            liveness=same.liveness,
+            observer=sender.observer,
+            retry_policy=QUICK_RETRIES,
+            liveness=sender.liveness,
         )
 
     async def close(self) -> None:
@@ -113,14 +114,15 @@ class Client:
     # --- reading ---
 
     async def get(self, resource: ApiResource[T], key: str, *, version: str = "") -> T:
-        """The newest state, unless `version` allows an older one (`"0"`: whatever the server has cached)."""
-        query = _given(("resourceVersion", version))
+        """Return the newest state, or an older one if `version` allows it (`"0"`: what the server has
+        cached)."""
+        query = _non_empty(("resourceVersion", version))
         return await self._sender.read(
-            _about("get", resource, key), resource, query, resource.codec.decode_one
+            _call_for("get", resource, key), resource, query, resource.codec.decode_one
         )
 
     async def probe(self, timeout_s: float = PROBE_TIMEOUT_S) -> bool:
-        """Whether the server answers anything at all, a refusal too; the cheapest read that there is."""
+        """Return whether the server answers at all, even with a refusal. This is the cheapest read."""
         request = replace(self._sender.request("GET", "/livez", (), JSON), timeout_s=timeout_s)
         try:
             response = await self._sender.send(ApiCall("get", "/livez"), request)
@@ -131,29 +133,24 @@ class Client:
 
     @contextlib.asynccontextmanager
     async def probing(self) -> AsyncIterator[None]:
-        """While the body runs, the server is asked for a sign of life when it has given none for a while."""
-        task = asyncio.create_task(self._probe_for_ever(), name="liveness of the API server")
-        try:
+        """Probe the server while the body runs, whenever it has answered nothing for a while."""
+        async with background_task(self._probe_periodically(), "API server probe"):
             yield
-        finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
 
-    async def _probe_for_ever(self) -> None:
+    async def _probe_periodically(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            rest_s = self.liveness.answered_at + PROBE_EVERY_S - loop.time()
-            if rest_s <= 0:
+            due_in_s = self.liveness.answered_at + PROBE_EVERY_S - loop.time()
+            if due_in_s <= 0:
                 await self.probe()
-            await asyncio.sleep(max(rest_s, 1.0))
+            await asyncio.sleep(max(due_in_s, 1.0))
 
     async def server_version(self) -> Object:
-        """As `/version` tells it: `gitVersion`, `major`, `minor` and more."""
+        """Return the content of `/version`: `gitVersion`, `major`, `minor` and more."""
         return await self.document("/version")
 
     async def document(self, path: str, *, accept: str = JSON) -> Object:
-        """Return what the server says at a path that belongs to no resource, such as discovery."""
+        """Return the JSON document at a path that belongs to no resource, such as discovery."""
         call = ApiCall("get", path)
         request = self._sender.request("GET", path, (), accept)
         content_type, body = await retry_while_overloaded(lambda: self._sender.exchange(call, request))
@@ -170,15 +167,15 @@ class Client:
         match: VersionMatch = "",
         page_size: int = PAGE_SIZE,
     ) -> ListPage[T]:
-        """Everything that matches, as one page at one version; of all namespaces unless one is given.
+        """Return all matching objects as one page at one version; of all namespaces unless one is given.
 
-        Without `version` the newest state, read with a quorum; with `"0"` whatever the server has cached,
-        which may be older than what was read before. `match` says what else `version` means.
+        Without `version`, the list is the newest state, read with a quorum. With `"0"`, it is what the server
+        has cached, which may be older than an earlier answer. `match` refines what `version` means.
 
-        Pages are of one moment. If the server forgets that moment on the way (410), the list is begun anew
-        without pages: harder for the server, but it can't be overtaken again.
+        All pages show the same version. If the server compacts that version in the meantime (410), the list
+        is read again without pages: more work for the server, but it can't expire again.
         """
-        query = _given(
+        query = _non_empty(
             ("labelSelector", labels),
             ("fieldSelector", fields),
             ("resourceVersion", version),
@@ -189,14 +186,16 @@ class Client:
         except errors.Gone:
             if not page_size:
                 raise
-            log.info("the pages of %s expired while being read; reading all at once", resource.label)
+            log.info(
+                "the pages of %s expired while being read; reading the list again in one page", resource.label
+            )
             return await self._all_pages(resource, namespace, query, 0)
 
     async def newest_version(
         self, resource: ApiResource[T], *, namespace: str = "", labels: str = "", fields: str = ""
     ) -> str:
-        """The resourceVersion that a list would have now, read with a quorum and almost nothing else."""
-        query = _given(("labelSelector", labels), ("fieldSelector", fields), ("limit", "1"))
+        """Return the resourceVersion that a list would have now, read with a quorum and almost no data."""
+        query = _non_empty(("labelSelector", labels), ("fieldSelector", fields), ("limit", "1"))
         call = ApiCall("list", resource.label, namespace)
         return (await self._sender.read_page(call, resource, query)).resource_version
 
@@ -211,12 +210,13 @@ class Client:
         timeout_s: float = 300.0,
         silence_s: float = 0.0,
     ) -> Watch[T]:
-        """Changes after `version`, until the server ends it after about `timeout_s`. See `Watch`.
+        """Watch changes after `version`, until the server ends the watch after about `timeout_s`. See
+        `Watch`.
 
-        With `silence_s`, a watch without any event or bookmark for so long raises `Silent`.
+        With `silence_s`, a watch without any event or bookmark for that time raises `WatchStalled`.
         """
         call = ApiCall("watch", resource.label, namespace)
-        query = _given(
+        query = _non_empty(
             ("watch", "true"),
             ("allowWatchBookmarks", "true"),
             ("timeoutSeconds", str(max(1, round(timeout_s)))),
@@ -233,7 +233,8 @@ class Client:
     # --- writing ---
 
     async def create(self, resource: ApiResource[T], item: Mapping[str, Any], *, dry_run: bool = False) -> T:
-        """`item` says its namespace and name; with `generateName` the server chooses the name."""
+        """Create `item`, which has its namespace and name; with `generateName` the server chooses the
+        name."""
         metadata = item["metadata"]
         namespace, name = metadata.get("namespace", ""), metadata.get("name", "")
         call = ApiCall("create", resource.label, namespace, name, resource.subresource)
@@ -243,16 +244,18 @@ class Client:
         return await self._written(call, resource, request)
 
     async def replace(self, resource: ApiResource[T], item: Mapping[str, Any], *, dry_run: bool = False) -> T:
-        """Refused with `Conflict` unless the object still has the resourceVersion that `item` has."""
-        call = _about("update", resource, identity_of_object(dict(item)).key)
+        """Replace an object; raise `Conflict` unless it still has the resourceVersion that `item` has."""
+        call = _call_for("update", resource, identity_of_object(dict(item)).key)
         path = object_path(call, resource)
         request = self._sender.request("PUT", path, self._options(dry_run), resource.codec.accept, item)
         return await self._written(call, resource, request)
 
     async def patch(self, resource: ApiResource[T], key: str, patch: Patch, *, dry_run: bool = False) -> T:
-        """See `patches` for the four kinds and their preconditions."""
-        call = _about("patch", resource, key)
-        query = self._options(dry_run, patch.field_manager) + _given(("force", "true" if patch.force else ""))
+        """Patch an object. See `patches` for the four kinds and their preconditions."""
+        call = _call_for("patch", resource, key)
+        query = self._options(dry_run, patch.field_manager) + _non_empty(
+            ("force", "true" if patch.force else "")
+        )
         request = self._sender.request(
             "PATCH",
             object_path(call, resource),
@@ -274,11 +277,12 @@ class Client:
         propagation: Propagation | None = None,
         dry_run: bool = False,
     ) -> None:
-        """Refused with `Conflict` if the object has another uid or version than given.
+        """Delete an object; raise `Conflict` if it has another uid or version than given.
 
-        Returns when the server has accepted it: finalizers or a grace period may keep the object a while.
+        Returns when the server has accepted the request: finalizers or a grace period may keep the object for
+        some time.
         """
-        call = _about("delete", resource, key)
+        call = _call_for("delete", resource, key)
         options = _delete_options(uid=uid, version=version, grace_s=grace_s, dry_run=dry_run)
         if propagation:
             options["propagationPolicy"] = propagation
@@ -288,9 +292,9 @@ class Client:
     async def evict(
         self, key: str, *, uid: str = "", version: str = "", grace_s: int | None = None, dry_run: bool = False
     ) -> None:
-        """Asks for a pod to go, within its budget; `BudgetRefused` if that does not allow it now.
+        """Evict a pod; raise `BudgetRefused` if its disruption budget does not allow that now.
 
-        With `uid`, refused with `Conflict` if the pod is another one of the same name by now.
+        With `uid`, raise `Conflict` if another pod has that name now.
         """
         namespace, name = split_key(key)
         call = ApiCall("evict", _PODS.label, namespace, name)
@@ -303,13 +307,13 @@ class Client:
         path = object_path(call, _PODS.sub("eviction"))
         await self._sender.exchange(call, self._sender.request("POST", path, (), JSON, eviction))
 
-    # --- the parts of verbs ---
+    # --- shared by several verbs ---
 
     async def _all_pages(
         self, resource: ApiResource[T], namespace: str, query: Query, page_size: int
     ) -> ListPage[T]:
         call = ApiCall("list", resource.label, namespace)
-        limit = _given(("limit", str(page_size or "")))
+        limit = _non_empty(("limit", str(page_size or "")))
         page = await self._sender.read_page(call, resource, query + limit)
         # A continued list has its version in the token; naming one beside it is refused.
         rest = tuple(pair for pair in query if not pair[0].startswith("resourceVersion")) + limit
@@ -319,7 +323,7 @@ class Client:
             following = await self._sender.read_page(call, resource, at)
             items += following.items
             if following.continue_token == token:
-                raise errors.InvalidResponse(call, "the server gives the same page again and again")
+                raise errors.InvalidResponse(call, "the server returns the same page again")
             token = following.continue_token
         return ListPage(items, page.resource_version)
 
@@ -328,22 +332,24 @@ class Client:
         return decode_body(call, content_type, body, resource.codec.decode_one)
 
     def _options(self, dry_run: bool, manager: str = "") -> Query:
-        return _given(("fieldManager", manager or self.field_manager), ("dryRun", "All" if dry_run else ""))
+        return _non_empty(
+            ("fieldManager", manager or self.field_manager), ("dryRun", "All" if dry_run else "")
+        )
 
 
-def _about(verb: str, resource: ApiResource[Any], key: str) -> ApiCall:
+def _call_for(verb: str, resource: ApiResource[Any], key: str) -> ApiCall:
     namespace, name = split_key(key)
     return ApiCall(verb, resource.label, namespace, name, resource.subresource)
 
 
 def _json_object(content_type: str, body: bytes) -> Object:
     try:
-        return msgspec.json.decode(body, type=dict[str, Any])
+        return msgspec.json.decode(body, type=Object)
     except msgspec.DecodeError as error:
         raise Undecodable("an object", content_type, str(error)) from error
 
 
-def _given(*pairs: tuple[str, str]) -> Query:
+def _non_empty(*pairs: tuple[str, str]) -> Query:
     return tuple(pair for pair in pairs if pair[1])
 
 

@@ -1,28 +1,28 @@
-"""What can go wrong between us and an API server. The type decides on retry; nothing else does.
+"""Errors of calls to an API server. Only the type of an error decides whether a retry can help.
 
     KubeError
     ├── Retriable             the same request may succeed later
-    │   ├── Conflict          409: another client wrote first; read the object again, then decide
-    │   ├── BudgetRefused     429: a disruption budget forbids this eviction now; `budgets` names it
-    │   │   └── BudgetPending 429: the budget's status is not computed yet; `delay_s` says when to ask again
-    │   ├── Overloaded        429, 503, 504: the server is overloaded; `delay_s` says when to ask again
-    │   ├── Gone              410: that version or page is compacted away; list again
-    │   ├── Unreachable       no (complete) answer; `may_have_happened` says whether a write may be done
-    │   │   └── WatchStalled  a watch that received nothing for too long
-    │   ├── InvalidResponse   the answer is not what its content type promises
+    │   ├── Conflict          409: another client wrote first; read the object again
+    │   ├── BudgetRefused     429: a disruption budget forbids this eviction now; see `budgets`
+    │   │   └── BudgetPending 429: the budget's status is not computed yet; retry after `delay_s`
+    │   ├── Overloaded        429, 503, 504: the server is overloaded; retry after `delay_s`
+    │   ├── Gone              410: the version or page is compacted; list again
+    │   ├── Unreachable       no complete answer; see `may_have_happened`
+    │   │   └── WatchStalled  a watch without events for too long
+    │   ├── InvalidResponse   the answer does not match its content type
     │   └── ServerError       any other 5xx
-    └── Permanent             the same request gives the same answer
+    └── Permanent             the same request would fail again
         ├── NotFound          404
         ├── AlreadyExists     409
         ├── Invalid           422: `causes` names the fields
-        ├── InvalidName       not sent: no object can have that name, and the path would lead elsewhere
-        ├── Forbidden         403, or a refusal by an admission webhook; `call` has the verb and the resource
-        ├── Unauthorized      401, with freshly loaded credentials
-        ├── MultipleBudgets   500: more than one budget matches the pod, so no eviction is possible
-        ├── BadRequest        400 and every other 4xx
-        └── MissingCapability the server is too old to move pods in (kube.server_capabilities)
+        ├── InvalidName       not sent: no object can have that name
+        ├── Forbidden         403, or refused by an admission webhook
+        ├── Unauthorized      401, even with newly loaded credentials
+        ├── MultipleBudgets   500: several budgets select the pod, so it can't be evicted
+        ├── BadRequest        400 and any other 4xx
+        └── MissingCapability the server is too old (server_capabilities)
 
-Each says what failed, on which object, why, and what to do, and keeps the `call` and the server's `Status`.
+The message says which call failed, why, and what to do. Errors keep the `call` and the server's `Status`.
 """
 
 import re
@@ -56,11 +56,11 @@ __all__ = [
 ]
 
 DEFAULT_DELAY_S = 1.0
-"""For a server that is overloaded and does not say for how long; client-go waits as long."""
+"""The delay if an overloaded server does not name one; the same as in client-go."""
 
 
 class KubeError(Exception):
-    """A call that did not do what it was asked for."""
+    """A call failed."""
 
     retriable: ClassVar[bool]
     remedy: ClassVar[str]
@@ -79,7 +79,7 @@ class KubeError(Exception):
 
     @property
     def may_have_happened(self) -> bool:
-        """Whether a write may be done in spite of this error: then read before writing again.
+        """Whether the write may have been performed in spite of this error: then read before you retry.
 
         A refusal (4xx) changed nothing. A 5xx proves nothing: a proxy may have lost the answer.
         """
@@ -90,13 +90,11 @@ class KubeError(Exception):
 
     def __str__(self) -> str:
         code = f" ({self.code})" if self.code else ""
-        doubt = (
-            " It may have happened all the same: read before you repeat it." if self.may_have_happened else ""
-        )
+        doubt = " The write may have succeeded: check before you retry." if self.may_have_happened else ""
         return f"can't {self.call}: {self.why.rstrip('.')}{code}. {self.advice()}{doubt}"
 
 
-class Retriable(KubeError):  # noqa: N818 - these read as what the answer was: `except Conflict`
+class Retriable(KubeError):  # noqa: N818 - named after the answer: `except Conflict`
     retriable = True
 
 
@@ -105,21 +103,21 @@ class Permanent(KubeError):  # noqa: N818
 
 
 class Conflict(Retriable):
-    remedy = "Read the object again and decide anew."
+    remedy = "Read the object again, then retry."
 
 
 class BudgetRefused(Retriable):
-    remedy = "Try again when more of its pods are healthy, or change the budget."
+    remedy = "Retry when more of its pods are healthy, or change the budget."
 
     @property
     def budgets(self) -> tuple[str, ...]:
-        """The budgets that refuse, as `namespace/name`."""
-        names = [_BUDGET.match(cause.message) for cause in self.causes]
-        return tuple(f"{self.call.namespace}/{found['name']}" for found in names if found)
+        """The budgets that forbid the eviction, as `namespace/name`."""
+        matches = [_BUDGET.match(cause.message) for cause in self.causes]
+        return tuple(f"{self.call.namespace}/{match['name']}" for match in matches if match)
 
 
 class BudgetPending(BudgetRefused):
-    remedy = "Ask again in a moment."
+    remedy = "Retry in a moment."
 
     def __init__(
         self, call: ApiCall, why: str, *, delay_s: float, code: int = 429, status: ApiStatus | None = None
@@ -129,7 +127,7 @@ class BudgetPending(BudgetRefused):
 
 
 class Overloaded(Retriable):
-    remedy = "Ask again later."
+    remedy = "Retry later."
 
     def __init__(
         self, call: ApiCall, why: str, *, delay_s: float, code: int = 429, status: ApiStatus | None = None
@@ -138,7 +136,7 @@ class Overloaded(Retriable):
         self.delay_s = delay_s
 
     def advice(self) -> str:
-        return f"Ask again in {self.delay_s:g} s."
+        return f"Retry in {self.delay_s:g} s."
 
 
 class Gone(Retriable):
@@ -146,7 +144,7 @@ class Gone(Retriable):
 
 
 class Unreachable(Retriable):
-    remedy = "Check the network, the server's address and whether it runs."
+    remedy = "Check the network and the server's address, and whether the server is running."
 
     def __init__(self, call: ApiCall, why: str, *, sent: bool = True, advice: str = "") -> None:
         super().__init__(call, why)
@@ -166,7 +164,7 @@ class WatchStalled(Unreachable):
 
 
 class InvalidResponse(Retriable):
-    remedy = "Check for a proxy in between, or a server of another kind or version."
+    remedy = "Check whether a proxy changes the answer, and the version of the server."
 
     @property
     def may_have_happened(self) -> bool:
@@ -174,41 +172,44 @@ class InvalidResponse(Retriable):
 
 
 class ServerError(Retriable):
-    remedy = "Look into the server's log."
+    remedy = "Check the log of the API server."
 
 
 class NotFound(Permanent):
-    remedy = "It was removed, or never there."
+    remedy = "It does not exist, or was removed."
 
     @property
     def kind_is_missing(self) -> bool:
-        """The server does not serve this resource at all: a CRD that is not installed (yet)."""
+        """Whether the server does not serve this resource at all, because its CRD is not installed (yet)."""
         return not self.status.details.name
 
     def advice(self) -> str:
         if self.kind_is_missing:
-            return f"The server knows no {self.call.resource}: is its CustomResourceDefinition installed?"
+            return (
+                f"The server has no resource {self.call.resource}: is its CustomResourceDefinition installed?"
+            )
         return self.remedy
 
 
 class AlreadyExists(Permanent):
-    remedy = "Read it, or choose another name."
+    remedy = "Use the existing object, or choose another name."
 
 
 class Invalid(Permanent):
-    remedy = "Mend the fields named."
+    remedy = "Fix the named fields."
 
 
 class InvalidName(Permanent):
-    remedy = "Correct the name where it is written: in the object that refers to it, or on the command line."
+    remedy = "Fix the name in the object that refers to it, or on the command line."
 
 
 class Forbidden(Permanent):
-    remedy = "Quota, policy or an admission webhook refuses it: change the object or the policy."
+    remedy = "A quota, a policy or an admission webhook refused it: change the object or the policy."
 
     @property
     def lacks_permission(self) -> bool:
-        """True if it is for want of RBAC rights, False if admission (quota, policy, webhook) refused it."""
+        """Whether RBAC permissions are missing; False if admission (quota, policy, webhook) refused the
+        call."""
         return bool(_RBAC.search(self.why))
 
     def advice(self) -> str:
@@ -228,7 +229,7 @@ class Unauthorized(Permanent):
 
 
 class MultipleBudgets(Permanent):
-    remedy = "Leave only one PodDisruptionBudget that selects this pod."
+    remedy = "Keep only one PodDisruptionBudget that selects this pod."
 
     @property
     def may_have_happened(self) -> bool:
@@ -236,7 +237,7 @@ class MultipleBudgets(Permanent):
 
 
 class BadRequest(Permanent):
-    remedy = "This is a fault of the program or of the object given; please report it."
+    remedy = "The object is invalid, or this is a bug in rescheduler: please report it."
 
 
 _BUDGET = re.compile(r"The disruption budget (?P<name>\S+) ")
@@ -258,12 +259,12 @@ _OVERLOADED = {429, 503, 504}
 def error_from_status(
     call: ApiCall, code: int, status: ApiStatus, *, retry_after_s: float | None = None
 ) -> KubeError:
-    """The error that an answer with this status code and this `Status` means."""
+    """Return the error for an answer with this status code and this `Status`."""
     why = _reason(code, status)
     if retry_after_s is None and status.details.retry_after_seconds:
         retry_after_s = float(status.details.retry_after_seconds)
 
-    # 429 while the budget says no; 403 when its bookkeeping is full or broken. Both pass by themselves.
+    # 429 while the budget forbids it; 403 when its status is full or inconsistent. Both are temporary.
     if any(cause.reason == _BUDGET_CAUSE for cause in status.details.causes):
         if retry_after_s:
             return BudgetPending(call, why, delay_s=retry_after_s, code=code, status=status)
@@ -272,20 +273,20 @@ def error_from_status(
         return MultipleBudgets(call, why, code=code, status=status)
     if code == 409 and status.reason == "AlreadyExists":
         return AlreadyExists(call, why, code=code, status=status)
-    # Some 500s ("ServerTimeout": an etcd leader election) come with a delay: that is patience asked for, too.
+    # Some 500s ("ServerTimeout" during an etcd leader election) name a delay: they are temporary, too.
     if code in _OVERLOADED or (code >= 500 and retry_after_s):
         delay_s = DEFAULT_DELAY_S if retry_after_s is None else retry_after_s
         return Overloaded(call, why, delay_s=delay_s, code=code, status=status)
     fallback: type[KubeError] = ServerError if code >= 500 else BadRequest
-    # An admission webhook that refuses may name any code, and counts as 400 if it names none.
+    # An admission webhook may refuse with any code; without one, the server answers 400.
     if fallback is BadRequest and _WEBHOOK.search(status.message):
         fallback = Forbidden
     return _BY_CODE.get(code, fallback)(call, why, code=code, status=status)
 
 
 def _reason(code: int, status: ApiStatus) -> str:
-    """The server's words; for a budget the cause says more than the message."""
-    told = [cause.message for cause in status.details.causes if cause.reason == _BUDGET_CAUSE]
+    """Return the server's message; for a budget, the cause says more."""
+    causes = [cause.message for cause in status.details.causes if cause.reason == _BUDGET_CAUSE]
     return (
-        "; ".join(told) or status.message or status.reason or f"the server answered {code} without a reason"
+        "; ".join(causes) or status.message or status.reason or f"the server answered {code} without a reason"
     )

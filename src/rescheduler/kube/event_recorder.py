@@ -1,13 +1,9 @@
 """Kubernetes Events: what happened to an object, for people who look at that object.
 
-Best effort: written in the background, never waited for, the same one again as a higher count, and dropped
-when there are too many or the server won't have them.
-
-Which Events are worth writing: as client-go's event correlator has it.
-
-What is the same is one Event with a count. About one object there may be a burst of Events, then one every
-few minutes: something that goes on and on must not drown the rest, nor the API server. Likewise about all
-objects of one namespace: a tenant with thousands of failing workloads must not use up what others need.
+Events are best effort: they are written in the background, and dropped when there are too many or the server
+refuses them. As in client-go's event correlator, a repeated Event increases a count, and there are limits: a
+burst of Events per object, then one every few minutes, so that one object can't flood the API server; and the
+same per namespace, so that a tenant with thousands of failing workloads can't use up the limit of others.
 """
 
 import asyncio
@@ -22,6 +18,7 @@ from typing import Final, Generic, TypeVar
 
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import EVENTS, Object
+from rescheduler.kube.background_tasks import background_task
 from rescheduler.kube.client import Client
 from rescheduler.kube.patches import merge_patch
 
@@ -39,13 +36,13 @@ __all__ = [
 
 BURST: Final = 25
 REFILL_S: Final = 300.0
-"""One more Event about the same object after so long."""
+"""The interval of further Events about the same object."""
 NAMESPACE_BURST: Final = 100
 NAMESPACE_REFILL_S: Final = 3.0
-"""One more Event about objects of the same namespace after so long."""
+"""The interval of further Events about objects of the same namespace."""
 SERIES_ENDS_AFTER_S: Final = 600.0
-"""What was last told longer ago is a new story."""
-_MOST_RECENTLY_USED: Final = 4096
+"""After this time without a repetition, the same Event starts a new series."""
+_MAX_ENTRIES: Final = 4096
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -53,12 +50,14 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class EventSeries:
+    """An Event and its repetitions."""
+
     count: int
-    """How often by now; 1 if it is new."""
+    """How often it has happened."""
     name: str
-    """Of the Event that has it."""
+    """The name of the Event object."""
     first: str
-    """When it was first told, as the Event says it."""
+    """The Event's `firstTimestamp`."""
     last_s: float
 
 
@@ -69,40 +68,42 @@ class _Bucket:
 
 
 class _RecentlyUsed(OrderedDict[K, V], Generic[K, V]):
-    """Forgets what was used longest ago."""
+    """A dictionary that drops the least recently written entry."""
 
     def note(self, key: K, value: V) -> None:
         self[key] = value
         self.move_to_end(key)
-        if len(self) > _MOST_RECENTLY_USED:
+        if len(self) > _MAX_ENTRIES:
             self.popitem(last=False)
 
 
 class EventCorrelator:
-    """Times are the caller's, of one clock."""
+    """Series and limits of Events. The caller passes all times, from one clock."""
 
     def __init__(self) -> None:
-        self._told: _RecentlyUsed[tuple[str, ...], EventSeries] = _RecentlyUsed()
+        self._series: _RecentlyUsed[tuple[str, ...], EventSeries] = _RecentlyUsed()
         self._objects: _RecentlyUsed[str, _Bucket] = _RecentlyUsed()
         self._namespaces: _RecentlyUsed[str, _Bucket] = _RecentlyUsed()
         self.dropped = 0
 
-    def known(self, what: tuple[str, ...], now_s: float) -> EventSeries | None:
-        """As it was last told, if that is not too long ago."""
-        told = self._told.get(what)
-        return told if told is not None and now_s - told.last_s < SERIES_ENDS_AFTER_S else None
+    def series_of(self, what: tuple[str, ...], now_s: float) -> EventSeries | None:
+        """Return the current series of an Event, if it has not ended."""
+        series = self._series.get(what)
+        return series if series is not None and now_s - series.last_s < SERIES_ENDS_AFTER_S else None
 
     def admit(self, subject: str, namespace: str, now_s: float) -> bool:
-        """Whether one more may be told about it now: then it counts. Objects without a namespace have no
-        tenant who could cause more than a few."""
+        """Return whether the limits admit one more Event, and count it.
+
+        Cluster-scoped objects have no limit per namespace, because no tenant can cause many Events for them.
+        """
         is_admitted = _take(self._objects, subject, BURST, REFILL_S, now_s) and (
             not namespace or _take(self._namespaces, namespace, NAMESPACE_BURST, NAMESPACE_REFILL_S, now_s)
         )
         self.dropped += not is_admitted
         return is_admitted
 
-    def note(self, what: tuple[str, ...], told: EventSeries) -> None:
-        self._told.note(what, told)
+    def note(self, what: tuple[str, ...], series: EventSeries) -> None:
+        self._series.note(what, series)
 
 
 def _take(buckets: _RecentlyUsed[str, _Bucket], key: str, burst: int, refill_s: float, now_s: float) -> bool:
@@ -116,10 +117,10 @@ def _take(buckets: _RecentlyUsed[str, _Bucket], key: str, burst: int, refill_s: 
 log = logging.getLogger(__name__)
 
 _COMPONENT: Final = "rescheduler"
-_MOST_WAITING: Final = 1000
-_LONGEST_MESSAGE: Final = 1024
+_MAX_PENDING: Final = 1000
+_MAX_MESSAGE_LENGTH: Final = 1024
 _FLUSH_TIMEOUT_S: Final = 2.0
-"""At the end, how long Events that are not written yet are waited for."""
+"""At the end, how long to wait until pending Events are written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,50 +135,49 @@ class InvolvedObject:
 
     @classmethod
     def of_node(cls, name: str) -> "InvolvedObject":
-        # As the kubelet does it: whoever describes a node looks for events by its name in this place.
+        # As in the kubelet: `kubectl describe node` looks for Events with the node's name as uid.
         return cls("v1", "Node", "", name, name)
 
 
 class EventRecorder:
+    """Write Events in the background."""
+
     def __init__(self, client: Client, now: Callable[[], datetime]) -> None:
         self._client = client
         self._now = now
-        self._waiting: asyncio.Queue[Object] = asyncio.Queue(_MOST_WAITING)
+        self._waiting: asyncio.Queue[Object] = asyncio.Queue(_MAX_PENDING)
         self._limits = EventCorrelator()
 
     def tell(
         self, subject: InvolvedObject, reason: str, message: str, *, warning: bool = False, once: bool = False
     ) -> None:
-        """`once`: as long as the server remembers it, it is not told again, not even by another process."""
+        """Write an Event. With `once`, it is not repeated while it exists on the server, even by another
+        process."""
         now_s, time = asyncio.get_running_loop().time(), self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
-        message = message[:_LONGEST_MESSAGE]
+        message = message[:_MAX_MESSAGE_LENGTH]
         what = (subject.kind, subject.uid, reason, message, str(warning))
-        known = self._limits.known(what, now_s)
+        known = self._limits.series_of(what, now_s)
         if known is not None and once:
             return
         if not self._limits.admit(f"{subject.kind} {subject.uid}", subject.namespace, now_s):
             return
         if known is None:
             suffix = _name_suffix(subject, reason, message, "" if once else str(self._now().timestamp()))
-            told = EventSeries(1, f"{subject.name[:230]}.{suffix}", time, now_s)
+            series = EventSeries(1, f"{subject.name[:230]}.{suffix}", time, now_s)
         else:
-            told = replace(known, count=known.count + 1, last_s=now_s)
-        self._limits.note(what, told)
+            series = replace(known, count=known.count + 1, last_s=now_s)
+        self._limits.note(what, series)
         with contextlib.suppress(asyncio.QueueFull):
-            self._waiting.put_nowait(_event(subject, reason, message, told, time=time, warning=warning))
+            self._waiting.put_nowait(_event(subject, reason, message, series, time=time, warning=warning))
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self._write_all(), name="events")
-        try:
+        """Write Events while the body runs, and pending ones at its end."""
+        async with background_task(self._write_all(), "events"):
             yield
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_FLUSH_TIMEOUT_S):
                     await self._waiting.join()
-        finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
 
     async def _write_all(self) -> None:
         while True:
@@ -187,30 +187,30 @@ class EventRecorder:
             except errors.AlreadyExists:
                 continue
             except errors.KubeError as error:
-                log.info("an Event was lost: %s", error)
+                log.info("can't write an Event: %s", error)
             finally:
                 self._waiting.task_done()
 
     async def _write(self, event: Object) -> None:
-        """What was told before counts one more; unless the server has forgotten it."""
+        """Increase the count of an Event, or create it if it is new or has expired on the server."""
         if event["count"] > 1:
             metadata = event["metadata"]
-            again = {name: event[name] for name in ("count", "lastTimestamp")}
+            repetition = {name: event[name] for name in ("count", "lastTimestamp")}
             with contextlib.suppress(errors.NotFound):
                 await self._client.patch(
-                    EVENTS, f"{metadata['namespace']}/{metadata['name']}", merge_patch(again)
+                    EVENTS, f"{metadata['namespace']}/{metadata['name']}", merge_patch(repetition)
                 )
                 return
         await self._client.create(EVENTS, event)
 
 
 def _event(
-    subject: InvolvedObject, reason: str, message: str, told: EventSeries, *, time: str, warning: bool
+    subject: InvolvedObject, reason: str, message: str, series: EventSeries, *, time: str, warning: bool
 ) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"namespace": subject.namespace or "default", "name": told.name},
+        "metadata": {"namespace": subject.namespace or "default", "name": series.name},
         "involvedObject": {
             "apiVersion": subject.api_version,
             "kind": subject.kind,
@@ -222,12 +222,12 @@ def _event(
         "message": message,
         "type": "Warning" if warning else "Normal",
         "source": {"component": _COMPONENT},
-        "firstTimestamp": told.first,
+        "firstTimestamp": series.first,
         "lastTimestamp": time,
-        "count": told.count,
+        "count": series.count,
     }
 
 
-def _name_suffix(subject: InvolvedObject, *told: str) -> str:
-    """Of the Event's name: the same for what is the same."""
-    return hashlib.sha256("".join((subject.uid, *told)).encode()).hexdigest()[:16]
+def _name_suffix(subject: InvolvedObject, *content: str) -> str:
+    """Return the suffix of the Event's name, the same for equal content."""
+    return hashlib.sha256("".join((subject.uid, *content)).encode()).hexdigest()[:16]

@@ -1,12 +1,4 @@
-"""A token bucket, as client-go has it: `burst` requests at once, then `per_second` of them.
-
-First come, first served: each caller takes the next free slot on the time line at once and then waits
-for it, so nobody overtakes. Time is the running loop's, so a virtual clock works too.
-
-How long to wait before the next try: ever longer, and never all at the same time.
-
-How often an overloaded server is asked again, and how long is waited in between.
-"""
+"""Rate limit, back-off and retries of requests."""
 
 import asyncio
 import logging
@@ -27,24 +19,26 @@ __all__ = [
 
 
 class RateLimiter:
-    """`RateLimit(0)` never makes anyone wait."""
+    """A token bucket as in client-go: `burst` requests immediately, then `per_second`. 0 means no limit.
+
+    First come, first served: each caller reserves the next free slot and waits for it, so no caller overtakes
+    another. Time is that of the running loop, so a virtual clock works too.
+    """
 
     def __init__(self, per_second: float = 0.0, burst: int = 1) -> None:
         if per_second < 0:
-            raise ValueError(
-                f"a rate limit of {per_second} requests per second makes no sense: use 0 for none"
-            )
+            raise ValueError(f"invalid rate limit of {per_second} requests per second: use 0 for no limit")
         if burst < 1:
-            raise ValueError(f"a burst of {burst} would let no request through: use at least 1")
+            raise ValueError(f"invalid burst of {burst}: use at least 1")
         self.per_second = per_second
         self.burst = burst
         self._full_at = float("-inf")
-        """When the bucket will be full again; each request moves it one interval further."""
+        """When the bucket will be full again; each request adds one interval."""
 
     async def wait(self) -> float:
-        """Returns when the caller may go ahead; says how many seconds that took.
+        """Wait until the caller may proceed; return how many seconds that took.
 
-        A caller that is cancelled while waiting leaves its slot unused: slower, never faster than allowed.
+        A caller that is cancelled while waiting leaves its slot unused: the rate gets lower, never higher.
         """
         if not self.per_second:
             return 0.0
@@ -60,22 +54,22 @@ class RateLimiter:
 
 
 class Backoff:
-    """Each delay is drawn from the upper half of a range that doubles up to `longest_s`.
+    """Exponential back-off: each delay is random in the upper half of a range that doubles up to `longest_s`.
 
-    The jitter keeps a thousand clients from coming back to a restarted server in one wave.
+    The jitter prevents a thousand clients from reconnecting to a restarted server at the same time.
     """
 
-    def __init__(self, first_s: float, longest_s: float, dice: random.Random) -> None:
+    def __init__(self, first_s: float, longest_s: float, rng: random.Random) -> None:
         self._first_s = first_s
         self._longest_s = longest_s
-        self._dice = dice
+        self._rng = rng
         self._tries = 0
 
     def next_delay_s(self) -> float:
-        # The exponent is bounded, for it grows for as long as a server is away.
+        # The exponent is bounded: it grows for as long as a server is unreachable.
         ceiling = min(self._longest_s, self._first_s * 2.0 ** min(self._tries, 32))
         self._tries += 1
-        return ceiling * self._dice.uniform(0.5, 1.0)
+        return ceiling * self._rng.uniform(0.5, 1.0)
 
     def reset(self) -> None:
         self._tries = 0
@@ -86,30 +80,30 @@ log = logging.getLogger(__name__)
 R = TypeVar("R")
 
 LONGEST_RETRY_DELAY_S = 10.0
-"""A server that asks for more than this gets its error raised."""
+"""If a server asks for a longer delay, its error is raised."""
 
 
 class RetryPolicy(NamedTuple):
     tries: int
     wait_at_most_s: float
-    """Between two tries, even if the server asks for more."""
+    """The longest wait between two tries, even if the server asks for more."""
 
 
 DEFAULT_RETRIES: Final = RetryPolicy(tries=4, wait_at_most_s=LONGEST_RETRY_DELAY_S)
 QUICK_RETRIES: Final = RetryPolicy(tries=2, wait_at_most_s=0.2)
-"""For what one can do without: everything else waits for it."""
+"""For optional reads that everything else waits for."""
 
 
 async def retry_while_overloaded(
-    ask: Callable[[], Awaitable[R]], patience: RetryPolicy = DEFAULT_RETRIES
+    read: Callable[[], Awaitable[R]], retry_policy: RetryPolicy = DEFAULT_RETRIES
 ) -> R:
-    """Repeated when an overloaded server says for how long to wait: reading twice harms nobody."""
-    for left in reversed(range(patience.tries)):
+    """Repeat a read while the server is overloaded and says how long to wait."""
+    for left in reversed(range(retry_policy.tries)):
         try:
-            return await ask()
+            return await read()
         except errors.Overloaded as overloaded:
             if not left or overloaded.delay_s > LONGEST_RETRY_DELAY_S:
                 raise
             log.info("%s", overloaded)
-            await asyncio.sleep(min(overloaded.delay_s, patience.wait_at_most_s))
+            await asyncio.sleep(min(overloaded.delay_s, retry_policy.wait_at_most_s))
     raise AssertionError("the last try returns or raises")

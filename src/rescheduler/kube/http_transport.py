@@ -1,4 +1,4 @@
-"""The transport to a real API server: HTTP/1.1 over TLS, with credentials that renew themselves."""
+"""The transport to a real API server: HTTP/1.1 over TLS, with credentials that are renewed automatically."""
 
 import asyncio
 import contextlib
@@ -31,8 +31,8 @@ log = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_S = 10.0
 CONNECTIONS = 100
-"""At once; each watch holds one for as long as it lasts."""
-GOODBYE_S = 1.0
+"""The largest number of open connections; each watch uses one."""
+CLOSE_TIMEOUT_S = 1.0
 DEAD_PEER_OPTIONS: Final = {
     "TCP_KEEPIDLE": 5,
     "TCP_KEEPALIVE": 5,
@@ -40,9 +40,9 @@ DEAD_PEER_OPTIONS: Final = {
     "TCP_KEEPCNT": 3,
     "TCP_USER_TIMEOUT": 10_000,
 }
-"""Of every socket. A peer that is gone is noticed about ten seconds after it last acknowledged anything: by
-keep-alive probes on an idle connection, by the user timeout (in milliseconds) on one with data that was not
-acknowledged. On macOS `TCP_KEEPALIVE` is what `TCP_KEEPIDLE` is on Linux."""
+"""Options of every socket, to detect a dead peer about ten seconds after its last acknowledgement: with
+keep-alive probes on idle connections, and with the user timeout (in milliseconds) on connections with
+unacknowledged data. `TCP_KEEPALIVE` is the name of `TCP_KEEPIDLE` on macOS."""
 
 
 class HttpTransport:
@@ -90,16 +90,16 @@ class HttpTransport:
         await self._wait_for_closed_sockets()
 
     async def _wait_for_closed_sockets(self) -> None:
-        """The connection of a request that was cancelled still says goodbye; aiohttp does not wait for it."""
+        """Wait until the connections of cancelled requests are closed, because aiohttp does not."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(GOODBYE_S):
-                while any(each.fileno() >= 0 for each in self._sockets):  # noqa: ASYNC110 - nothing tells
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                while any(each.fileno() >= 0 for each in self._sockets):  # noqa: ASYNC110 - there is no event
                     await asyncio.sleep(0.005)
 
     def _open(self, address: aiohttp.AddrInfoType) -> socket.socket:
-        made = _socket(address)
-        self._sockets.add(made)
-        return made
+        opened = _socket(address)
+        self._sockets.add(opened)
+        return opened
 
     async def __aenter__(self) -> Self:
         return self
@@ -127,7 +127,7 @@ class HttpTransport:
                 server_hostname=self.access.tls_server_name or None,
                 proxy=self._proxy or None,
                 allow_redirects=False,
-                # aiohttp by itself repeats a PUT or DELETE whose connection broke; we must not.
+                # aiohttp repeats a PUT or DELETE whose connection broke; we must not.
                 middlewares=() if request.method == "GET" else (_send_once,),
             )
         except aiohttp.ClientConnectorCertificateError as error:
@@ -154,7 +154,7 @@ class HttpTransport:
     def _session_for(self, certificate: ClientCertificate | None) -> aiohttp.ClientSession:
         if self._session is None or certificate != self._certificate:
             if self._session is not None:
-                # Its watches go on; it is closed with us, its idle connections close by themselves.
+                # Its watches continue, so it is closed together with the transport.
                 self._outdated.append(self._session)
             self._session = self._new_session(certificate)
             self._certificate = certificate
@@ -169,8 +169,8 @@ class HttpTransport:
             connector=aiohttp.TCPConnector(limit=CONNECTIONS, ssl=trust, socket_factory=self._open),
             timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_connect=self._connect_timeout_s),
             cookie_jar=aiohttp.DummyCookieJar(),
-            # A page of a large list is many megabytes: fewer, larger reads. Still larger ones take longer,
-            # because the allocator gets the memory for each of them anew from the system.
+            # A page of a large list has many megabytes, so use fewer, larger reads. Even larger reads are
+            # slower, because the allocator requests the memory for each from the system.
             read_bufsize=2**18,
         )
 
@@ -188,9 +188,9 @@ class HttpTransport:
             reason = f"no connection within {self._connect_timeout_s:g} s"
         elif isinstance(error, aiohttp.ClientConnectorError):
             number = error.os_error.errno
-            # asyncio's own words ("Connect call failed") don't say why; the system's do.
+            # asyncio's message ("Connect call failed") does not say why; the system's does.
             reason = os.strerror(number) if number and number > 0 else str(error.os_error)
-            reason = reason or "the connection was closed while being set up"
+            reason = reason or "the connection was closed during setup"
         return f"{self.access.server}: {reason}"
 
 
@@ -220,7 +220,7 @@ class _HttpResponse:
         await self.close()
 
     async def close(self) -> None:
-        # Read to its end, the connection goes back to the pool; otherwise it is closed.
+        # After a complete answer the connection returns to the pool; otherwise it is closed.
         if self._answer.content.at_eof():
             self._answer.release()
         else:
@@ -241,7 +241,7 @@ class _HttpResponse:
 async def _send_once(
     request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
 ) -> aiohttp.ClientResponse:
-    """Turns a broken connection into an error that aiohttp does not retry."""
+    """Turn a broken connection into an error that aiohttp does not retry."""
     try:
         return await handler(request)
     except aiohttp.ClientConnectorError:
@@ -251,20 +251,20 @@ async def _send_once(
 
 
 def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    """Asks the kernel to find out about dead peers: a quiet watch would never notice."""
+    """Create a socket that detects a dead peer: a quiet watch would never notice."""
     family, kind, protocol, _, _ = address
-    made = socket.socket(family, kind, protocol)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    created = socket.socket(family, kind, protocol)
+    created.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in DEAD_PEER_OPTIONS.items():
         # No system has all of them: Linux lacks TCP_KEEPALIVE, macOS TCP_KEEPIDLE and TCP_USER_TIMEOUT.
         if hasattr(socket, option):
-            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-    return made
+            created.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return created
 
 
 def _proxy_of_environment(server: str) -> str:
     parts = urlsplit(server)
-    # As for Go's clients, proxies of the environment are for other machines: not for `kubectl proxy`.
+    # As in Go, proxies of the environment are not used for this machine (`kubectl proxy`).
     if is_loopback(server) or proxy_bypass(parts.netloc):
         return ""
     return getproxies_environment().get(parts.scheme, "")

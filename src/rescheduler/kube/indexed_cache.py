@@ -1,7 +1,7 @@
-"""What an informer knows: objects by key, with indices; every change of it as old and new.
+"""A cache of objects by key, with indices; every change is reported as old and new.
 
-Pure bookkeeping, without a network or a clock. Versions decide what is newer: Kubernetes guarantees that
-resource versions of one resource are numbers that grow.
+It has no network and no clock. Versions decide which state is newer: Kubernetes guarantees that the resource
+versions of one resource are increasing numbers.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
@@ -14,11 +14,11 @@ __all__ = ["CacheChange", "IndexFunction", "IndexedCache"]
 T = TypeVar("T")
 
 IndexFunction = Callable[[T], Iterable[Hashable]]
-"""The values under which an object is to be found, e.g. the node of a pod."""
+"""Returns the values under which an object is indexed, e.g. the node of a pod."""
 
 
 class CacheChange(NamedTuple, Generic[T]):
-    """Added: no old. Deleted: no new. Otherwise both."""
+    """A change: without `old` if added, without `new` if deleted."""
 
     old: T | None
     new: T | None
@@ -31,7 +31,7 @@ class IndexedCache(Generic[T]):
         self._identify = identify
         self._objects: dict[str, T] = {}
         self._indices = dict(indices or {})
-        self._found: dict[str, dict[Hashable, dict[str, T]]] = {name: {} for name in self._indices}
+        self._entries: dict[str, dict[Hashable, dict[str, T]]] = {name: {} for name in self._indices}
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -46,36 +46,36 @@ class IndexedCache(Generic[T]):
         return self._objects.get(key)
 
     def find(self, index: str, value: Hashable) -> list[T]:
-        """All objects that `index` files under `value`; raises KeyError for an index that nobody declared."""
-        return list(self._found[index].get(value, {}).values())
+        """Return all objects with `value` in `index`; raise KeyError for an undeclared index."""
+        return list(self._entries[index].get(value, {}).values())
 
     def version(self, key: str) -> int:
-        """Of the object as it is held; 0 if it is not."""
+        """Return the version of the cached object; 0 if there is none."""
         held = self._objects.get(key)
         return 0 if held is None else int(self._identify(held).version)
 
     def put(self, item: T) -> list[CacheChange[T]]:
-        """Adds or replaces; nothing happens if the held state is as new or newer."""
+        """Add or replace an object, unless the cached state is as new or newer."""
         identity = self._identify(item)
         if int(identity.version) <= self.version(identity.key):
             return []
         return self._exchange(identity.key, item)
 
     def remove(self, key: str) -> list[CacheChange[T]]:
-        """Nothing happens if there is no such object."""
+        """Remove an object, if it is cached."""
         return self._exchange(key, None)
 
     def replace(self, items: Iterable[T], *, rewound: bool = False) -> list[CacheChange[T]]:
-        """Makes `items` all there is; returns what that changed, deletions first.
+        """Replace the whole content by `items`; return the changes, deletions first.
 
-        Here a difference counts, not an order. `rewound` says that versions are worth nothing: a store that
-        was restored from a backup gives the same numbers again, to other states.
+        Any difference counts as a change, even to an older version. With `rewound`, equal versions may have
+        different content: a store that was restored from a backup assigns the same numbers again.
         """
-        fresh = {self._identify(item).key: item for item in items}
+        new = {self._identify(item).key: item for item in items}
         changes: list[CacheChange[T]] = []
-        for key in [key for key in self._objects if key not in fresh]:
+        for key in [key for key in self._objects if key not in new]:
             changes += self.remove(key)
-        for key, item in fresh.items():
+        for key, item in new.items():
             held = self._objects.get(key)
             if held is None or self._identify(held) != self._identify(item) or (rewound and held != item):
                 changes += self._exchange(key, item)
@@ -91,19 +91,19 @@ class IndexedCache(Generic[T]):
         else:
             return []
         if old is not None and new is not None and self._identify(old).uid != self._identify(new).uid:
-            # Deleted and made anew under the same name: nobody may take one for the other.
+            # Deleted and recreated with the same name: handlers must not confuse the two.
             return [CacheChange(old, None), CacheChange(None, new)]
         return [CacheChange(old, new)]
 
     def _reindex(self, key: str, old: T | None, new: T | None) -> None:
         for name, values_of in self._indices.items():
-            shelves = self._found[name]
+            entries = self._entries[name]
             before = set() if old is None else set(values_of(old))
             after = set() if new is None else set(values_of(new))
             for value in before - after:
-                del shelves[value][key]
-                if not shelves[value]:
-                    del shelves[value]
+                del entries[value][key]
+                if not entries[value]:
+                    del entries[value]
             if new is not None:
                 for value in after:
-                    shelves.setdefault(value, {})[key] = new
+                    entries.setdefault(value, {})[key] = new

@@ -5,28 +5,28 @@
      ▲    │ failed              │   ▲                                      │
      │    ▼                     │   └──── resume after the last version ───┘
      └─ WAITING ◀───────────────┘
-                   410 Gone, refused (4xx), unreadable, events that don't follow on what
-                   we have, a server behind our version, nothing told for `relist_after_s`
+                   410 Gone, refused (4xx), undecodable, events out of sequence, a server
+                   behind our version, no event or bookmark for `relist_after_s`
 
-What a reader of the cache may rely on:
+What readers of the cache can rely on:
 
-- The cache is the server's state at some version, whole: a list is swapped in at once, then events follow
-  one by one, in the server's order. An older state never takes the place of a newer one.
-- Before a handler hears of a change, the cache has it. Each handler hears of every change of the cache
-  once and in order, as old and new. After a new list it hears of what was missed as of any other change,
-  deletions first; what came and went in between is not told.
+- The cache is the complete state of the server at some version: a list replaces it in one step, then events
+  follow one by one, in the server's order. An older state never replaces a newer one.
+- The cache has a change before any handler is called. Each handler gets every change once and in order, as
+  old and new. After a new list it gets the missed changes, deletions first; objects that were created and
+  deleted in between are not reported.
 - `is_fresh` says whether the cache is followed: it is synced, and its watch is open, or was lost only a few
-  seconds ago. Silence alone means nothing: a quiet kind has nothing to tell. A watch is suspect when a
-  request of the same client got no answer (`liveness`): then it is opened again, and fresh once it is
-  accepted. The kernel ends connections whose peer is gone within about ten seconds (`network`).
+  seconds ago. Silence alone means nothing: there may be no changes. A watch is suspect when a request of the
+  same client got no answer (`ServerLiveness`): then it is opened again, and fresh when the server accepts it.
+  The kernel ends connections whose peer is gone within about ten seconds (`http_transport`).
 - `staleness()` is the time since the server's last sign of life (event, bookmark, accepted watch, list). A
-  quiet watch is opened again every `silence_s`, so it hardly exceeds that. It can't see how far the server
-  itself is behind its store: what is irreversible is preceded by a live read.
-- Lists after the first are read with a quorum, so they never go back to what a lagging server remembers. If
-  one does go back, the store was restored from a backup: the cache follows it, and the log says so.
+  quiet watch is opened again every `silence_s`, so staleness hardly exceeds that. It does not show how far
+  the server is behind its own store, so every irreversible action does a live read first.
+- Lists after the first are read with a quorum, so they never return to the state of a lagging server. If one
+  does, the store was restored from a backup: the cache follows it and logs that.
 
-Handlers are called in line and must be quick. One that raises is logged and counted; the cache, the other
-handlers and the next change are not affected, but that handler has missed this change.
+Handlers are called synchronously and must be quick. If a handler raises, the error is logged and counted; the
+cache, the other handlers and later changes are not affected, but that handler has missed this change.
 """
 
 import asyncio
@@ -34,10 +34,11 @@ import contextlib
 import logging
 import random
 from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Final, Generic, Protocol, Self, TypeVar
 
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import ApiResource
+from rescheduler.kube.background_tasks import background_task
 from rescheduler.kube.client import Client
 from rescheduler.kube.indexed_cache import CacheChange, IndexedCache, IndexFunction
 from rescheduler.kube.reflector import (
@@ -48,7 +49,15 @@ from rescheduler.kube.reflector import (
     ReflectorTiming,
 )
 
-__all__ = ["ChangeHandler", "Informer", "ListOptions", "ReflectorCounts", "ReflectorPhase", "ReflectorTiming"]
+__all__ = [
+    "ChangeHandler",
+    "Informer",
+    "ListOptions",
+    "ReadYourWrites",
+    "ReflectorCounts",
+    "ReflectorPhase",
+    "ReflectorTiming",
+]
 
 log = logging.getLogger(__name__)
 
@@ -58,71 +67,69 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 class ChangeHandler(Protocol[T_contra]):
     def __call__(self, old: T_contra | None, new: T_contra | None, /) -> None:
-        """Added: no old. Deleted: no new. Otherwise both, with the same uid."""
+        """Handle a change: without `old` if added, without `new` if deleted; otherwise both have the same
+        uid."""
         ...
 
 
 class Informer(Generic[T]):
-    """Run it with `async with informer.running():`, or `run()` in a task group; then await `synced()`.
+    """Follow one resource. Use `async with informer.running():` or `run()` in a task group, then `synced()`.
 
-    For custom resources too: while the server does not know the kind, it keeps asking and `failure` says so.
+    Also for custom resources: while the server does not have the kind, the informer retries and `failure`
+    says so.
     """
 
     def __init__(
         self,
         client: Client,
         resource: ApiResource[T],
-        selection: ListOptions = ListOptions(),  # noqa: B008 - frozen
+        options: ListOptions = ListOptions(),  # noqa: B008 - frozen
         *,
         indices: Mapping[str, IndexFunction[T]] | None = None,
-        pace: ReflectorTiming = ReflectorTiming(),  # noqa: B008 - frozen
-        dice: random.Random | None = None,
+        timing: ReflectorTiming = ReflectorTiming(),  # noqa: B008 - frozen
+        rng: random.Random | None = None,
     ) -> None:
-        """`indices` say under which values `find` finds an object; they must never raise."""
+        """`indices` return the values under which `find` finds an object; they must never raise."""
         self.resource = resource
-        self._pace = pace
+        self._timing = timing
         self._cache: IndexedCache[T] = IndexedCache(resource.identify, indices)
         self._handlers: dict[object, ChangeHandler[T]] = {}
-        """By subscription: the same handler may come twice, or go and come again."""
+        """By subscription: the same handler may subscribe several times."""
         self._reflector = Reflector(
             client,
             resource,
-            selection,
+            options,
             cache=self._cache,
-            tell=self._deliver,
-            pace=pace,
-            dice=dice or random.Random(),  # noqa: S311 - jitter, not a secret
+            on_changes=self._deliver,
+            timing=timing,
+            rng=rng or random.Random(),  # noqa: S311 - jitter, not a secret
         )
 
     # --- running ---
 
     async def run(self) -> None:
-        """Until cancelled; then no task and no connection is left."""
+        """Follow the server until cancelled; then no task and no connection remains."""
         await self._reflector.run()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Self]:
-        task = asyncio.create_task(self.run(), name=f"informer of {self.resource.label}")
-        try:
+        """Follow the server while the body runs."""
+        async with background_task(self.run(), f"informer of {self.resource.label}"):
             yield self
-        finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
 
     async def synced(self) -> None:
-        """Returns once the first list is in the cache and the handlers have heard of it.
+        """Wait until the first list is in the cache and the handlers have been called.
 
         Raises RuntimeError if the informer stops before that.
         """
-        await self._reflector.synced_or_over.wait()
+        await self._reflector.synced_or_stopped.wait()
         if not self.is_synced:
             raise RuntimeError(f"the informer of {self.resource.label} stopped before its first list")
 
     def subscribe(self, handler: ChangeHandler[T]) -> Callable[[], None]:
-        """Calls `handler` with all that is there, as added, and from then on with every change.
+        """Call `handler` with every cached object, as added, and from then on with every change.
 
-        Returns what ends it.
+        Returns a function that ends the subscription.
         """
         subscription = object()
         self._handlers[subscription] = handler
@@ -151,31 +158,31 @@ class Informer(Generic[T]):
     def find(self, index: str, value: Hashable) -> list[T]:
         return self._cache.find(index, value)
 
-    # --- how far to trust it ---
+    # --- freshness ---
 
     @property
     def is_synced(self) -> bool:
         return self._reflector.synced.is_set()
 
     def staleness(self, now: float | None = None) -> float:
-        """Seconds since the server's last sign of life, infinite before the first; `now` is loop time."""
-        return self._reflector.contact.staleness(asyncio.get_running_loop().time() if now is None else now)
+        """Return the seconds since the server's last sign of life, infinite before the first; `now` is loop
+        time."""
+        return self._reflector.health.staleness(_now_s() if now is None else now)
 
     @property
     def is_fresh(self) -> bool:
-        """Synced and followed; see the top of this module."""
-        pace = self._pace
-        return (
-            self.is_synced and self.lost_s() < pace.lost_after_s and self.staleness() < pace.stale_after_s
-        )  # fmt: skip
+        """Whether the cache is synced and followed; see the top of this module."""
+        timing = self._timing
+        is_followed = self.lost_s() < timing.lost_after_s and self.staleness() < timing.stale_after_s
+        return self.is_synced and is_followed
 
     def lost_s(self) -> float:
-        """For how long no watch follows the server, in seconds; 0 while one does."""
-        return self._reflector.contact.lost(asyncio.get_running_loop().time())
+        """Return for how many seconds no watch has been open; 0 while one is."""
+        return self._reflector.health.lost(_now_s())
 
     @property
     def failure(self) -> errors.KubeError | None:
-        """Why the cache does not follow right now; None when all is well."""
+        """Why the cache does not follow the server now; None if it does."""
         return self._reflector.failure
 
     @property
@@ -186,13 +193,13 @@ class Informer(Generic[T]):
     def counts(self) -> ReflectorCounts:
         return self._reflector.counts
 
-    # --- telling ---
+    # --- handlers ---
 
     def _deliver(self, changes: list[CacheChange[T]]) -> None:
-        # Who subscribes from within a handler has been shown the whole cache by then.
-        listening = tuple(self._handlers.items())
+        # A handler that subscribes during this call gets the whole cache instead.
+        handlers = tuple(self._handlers.items())
         for change in changes:
-            for subscription, handler in listening:
+            for subscription, handler in handlers:
                 if subscription in self._handlers:
                     self._call(handler, change)
 
@@ -201,9 +208,105 @@ class Informer(Generic[T]):
             handler(change.old, change.new)
         except Exception:
             self.counts.handler_failures += 1
-            log.exception("a handler of %s failed on %s", self.resource.label, self._subject(change))
+            log.exception("a handler of %s failed for %s", self.resource.label, self._key(change))
 
-    def _subject(self, change: CacheChange[T]) -> str:
+    def _key(self, change: CacheChange[T]) -> str:
         item = change.old if change.new is None else change.new
         assert item is not None
         return self.resource.identify(item).key
+
+
+_TRUSTED_S: Final = 30.0
+"""How long an answer counts if the informer does not catch up."""
+
+
+class ReadYourWrites(Generic[T]):
+    """An informer's cache, combined with the answers to our own writes: the newer state counts.
+
+    Without it, a reconciler that runs right after a write would not see the write, and repeat it. An answer
+    is dropped when the informer has caught up with it, and in any case after a while: the informer may have
+    missed that the object was created and deleted.
+    """
+
+    def __init__(self, informer: Informer[T], indices: Mapping[str, IndexFunction[T]]) -> None:
+        """`indices` must be those of the informer."""
+        self.informer = informer
+        self._indices = indices
+        self._identify = informer.resource.identify
+        self._answers: dict[str, tuple[T, float]] = {}
+        self._deleted: dict[str, tuple[str, float]] = {}
+        informer.subscribe(self._on_change)
+
+    def key(self, item: T) -> str:
+        return self._identify(item).key
+
+    def get(self, key: str) -> T | None:
+        cached = self.informer.get(key)
+        if cached is not None and self._is_deleted(key, cached):
+            cached = None
+        answer = self._trusted(key)
+        if answer is None or (cached is not None and self._version(cached) >= self._version(answer)):
+            return cached
+        return answer
+
+    def find(self, index: str, value: Hashable) -> list[T]:
+        cached = self.informer.find(index, value)
+        if not self._answers and not self._deleted:
+            # The usual case, and there may be thousands of objects.
+            return sorted(cached, key=self.key)
+        values_of = self._indices[index]
+        answered = (key for key, (item, _) in self._answers.items() if value in values_of(item))
+        items = (self.get(key) for key in sorted({*map(self.key, cached), *answered}))
+        return [item for item in items if item is not None and value in set(values_of(item))]
+
+    def learn(self, item: T) -> None:
+        """Record the answer to a write or a live read; older answers change nothing."""
+        key = self._identify(item).key
+        known = self._trusted(key)
+        if known is None or self._version(known) <= self._version(item):
+            self._answers[key] = item, _now_s()
+
+    def learn_gone(self, key: str, uid: str) -> None:
+        """Record that the server has deleted the object."""
+        self._deleted[key] = uid, _now_s()
+        answer = self._answers.get(key)
+        if answer is not None and self._identify(answer[0]).uid == uid:
+            del self._answers[key]
+
+    def _on_change(self, old: T | None, new: T | None) -> None:
+        key = self._identify(old if new is None else new).key  # type: ignore[arg-type]  # one of them is set
+        answer = self._answers.get(key)
+        if new is None:
+            self._deleted.pop(key, None)
+            if answer is not None and old is not None and self._uid(answer[0]) == self._uid(old):
+                del self._answers[key]
+        elif answer is not None and self._version(answer[0]) <= self._version(new):
+            del self._answers[key]
+
+    def _trusted(self, key: str) -> T | None:
+        answer = self._answers.get(key)
+        if answer is None:
+            return None
+        if _now_s() - answer[1] > _TRUSTED_S:
+            del self._answers[key]
+            return None
+        return answer[0]
+
+    def _is_deleted(self, key: str, cached: T) -> bool:
+        deleted = self._deleted.get(key)
+        if deleted is None or deleted[0] != self._uid(cached):
+            return False
+        if _now_s() - deleted[1] > _TRUSTED_S:
+            del self._deleted[key]
+            return False
+        return True
+
+    def _version(self, item: T) -> int:
+        return int(self._identify(item).version)
+
+    def _uid(self, item: T) -> str:
+        return self._identify(item).uid
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

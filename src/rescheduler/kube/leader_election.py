@@ -1,168 +1,174 @@
-"""The Lease that whoever executes holds: of several processes one acts, and another takes over if it dies.
+"""Leader election with a Lease: of several processes one acts, and another takes over if it dies.
 
-    async with lease.contending():            # from now on it is acquired, renewed, and acquired again
-        await lease.acquired()
+    async with elector.running():             # acquires the Lease, and again if it is lost
+        await elector.acquired()
         async with controller.running():
-            await lease.lost()                # then stop at once: soon another may start
+            await elector.lost()              # stop immediately: another process may start soon
 
-A leader that can't renew stops at `renewDeadline`, counted from when it *sent* its last renewal that was
-accepted. Others count `leaseDuration`, which is longer, from when they *saw* that renewal, which was later.
-So there are never two, unless a clock runs faster than another by more than the ratio of the two durations;
-and where that happens, or a process hangs, the preconditions of every write see to it that no harm is done.
+A leader that can't renew stops at `renewDeadline`, counted from when it *sent* its last accepted renewal.
+Others count `leaseDuration`, which is longer, from when they *saw* that renewal, which was later. So there
+are never two leaders, unless one clock runs faster than another by more than the ratio of the two durations.
+Where that happens, or a process hangs, the preconditions of every write prevent harm.
 
-    FREE ──acquired──▶ HELD ──renewed──▶ HELD ──renewDeadline over, or somebody else has it──▶ FREE
+    FREE ──acquired──▶ HELD ──renewed──▶ HELD ──renewDeadline passed, or another process holds it──▶ FREE
+
+As in client-go, the clocks of other machines are not trusted. The times in a Lease are for people. Whether a
+holder is alive depends on how long *we* have not seen its Lease change, on our own clock. So a leader whose
+clock is hours off keeps its Lease, and a leader that has died loses it after its own `leaseDurationSeconds`.
 """
 
 import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import AsyncIterator, Callable
-from datetime import UTC, datetime
-from typing import Final
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple
 
 from rescheduler.api.structured_log import log_event
 from rescheduler.api.well_known_names import install_labels
 from rescheduler.config.policy import LeaderElection
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import LEASES, Object
+from rescheduler.kube.api_resources import LEASES, Object, split_key
+from rescheduler.kube.background_tasks import background_task
 from rescheduler.kube.client import Client
-from rescheduler.kube.lease_records import (
-    LeaseObservation,
-    LeaseRecord,
-    claimed_record,
-    is_vacant,
-    lease_record_of,
-    lease_spec_of,
-    released_record,
-)
 
-__all__ = ["LeaderElector"]
+__all__ = [
+    "HeldLease",
+    "LeaderElector",
+    "LeaseObservation",
+    "LeaseRecord",
+    "claimed_record",
+    "find_renewed_lease",
+    "is_vacant",
+    "lease_record_of",
+    "lease_spec_of",
+    "released_record",
+]
 
 log = logging.getLogger(__name__)
 
 _JITTER: Final = 1.2
-"""As client-go: tries of several contenders drift apart."""
+"""As in client-go: the attempts of several candidates drift apart."""
+_POLL_INTERVAL_S: Final = 0.5
 
 
 def _wall_clock() -> datetime:
     return datetime.now(UTC)
 
 
+def _loop_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
 class LeaderElector:
-    """One contender. Times that decide are the event loop's; the wall clock is only written down."""
+    """Compete for one Lease. Decisions use the event loop's clock; the wall clock is only written down."""
 
     def __init__(
         self,
         client: Client,
         key: str,
-        me: str,
-        terms: LeaderElection = LeaderElection(),  # noqa: B008 - frozen
+        identity: str,
+        settings: LeaderElection = LeaderElection(),  # noqa: B008 - frozen
         *,
         now: Callable[[], datetime] = _wall_clock,
-        dice: random.Random | None = None,
+        rng: random.Random | None = None,
     ) -> None:
-        """`key` is `namespace/name` of the Lease; `me` must differ from the name of every other contender."""
+        """`key` is `namespace/name` of the Lease; `identity` must be unique among all candidates."""
         self.key = key
-        self.me = me
+        self.identity = identity
         self._client = client
-        self._terms = terms
+        self._settings = settings
         self._now = now
-        self._dice = dice or random.Random()  # noqa: S311 - jitter, not a secret
-        self._seen: LeaseObservation | None = None
+        self._rng = rng or random.Random()  # noqa: S311 - jitter, not a secret
+        self._observation: LeaseObservation | None = None
         self._item: Object = {}
         self._stop_at_s = 0.0
         self._changed = asyncio.Condition()
         self._is_held = False
-        self._looked = asyncio.Event()
+        self._tried = asyncio.Event()
         self.failure: errors.KubeError | None = None
-        """Why the last try failed; None if it did not, whoever has the lease."""
-
-    # -- what is the case
+        """Why the last attempt failed; None if the server answered, whoever holds the Lease."""
 
     @property
     def is_held(self) -> bool:
-        """By us, and in time: true a moment longer than it may be acted upon is what must not be."""
+        """Whether we hold the Lease and may still act on it."""
         return self._is_held and _loop_s() < self._stop_at_s
 
     @property
     def holder(self) -> str:
-        """As last seen; empty if nobody has it."""
-        return self._seen.record.holder if self._seen is not None else ""
+        """The holder as last observed; empty if the Lease is free."""
+        return self._observation.record.holder if self._observation is not None else ""
 
     @property
     def is_held_by_another(self) -> bool:
-        """By somebody who has not been silent for too long, as far as we have seen."""
-        return self._seen is not None and not is_vacant(self._seen, self.me, _loop_s())
+        """Whether another process holds the Lease and has renewed it recently, as far as we have observed."""
+        return self._observation is not None and not is_vacant(self._observation, self.identity, _loop_s())
 
-    async def looked(self) -> None:
-        """Until it was tried once: then it is ours, or `holder` says whose."""
-        await self._looked.wait()
+    async def tried(self) -> None:
+        """Wait for the end of the first attempt: then we hold the Lease, or `holder` says who does."""
+        await self._tried.wait()
 
     async def acquired(self) -> None:
+        """Wait until we hold the Lease."""
         async with self._changed:
             await self._changed.wait_for(lambda: self.is_held)
 
     async def lost(self) -> None:
+        """Wait until we don't hold the Lease."""
         async with self._changed:
             await self._changed.wait_for(lambda: not self._is_held)
 
-    # -- contending
-
     @contextlib.asynccontextmanager
-    async def contending(self) -> AsyncIterator[None]:
-        """Tries to get and to keep it while the body runs; gives it back at the end."""
-        task = asyncio.create_task(self._contend(), name=f"lease {self.key}")
+    async def running(self) -> AsyncIterator[None]:
+        """Acquire and renew the Lease while the body runs; release it at the end."""
         try:
-            yield
+            async with background_task(self._acquire_and_renew(), f"lease {self.key}"):
+                yield
         finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-            await self._give_back()
+            await self._release()
 
-    async def _contend(self) -> None:
+    async def _acquire_and_renew(self) -> None:
         while True:
             await self._acquire()
             await self._set_held(True)
-            log_event(log, logging.INFO, "LeaseAcquired", "the lease is ours", lease=self.key, holder=self.me)
+            log_event(log, logging.INFO, "LeaseAcquired", "acquired the lease",
+                      lease=self.key, holder=self.identity)  # fmt: skip
             try:
-                await self._keep()
+                await self._renew_until_lost()
             finally:
                 await self._set_held(False)
-            words = "the lease is lost: nothing is done any more until it is ours again"
-            log_event(log, logging.WARNING, "LeaseLost", words, lease=self.key, holder=self.holder)
+            log_event(log, logging.WARNING, "LeaseLost", "lost the lease: waiting until it is acquired again",
+                      lease=self.key, holder=self.holder)  # fmt: skip
 
     async def _acquire(self) -> None:
-        pause_s = self._terms.retry_period.total_seconds()
+        retry_s = self._settings.retry_period.total_seconds()
         while True:
             is_ours = await self._try()
-            self._looked.set()
+            self._tried.set()
             if is_ours:
                 return
-            await asyncio.sleep(pause_s * self._dice.uniform(1.0, _JITTER))
+            await asyncio.sleep(retry_s * self._rng.uniform(1.0, _JITTER))
 
-    async def _keep(self) -> None:
-        """Returns when it is lost."""
-        pause_s = self._terms.retry_period.total_seconds()
+    async def _renew_until_lost(self) -> None:
+        retry_s = self._settings.retry_period.total_seconds()
         while True:
             try:
                 async with asyncio.timeout_at(self._stop_at_s):
-                    await asyncio.sleep(pause_s)
+                    await asyncio.sleep(retry_s)
                     renewed = await self._try()
             except TimeoutError:
                 return
             if not renewed and self.is_held_by_another:
                 return
 
-    # -- one try
-
     async def _try(self) -> bool:
-        """Whether it is ours now."""
+        """Try to acquire or renew the Lease; return whether we hold it now."""
         sent_s = _loop_s()
         try:
-            async with asyncio.timeout(self._terms.renew_deadline.total_seconds()):
-                is_ours = await self._claimed()
+            async with asyncio.timeout(self._settings.renew_deadline.total_seconds()):
+                is_ours = await self._claim()
         except errors.KubeError as error:
             self.failure = error
             log_event(log, logging.INFO, "LeaseNotReached", str(error), lease=self.key)
@@ -171,68 +177,59 @@ class LeaderElector:
             return False
         self.failure = None
         if is_ours:
-            self._stop_at_s = sent_s + self._terms.renew_deadline.total_seconds()
+            self._stop_at_s = sent_s + self._settings.renew_deadline.total_seconds()
         return is_ours
 
-    async def _claimed(self) -> bool:
-        if self._seen is None or self._seen.record.holder != self.me:
-            await self._look()
+    async def _claim(self) -> bool:
+        if self.holder != self.identity:
+            await self._read()
         try:
             return await self._write_if_vacant()
         except (errors.Conflict, errors.NotFound, errors.AlreadyExists):
-            # Somebody wrote in between; or it was we, and the answer was lost.
-            await self._look()
+            # Another process wrote in between; or it was us, and the answer was lost.
+            await self._read()
             return await self._write_if_vacant()
 
-    async def _look(self) -> None:
+    async def _read(self) -> None:
         try:
-            self._note(await self._client.get(LEASES, self.key))
+            self._observe(await self._client.get(LEASES, self.key))
         except errors.NotFound:
-            self._seen = None
+            self._observation = None
 
     async def _write_if_vacant(self) -> bool:
-        if self._seen is None:
-            wanted = claimed_record(None, self.me, self._terms, self._now())
-            self._note(await self._client.create(LEASES, self._manifest(wanted)))
+        if self._observation is None:
+            claim = claimed_record(None, self.identity, self._settings, self._now())
+            self._observe(await self._client.create(LEASES, self._manifest(claim)))
             return True
-        if not is_vacant(self._seen, self.me, _loop_s()):
+        if not is_vacant(self._observation, self.identity, _loop_s()):
             return False
-        wanted = claimed_record(self._seen.record, self.me, self._terms, self._now())
-        self._note(await self._client.replace(LEASES, self._manifest(wanted)))
+        claim = claimed_record(self._observation.record, self.identity, self._settings, self._now())
+        self._observe(await self._client.replace(LEASES, self._manifest(claim)))
         return True
 
-    async def _give_back(self) -> None:
-        """Best effort: if it fails, others have to wait until it expires."""
-        if self.holder != self.me:
+    async def _release(self) -> None:
+        """Release the Lease, best effort: if that fails, others wait until it expires."""
+        if self.holder != self.identity:
             return
         try:
-            async with asyncio.timeout(self._terms.renew_deadline.total_seconds()):
-                await self._look()  # a renewal may have been under way when we were stopped
-                if self._seen is not None and self.holder == self.me:
-                    wanted = released_record(self._seen.record, self._now())
-                    self._note(await self._client.replace(LEASES, self._manifest(wanted)))
+            async with asyncio.timeout(self._settings.renew_deadline.total_seconds()):
+                await self._read()  # a renewal may have been in progress when we were stopped
+                if self._observation is not None and self.holder == self.identity:
+                    release = released_record(self._observation.record, self._now())
+                    self._observe(await self._client.replace(LEASES, self._manifest(release)))
         except (errors.KubeError, TimeoutError) as error:
-            log_event(
-                log, logging.INFO, "LeaseNotGivenBack", str(error) or "no answer in time", lease=self.key
-            )
+            message = str(error) or "no answer in time"
+            log_event(log, logging.INFO, "LeaseNotReleased", message, lease=self.key)
 
-    # -- reading and writing
-
-    def _note(self, item: Object) -> None:
-        record, version = lease_record_of(item.get("spec") or {}), item["metadata"]["resourceVersion"]
-        now_s = _loop_s()
-        before = self._seen
-        is_known = before is not None and self._item["metadata"].get("uid") == item["metadata"].get("uid")
+    def _observe(self, item: Object) -> None:
+        is_same = self._item.get("metadata", {}).get("uid") == item["metadata"].get("uid")
+        self._observation = _observation_of(item, self._observation if is_same else None)
         self._item = item
-        if before is None or not is_known:
-            self._seen = LeaseObservation(record, version, now_s)
-        else:
-            self._seen = before.then(record, version, now_s)
 
-    def _manifest(self, record: LeaseRecord) -> Object:
-        """With the version that was seen, as precondition, and whatever others have written into it."""
-        namespace, _, name = self.key.rpartition("/")
-        known = self._item if self._seen is not None else {}
+    def _manifest(self, record: "LeaseRecord") -> Object:
+        """Return the Lease with the observed version as precondition and the fields that others have set."""
+        namespace, name = split_key(self.key)
+        known = self._item if self._observation is not None else {}
         metadata = known.get("metadata") or {"namespace": namespace, "name": name}
         labels = {**(metadata.get("labels") or {}), **install_labels(namespace)}
         return {
@@ -248,5 +245,124 @@ class LeaderElector:
             self._changed.notify_all()
 
 
-def _loop_s() -> float:
-    return asyncio.get_running_loop().time()
+class HeldLease(NamedTuple):
+    lease: str
+    holder: str
+
+
+async def find_renewed_lease(
+    client: Client, leases: Iterable[str], *, grace_s: float = 0.0
+) -> HeldLease | None:
+    """Return the first of `leases` that is renewed after `grace_s`; None when each is free or has expired.
+
+    Raises `KubeError`.
+
+        first read ──released, or no renewal for its own leaseDurationSeconds──▶ free
+                   ──a renewal, after every process had `grace_s` to stop──▶ renewed
+    """
+    started_s = _loop_s()
+    observations: dict[str, LeaseObservation] = {}
+    undecided = set(leases)
+    while undecided:
+        for lease in sorted(undecided):
+            before = observations.get(lease)
+            try:
+                observation = _observation_of(await client.get(LEASES, lease), before)
+            except errors.NotFound:
+                undecided.discard(lease)
+                continue
+            if is_vacant(observation, "", _loop_s()):
+                undecided.discard(lease)
+                continue
+            is_renewed = before is not None and observation.changed_s > before.changed_s
+            if is_renewed and observation.changed_s >= started_s + grace_s:
+                return HeldLease(lease, observation.record.holder)
+            observations[lease] = observation
+        if undecided:
+            await asyncio.sleep(_POLL_INTERVAL_S)
+    return None
+
+
+# --- what a Lease says (pure) ---
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRecord:
+    """The `spec` of a Lease."""
+
+    holder: str = ""
+    """Empty if the Lease was released."""
+    lasts_s: int = 0
+    acquired: datetime | None = None
+    renewed: datetime | None = None
+    transitions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseObservation:
+    """A record, and when we first observed it on our own clock."""
+
+    record: LeaseRecord
+    changed_s: float
+
+    def then(self, record: LeaseRecord, now_s: float) -> "LeaseObservation":
+        """Return the observation after another read. Only a change of the record is a sign of life."""
+        return LeaseObservation(record, self.changed_s if record == self.record else now_s)
+
+
+def is_vacant(observation: LeaseObservation, identity: str, now_s: float) -> bool:
+    """Return whether `identity` may take the Lease, or holds it already."""
+    record = observation.record
+    return record.holder in ("", identity) or now_s >= observation.changed_s + record.lasts_s
+
+
+def claimed_record(
+    observed: LeaseRecord | None, identity: str, settings: LeaderElection, now: datetime
+) -> LeaseRecord:
+    """Return the record with which `identity` takes or renews the Lease."""
+    lasts_s = max(1, round(settings.lease_duration / timedelta(seconds=1)))
+    if observed is None:
+        return LeaseRecord(identity, lasts_s, now, now)
+    if observed.holder == identity:
+        return LeaseRecord(identity, lasts_s, observed.acquired or now, now, observed.transitions)
+    return LeaseRecord(identity, lasts_s, now, now, observed.transitions + 1)
+
+
+def released_record(observed: LeaseRecord, now: datetime) -> LeaseRecord:
+    """Return a record without a holder, so that the next candidate need not wait."""
+    return LeaseRecord("", 1, now, now, observed.transitions)
+
+
+def lease_record_of(spec: dict[str, Any]) -> LeaseRecord:
+    """Read a record; fields that are missing or invalid count as unset, because anyone may write Leases."""
+    return LeaseRecord(
+        str(spec.get("holderIdentity") or ""),
+        int(spec.get("leaseDurationSeconds") or 0),
+        _time_of(spec.get("acquireTime")),
+        _time_of(spec.get("renewTime")),
+        int(spec.get("leaseTransitions") or 0),
+    )
+
+
+def lease_spec_of(record: LeaseRecord) -> dict[str, Any]:
+    return {
+        "holderIdentity": record.holder,
+        "leaseDurationSeconds": record.lasts_s,
+        "acquireTime": _micro_time(record.acquired),
+        "renewTime": _micro_time(record.renewed),
+        "leaseTransitions": record.transitions,
+    }
+
+
+def _observation_of(item: Object, before: LeaseObservation | None) -> LeaseObservation:
+    record = lease_record_of(item.get("spec") or {})
+    return LeaseObservation(record, _loop_s()) if before is None else before.then(record, _loop_s())
+
+
+def _time_of(text: object) -> datetime | None:
+    return datetime.fromisoformat(text) if isinstance(text, str) else None
+
+
+def _micro_time(moment: datetime | None) -> str | None:
+    """Format a `MicroTime`, which always has six digits."""
+    return None if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

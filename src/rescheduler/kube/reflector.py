@@ -1,6 +1,6 @@
-"""Keeps a cache in step with the server: list, watch, and what to do when either fails.
+"""Keep a cache in sync with the server: list, watch, and recover when either fails.
 
-The loop behind an `Informer`, whose docstring draws its states and says what readers may rely on.
+This is the loop behind an `Informer`, whose module draws the states and says what readers can rely on.
 """
 
 import asyncio
@@ -25,19 +25,21 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-SHORT_S = 1.0
-"""A watch that ended sooner, and told nothing, counts as failed however politely it ended."""
-STEADY_S = 5.0
-"""A watch that held for so long shows that all is well again: the back-off starts anew."""
+MIN_WATCH_S = 1.0
+"""A watch that ends sooner, without any event, counts as failed even if the server ended it normally."""
+STABLE_WATCH_S = 5.0
+"""A watch that holds for this long resets the back-off."""
 BURST = 20
-"""After so many events in a row, others have their turn on the event loop."""
+"""After this many events in a row, other tasks can run."""
 _TOO_LARGE = "ResourceVersionTooLarge"
-"""The cause that a server names which has not come as far as we have: its store may have gone back."""
+"""The cause that a server names if it is behind our version: its store may have been restored."""
 _LONGEST_NUMBER = 20
-"""Digits of the largest number of 64 bits."""
+"""Digits of the largest 64-bit number."""
 
 
 class ReflectorPhase(Enum):
+    """The states that the `informer` module draws."""
+
     IDLE = "idle"
     LISTING = "listing"
     WATCHING = "watching"
@@ -47,42 +49,43 @@ class ReflectorPhase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReflectorTiming:
-    """How patient to be, in seconds.
+    """Timeouts and delays, in seconds.
 
-    API servers send a bookmark about once a minute, but only if they know of a newer version. Of a quiet kind
-    they hear of newer versions only from etcd's progress notifications, every 10 minutes.
+    API servers send a bookmark about once a minute, but only if they know a newer version. For a resource
+    without changes, they learn newer versions only from etcd's progress notifications, every 10 minutes.
     """
 
     watch_s: tuple[float, float] = (300.0, 600.0)
-    """Each watch is asked to end after a time drawn from this range, so that not all end together."""
+    """Each watch ends after a random time in this range, so that not all end together."""
     silence_s: float = 90.0
-    """Without an event or a bookmark for so long, a watch is opened again: if it is accepted, all is well."""
+    """Without an event or a bookmark for this long, the watch is opened again, to see if the server accepts
+    it."""
     relist_after_s: float = 900.0
-    """Without an event or a bookmark for so long, over any number of watches, list again. A server would have
-    sent a bookmark by now; something between us may hold back what it sends."""
+    """Without an event or a bookmark for this long, over any number of watches, list again. The server would
+    have sent a bookmark; a proxy may hold it back."""
     lost_after_s: float = 5.0
-    """So long after its watch was lost, and no other one accepted, a cache is not fresh."""
+    """A cache is not fresh when its watch has been lost for this long."""
     stale_after_s: float = 120.0
-    """From this staleness on, a cache is not fresh, whatever its watch is."""
+    """A cache with this staleness is not fresh, even if its watch is open."""
     first_delay_s: float = 0.5
     longest_delay_s: float = 30.0
 
 
 @dataclass(slots=True)
 class ReflectorCounts:
-    """For metrics; only ever growing, but for `lag_s`."""
+    """Counters for metrics; only `lag_s` can decrease."""
 
     lists: int = 0
     relists: int = 0
-    """Lists after the first: each means that the thread of events was lost."""
+    """Lists after the first: each means that the sequence of events was lost."""
     watches: int = 0
     events: int = 0
     bookmarks: int = 0
     repeated: int = 0
-    """Events that told what was known already."""
+    """Events that were already known."""
     failures: int = 0
     rewinds: int = 0
-    """How often the server's store went back in time."""
+    """How often the server's store returned to an older version."""
     handler_failures: int = 0
     lag_s: float = 0.0
     """From the arrival of the latest event to the end of its last handler."""
@@ -91,16 +94,18 @@ class ReflectorCounts:
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
+    """Which objects to list and watch."""
+
     namespace: str = ""
     labels: str = ""
     fields: str = ""
     page_size: int = 500
     start_from_cache: bool = True
-    """The first list may be what the server remembers (`resourceVersion=0`): cheap, perhaps a little old."""
+    """The first list may come from the server's cache (`resourceVersion=0`): cheap, perhaps a little old."""
 
 
-class _OutOfSync(Exception):  # noqa: N818 - a signal, not a fault
-    """What the server tells can't follow on what we have."""
+class _OutOfSync(Exception):  # noqa: N818 - a signal, not an error
+    """An event does not follow the cached state."""
 
 
 class Reflector(Generic[T]):
@@ -108,56 +113,55 @@ class Reflector(Generic[T]):
         self,
         client: Client,
         resource: ApiResource[T],
-        selection: ListOptions,
+        options: ListOptions,
         *,
         cache: IndexedCache[T],
-        tell: Callable[[list[CacheChange[T]]], None],
-        pace: ReflectorTiming,
-        dice: random.Random,
+        on_changes: Callable[[list[CacheChange[T]]], None],
+        timing: ReflectorTiming,
+        rng: random.Random,
     ) -> None:
         self.counts = ReflectorCounts()
         self.phase = ReflectorPhase.IDLE
-        self.contact = WatchHealth()
+        self.health = WatchHealth()
         self.synced = asyncio.Event()
-        self.synced_or_over = asyncio.Event()
+        self.synced_or_stopped = asyncio.Event()
         self.failure: errors.KubeError | None = None
         self._client = client
         self._resource = resource
-        self._selection = selection
+        self._options = options
         self._cache = cache
-        self._tell = tell
-        self._pace = pace
-        self._dice = dice
-        self._backoff = Backoff(pace.first_delay_s, pace.longest_delay_s, dice)
+        self._on_changes = on_changes
+        self._timing = timing
+        self._rng = rng
+        self._backoff = Backoff(timing.first_delay_s, timing.longest_delay_s, rng)
         self._version = 0
-        """All changes up to this one are in the cache."""
-        self._watching: Watch[T] | None = None
-        """The watch that is open."""
+        """The cache has all changes up to this version."""
+        self._open_watch: Watch[T] | None = None
         self._suspect_since: float | None = None
-        """When the request was sent whose missing answer made us give the watch up."""
-        self._told_at = 0.0
-        """When the last event, bookmark or list came."""
-        self._complaint = ""
-        """What the log was last told of."""
+        """When the unanswered request was sent for which the watch was abandoned."""
+        self._heard_at = 0.0
+        """When the last event, bookmark or list arrived."""
+        self._logged_failure = ""
+        """The failure that was logged last."""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Follow the server until cancelled."""
         if not self.synced.is_set():
-            self.synced_or_over.clear()
-        end = self._client.liveness.on_unanswered(self._suspect)
+            self.synced_or_stopped.clear()
+        unsubscribe = self._client.liveness.on_unanswered(self._suspect)
         try:
             while True:
                 await self._list()
                 await self._watch()
         except Exception as error:
-            # Nobody may be waiting for this task: say at once what its end would say too late.
-            log.exception("%s: the informer stopped by a fault of its own", self._resource.label)
-            self.failure = errors.InvalidResponse(self._call, f"the informer stopped: {error!r}")
+            self.failure = errors.InvalidResponse(
+                self._call, f"the informer stopped because of a bug: {error!r}"
+            )
             raise
         finally:
-            end()
+            unsubscribe()
             self.phase = ReflectorPhase.STOPPED
-            self.synced_or_over.set()
+            self.synced_or_stopped.set()
 
     # --- listing ---
 
@@ -168,11 +172,11 @@ class Reflector(Generic[T]):
             try:
                 page = await self._client.list(
                     self._resource,
-                    namespace=self._selection.namespace,
-                    labels=self._selection.labels,
-                    fields=self._selection.fields,
-                    version="0" if self._selection.start_from_cache and not self.synced.is_set() else "",
-                    page_size=self._selection.page_size,
+                    namespace=self._options.namespace,
+                    labels=self._options.labels,
+                    fields=self._options.fields,
+                    version="0" if self._options.start_from_cache and not self.synced.is_set() else "",
+                    page_size=self._options.page_size,
                 )
                 version = self._number(page.resource_version)
                 for item in page.items:
@@ -180,35 +184,35 @@ class Reflector(Generic[T]):
             except errors.KubeError as error:
                 await self._wait(error)
                 continue
-            self._adopt(page.items, version)
-            # What the server read for us, it read after we asked.
-            self.contact.listed(began, _now())
+            self._replace_cache(page.items, version)
+            # The server has read this state after we sent the request.
+            self.health.listed(began, _now())
             return
 
-    def _adopt(self, items: list[T], version: int) -> None:
+    def _replace_cache(self, items: list[T], version: int) -> None:
         rewound = version < self._version
         if rewound:
             self.counts.rewinds += 1
             log.warning(
-                "%s: the server's store went back from version %d to %d; following it",
+                "%s: the server went back from version %d to %d (restored from a backup?); following it",
                 self._resource.label, self._version, version,
             )  # fmt: skip
         self.counts.lists += 1
         self.counts.relists += self.synced.is_set()
         self._version = version
-        self._told_at = _now()
-        self._tell(self._cache.replace(items, rewound=rewound))
+        self._heard_at = _now()
+        self._on_changes(self._cache.replace(items, rewound=rewound))
         self.synced.set()
-        self.synced_or_over.set()
+        self.synced_or_stopped.set()
 
     # --- watching ---
 
     async def _watch(self) -> None:
-        """Returns when only a new list can help."""
+        """Watch, and resume after failures; return when a new list is needed."""
         while True:
             self.phase = ReflectorPhase.WATCHING
             began = _now()
-            told_before = self.counts.events + self.counts.bookmarks
+            received_before = self.counts.events + self.counts.bookmarks
             is_silent = False
             failure: errors.KubeError | None = None
             try:
@@ -217,35 +221,38 @@ class Reflector(Generic[T]):
                 await self._wait(errors.Gone(self._call, str(lost)))
                 return
             except errors.WatchStalled:
-                # Nothing by itself: a quiet kind has nothing to tell.
+                # Not a failure by itself: there may be no changes.
                 is_silent = True
             except errors.KubeError as error:
                 failure = error
             lasted = _now() - began
-            if lasted >= STEADY_S:
+            if lasted >= STABLE_WATCH_S:
                 self._backoff.reset()
-            told = self.counts.events + self.counts.bookmarks > told_before
-            if failure is None and not is_silent and lasted < SHORT_S and not told:
-                failure = errors.Unreachable(self._call, "the server ended the watch at once")
+            has_received = self.counts.events + self.counts.bookmarks > received_before
+            if failure is None and not is_silent and lasted < MIN_WATCH_S and not has_received:
+                failure = errors.Unreachable(self._call, "the server ended the watch immediately")
             if is_silent and self._suspect_since is None:
-                failure = await self._compared()
+                failure = await self._check_version()
             if failure is not None:
                 await self._wait(failure)
             if self._needs_list(failure):
                 return
 
     def _needs_list(self, failure: errors.KubeError | None) -> bool:
-        lost_thread = isinstance(failure, errors.Gone | errors.InvalidResponse | errors.Permanent)
-        ahead = failure is not None and any(cause.reason == _TOO_LARGE for cause in failure.causes)
-        return lost_thread or ahead or _now() - self._told_at >= self._pace.relist_after_s
+        is_out_of_sync = isinstance(failure, errors.Gone | errors.InvalidResponse | errors.Permanent)
+        is_ahead = failure is not None and any(cause.reason == _TOO_LARGE for cause in failure.causes)
+        return is_out_of_sync or is_ahead or _now() - self._heard_at >= self._timing.relist_after_s
 
-    async def _compared(self) -> errors.KubeError | None:
-        """After a silence: a server whose store was restored from a backup accepts a watch from a version of
-        its future, and then never says a word."""
-        chosen = self._selection
+    async def _check_version(self) -> errors.KubeError | None:
+        """Check after a silence that the server is not behind our version.
+
+        A server whose store was restored from a backup accepts a watch from a future version, but sends
+        nothing.
+        """
+        options = self._options
         try:
             version = await self._client.newest_version(
-                self._resource, namespace=chosen.namespace, labels=chosen.labels, fields=chosen.fields
+                self._resource, namespace=options.namespace, labels=options.labels, fields=options.fields
             )
             if self._number(version) < self._version:
                 why = f"the server is at version {version}, behind our {self._version}"
@@ -255,42 +262,43 @@ class Reflector(Generic[T]):
         return None
 
     def _suspect(self, sent_at: float) -> None:
-        """A request of that time was not answered: a watch that has told nothing since may be dead, too."""
-        if self._watching is not None and not self.contact.has_heard_since(sent_at):
+        """Reopen the watch if it has received nothing since this unanswered request was sent: it may be
+        dead."""
+        if self._open_watch is not None and not self.health.has_heard_since(sent_at):
             self._suspect_since = sent_at
-            self._watching.give_up()
+            self._open_watch.give_up()
 
     async def _watch_once(self) -> None:
         watch = self._client.watch(
             self._resource,
-            namespace=self._selection.namespace,
-            labels=self._selection.labels,
-            fields=self._selection.fields,
+            namespace=self._options.namespace,
+            labels=self._options.labels,
+            fields=self._options.fields,
             version=str(self._version),
-            timeout_s=self._dice.uniform(*self._pace.watch_s),
-            silence_s=self._pace.silence_s,
+            timeout_s=self._rng.uniform(*self._timing.watch_s),
+            silence_s=self._timing.silence_s,
         )
         async with watch:
-            self._watching, self._suspect_since = watch, None
+            self._open_watch, self._suspect_since = watch, None
             self.counts.watches += 1
-            self.contact.opened(_now())
+            self.health.opened(_now())
             self.failure = None
             try:
-                await self._take_all(watch)
+                await self._receive_all(watch)
             finally:
-                self._watching = None
-                self.contact.closed(_now(), self._suspect_since)
+                self._open_watch = None
+                self.health.closed(_now(), self._suspect_since)
 
-    async def _take_all(self, watch: Watch[T]) -> None:
+    async def _receive_all(self, watch: Watch[T]) -> None:
         count = 0
         async for event in watch:
-            self._take(event)
-            self._told(watch.heard_at)
+            self._receive(event)
+            self._record_contact(watch.heard_at)
             count += 1
             if count % BURST == 0:
                 await asyncio.sleep(0)
 
-    def _take(self, event: WatchEvent[T]) -> None:
+    def _receive(self, event: WatchEvent[T]) -> None:
         version = self._number(event.resource_version)
         if event.type == "BOOKMARK":
             if version < self._version:
@@ -306,36 +314,38 @@ class Reflector(Generic[T]):
             return
         changes = self._cache.remove(key) if event.type == "DELETED" else self._cache.put(event.object)
         self._version = version
-        self._tell(changes)
+        self._on_changes(changes)
 
     def _check_repeated(self, event: WatchEvent[T], key: str, version: int) -> None:
-        """An event from the past is harmless if it tells what we have; else we have missed something."""
-        held = self._cache.version(key)
-        if held != (0 if event.type == "DELETED" else version):
-            raise _OutOfSync(f"{event.type} {key} came with version {version}, after version {self._version}")
+        """Accept an old event if the cache already has its state; otherwise we have missed an event."""
+        cached = self._cache.version(key)
+        if cached != (0 if event.type == "DELETED" else version):
+            raise _OutOfSync(
+                f"{event.type} {key} has version {version}, but arrived after version {self._version}"
+            )
         self.counts.repeated += 1
 
-    def _told(self, heard_at: float) -> None:
-        self._told_at = heard_at
-        self.contact.heard(heard_at)
+    def _record_contact(self, heard_at: float) -> None:
+        self._heard_at = heard_at
+        self.health.heard(heard_at)
         self.counts.lag_s = _now() - heard_at
         self.counts.worst_lag_s = max(self.counts.worst_lag_s, self.counts.lag_s)
-        if self._complaint:
+        if self._logged_failure:
             log.info("%s: following the server again", self._resource.label)
-            self._complaint = ""
+            self._logged_failure = ""
         self.failure = None
 
-    # --- how it goes ---
+    # --- failures and versions ---
 
     async def _wait(self, failure: errors.KubeError) -> None:
         delay_s = self._backoff.next_delay_s()
         if isinstance(failure, errors.Overloaded):
             delay_s = max(delay_s, failure.delay_s)
         self.counts.failures += 1
-        # Once per kind of trouble: a server that is away for an hour must not fill the log.
-        known = str(failure) == self._complaint
-        log.log(logging.DEBUG if known else logging.WARNING, "%s (trying again)", failure)
-        self._complaint = str(failure)
+        # Log each failure once: a server that is unreachable for an hour must not fill the log.
+        is_logged = str(failure) == self._logged_failure
+        log.log(logging.DEBUG if is_logged else logging.WARNING, "%s (retrying)", failure)
+        self._logged_failure = str(failure)
         self.failure = failure
         self.phase = ReflectorPhase.WAITING
         await asyncio.sleep(delay_s)
@@ -346,7 +356,7 @@ class Reflector(Generic[T]):
         return int(version)
 
     def _key(self, item: T) -> str:
-        """Of an object that can be kept: it has a name, and a version that can be compared."""
+        """Return the key of an object; raise `InvalidResponse` if it has no name or no numeric version."""
         try:
             identity = self._resource.identify(item)
             self._number(identity.version)
@@ -359,7 +369,7 @@ class Reflector(Generic[T]):
     @property
     def _call(self) -> ApiCall:
         verb = "list" if self.phase is ReflectorPhase.LISTING else "watch"
-        return ApiCall(verb, self._resource.label, self._selection.namespace)
+        return ApiCall(verb, self._resource.label, self._options.namespace)
 
 
 def _now() -> float:

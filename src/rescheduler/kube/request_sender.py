@@ -1,17 +1,13 @@
-"""What all verbs share: send a request at the allowed pace, and make of the answer a value or an error.
+"""Send requests within the rate limit, and turn each answer into a value or an error.
 
-From bytes that a server sent to what they mean: an object, or an error.
+The kernel detects connections whose peer is gone (`http_transport` sets keep-alive and user timeout). It
+can't detect a proxy that keeps a connection open and forwards nothing, or a server process that is stopped.
+Only unanswered requests reveal those. Therefore:
 
-Whether the API server answers the requests of one client, and what follows when it does not.
-
-The kernel finds connections whose peer is gone (`network` sets keep-alive and user timeout). It can't see a
-proxy that keeps a connection open and forwards nothing, nor a server process that is stopped. Those show only
-in requests without an answer. Therefore:
-
-- every request that was sent and not answered makes watches suspect that have told nothing since: informers
-  open them again, and a watch that is accepted again is alive;
-- if nothing else is sent, a cheap read is sent every `PROBE_EVERY_S`. A leader renews its Lease more often,
-  so it hardly needs one.
+- An unanswered request makes every watch suspect that has received nothing since. Informers open such a watch
+  again; if the server accepts it, it is alive.
+- If nothing else is sent, the client sends a cheap read every `PROBE_EVERY_S`. A leader renews its Lease more
+  often, so it hardly needs one.
 """
 
 import asyncio
@@ -26,9 +22,8 @@ import msgspec
 
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import ApiCall, ApiResource, InvalidPathSegment
-from rescheduler.kube.codecs.codec import ApiStatus, ListPage, Undecodable
-from rescheduler.kube.codecs.negotiated_codec import decode_any_status
-from rescheduler.kube.codecs.streamed_page import StreamedPage
+from rescheduler.kube.codecs.codec import JSON, ApiStatus, ListPage, Undecodable
+from rescheduler.kube.codecs.negotiated_codec import StreamedPage, decode_any_status
 from rescheduler.kube.flow_control import RateLimiter, RetryPolicy, retry_while_overloaded
 from rescheduler.kube.transport import ApiRequest, ApiResponse, NoResponse, Transport
 
@@ -56,19 +51,19 @@ def decode_body(call: ApiCall, content_type: str, body: bytes, decode: Callable[
 
 
 def error_from_response(call: ApiCall, response: ApiResponse, body: bytes) -> errors.KubeError:
-    """The error that an answer outside 2xx means."""
+    """Return the error for an answer outside 2xx."""
     status = _status_from_body(response.headers.get("content-type", ""), body)
     return errors.error_from_status(call, response.status, status, retry_after_s=_retry_after(response))
 
 
 def _retry_after(response: ApiResponse) -> float | None:
-    """In seconds; the other form that HTTP knows, a date, no API server uses."""
+    """Return the seconds in Retry-After. HTTP also allows a date, but no API server sends one."""
     value = response.headers.get("retry-after", "")
     return float(value) if value.isdecimal() else None
 
 
 def _status_from_body(content_type: str, body: bytes) -> ApiStatus:
-    """What a proxy says in the server's place, as HTML or plain text, becomes the message."""
+    """Decode a `Status`. If a proxy answered with HTML or plain text, use that as the message."""
     try:
         return decode_any_status(content_type, body)
     except Undecodable:
@@ -83,11 +78,11 @@ OnUnanswered = Callable[[float], None]
 
 
 class ServerLiveness:
-    """Times are loop times."""
+    """When the server last answered. Times are of the event loop."""
 
     def __init__(self) -> None:
         self.answered_at = -math.inf
-        """When the latest answer came, of any HTTP status."""
+        """When the latest answer arrived, with any HTTP status."""
         self._handlers: dict[object, OnUnanswered] = {}
 
     def answered(self) -> None:
@@ -98,7 +93,7 @@ class ServerLiveness:
             handler(sent_at)
 
     def on_unanswered(self, handler: OnUnanswered) -> Callable[[], None]:
-        """Returns what ends it."""
+        """Call `handler` for each unanswered request; return a function that ends the subscription."""
         subscription = object()
         self._handlers[subscription] = handler
 
@@ -117,7 +112,7 @@ Query = tuple[tuple[str, str], ...]
 
 class RequestObserver(Protocol):
     def __call__(self, call: ApiCall, code: int, seconds: float, /) -> None:
-        """Told of every request: `code` is the HTTP status, or 0 if no answer came."""
+        """Observe a request: `code` is the HTTP status, or 0 without an answer."""
         ...
 
 
@@ -127,20 +122,22 @@ class RequestSender:
     rate_limit: RateLimiter
     timeout_s: float
     observer: RequestObserver | None
-    patience: RetryPolicy
+    retry_policy: RetryPolicy
     liveness: ServerLiveness
 
     async def read(
         self, call: ApiCall, resource: ApiResource[T], query: Query, decode: Callable[[str, bytes], R]
     ) -> R:
         request = self.request("GET", object_path(call, resource), query, resource.codec.accept)
-        content_type, body = await retry_while_overloaded(lambda: self.exchange(call, request), self.patience)
+        content_type, body = await retry_while_overloaded(
+            lambda: self.exchange(call, request), self.retry_policy
+        )
         return decode_body(call, content_type, body, decode)
 
     async def read_page(self, call: ApiCall, resource: ApiResource[T], query: Query) -> ListPage[T]:
         path, accept = collection_path(call, resource), resource.codec.accept
         request = self.request("GET", path, query, accept, streaming=True)
-        return await retry_while_overloaded(lambda: self._page(call, resource, request), self.patience)
+        return await retry_while_overloaded(lambda: self._page(call, resource, request), self.retry_policy)
 
     async def _page(self, call: ApiCall, resource: ApiResource[T], request: ApiRequest) -> ListPage[T]:
         sent_at = _now()
@@ -163,7 +160,9 @@ class RequestSender:
                 async with asyncio.timeout(self.timeout_s):
                     chunk = await anext(chunks, None)
             except TimeoutError:
-                raise NoResponse(f"the answer stopped for {self.timeout_s:g} s", sent=True) from None
+                raise NoResponse(
+                    f"no data for {self.timeout_s:g} s in the middle of the answer", sent=True
+                ) from None
             if chunk is None:
                 return
             yield chunk
@@ -176,7 +175,7 @@ class RequestSender:
         accept: str,
         content: Mapping[str, Any] | bytes = b"",
         *,
-        content_type: str = "application/json",
+        content_type: str = JSON,
         streaming: bool = False,
     ) -> ApiRequest:
         headers = {"user-agent": USER_AGENT, "accept": accept}
@@ -186,12 +185,12 @@ class RequestSender:
         return ApiRequest(method, path, query, headers, body, self.timeout_s, streaming)
 
     async def exchange(self, call: ApiCall, request: ApiRequest) -> tuple[str, bytes]:
-        """Content type and body of a good answer; anything else raises."""
+        """Return content type and body of a successful answer; raise for anything else."""
         async with await self.send(call, request) as response:
             return response.headers.get("content-type", ""), await self._body(call, response)
 
     async def send(self, call: ApiCall, request: ApiRequest) -> ApiResponse:
-        """A response of status 2xx, to be closed by who asked for it; anything else raises."""
+        """Return a response with status 2xx, which the caller closes; raise for anything else."""
         await self.rate_limit.wait()
         began = _now()
         code = 0

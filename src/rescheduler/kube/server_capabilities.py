@@ -1,9 +1,9 @@
-"""Which kinds of namespaced objects the server has, by its aggregated discovery (since Kubernetes 1.30).
+"""The API server's resources and version.
 
-What a server must be able to do before anything is moved in it, asked once at the start.
-
-Versions are the sign: what is needed is either part of every server of a version, or can be switched off and
-then shows only where it is used (`GateMissing`, `NominationIgnored`). Reading and planning need none of it.
+`require_capabilities` checks once at the start whether the server is new enough to move pods. The version
+suffices: every feature that we need is either part of all servers of a version, or can be disabled and is
+then detected where it is used (`GateMissing`, `NominationIgnored`). Reading and planning work with older
+servers.
 """
 
 import logging
@@ -29,16 +29,18 @@ _AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDis
 
 @dataclass(frozen=True, slots=True)
 class NamespacedKinds:
+    """The namespaced resources of a server."""
+
     resources: tuple[ApiResource[Object], ...]
-    """Those that can be listed, each in the version that the server prefers."""
+    """All that can be listed, each in the version that the server prefers."""
     unknown_groups: tuple[str, ...]
-    """Groups of extension API servers that don't answer now."""
+    """Groups of extension API servers that don't answer."""
 
 
 async def namespaced_kinds(client: Client) -> NamespacedKinds:
-    """Raises `KubeError`."""
+    """Read the aggregated discovery (since Kubernetes 1.30); raise `KubeError`."""
     documents = [await client.document(path, accept=_AGGREGATED) for path in ("/api", "/apis")]
-    found: dict[tuple[str, str], ApiResource[Object]] = {}
+    resources: dict[tuple[str, str], ApiResource[Object]] = {}
     unknown = []
     for document in documents:
         for group in document["items"]:
@@ -47,8 +49,8 @@ async def namespaced_kinds(client: Client) -> NamespacedKinds:
                 if version.get("freshness") == "Stale":
                     unknown.append(name)
                 for resource in _listable_resources(name, version):
-                    found.setdefault((name, resource.plural), resource)
-    return NamespacedKinds(tuple(found.values()), tuple(sorted(set(unknown))))
+                    resources.setdefault((name, resource.plural), resource)
+    return NamespacedKinds(tuple(resources.values()), tuple(sorted(set(unknown))))
 
 
 def _listable_resources(group: str, version: Object) -> Iterator[ApiResource[Object]]:
@@ -60,41 +62,46 @@ def _listable_resources(group: str, version: Object) -> Iterator[ApiResource[Obj
 log = logging.getLogger(__name__)
 
 OLDEST_SUPPORTED: Final = (1, 30)
-"""The first in which scheduling gates and the match conditions of webhooks are there to stay."""
+"""The first version in which scheduling gates and match conditions of webhooks are stable."""
 
 _RELEASE: Final = re.compile(r"v?(\d+)\.(\d+)")
 
 
 class MissingCapability(errors.Permanent):
-    remedy = "Upgrade the cluster; `rescheduler plan` works with older ones, too."
+    """The server is too old to move pods."""
 
-    def __init__(self, told: str) -> None:
+    remedy = "Upgrade the cluster. `rescheduler plan` also works with older versions."
+
+    def __init__(self, server_version: str) -> None:
         oldest = ".".join(map(str, OLDEST_SUPPORTED))
         why = (
-            f"the cluster is Kubernetes {told}, and before {oldest} pods can't be held back until their "
-            "node is chosen (scheduling gates), nor webhooks be asked only where they matter"
+            f"the cluster runs Kubernetes {server_version}, but scheduling gates and match conditions of "
+            f"webhooks need {oldest} or newer"
         )
         super().__init__(ApiCall("move", "pods"), why)
 
 
 async def require_capabilities(client: Client) -> None:
-    """Raises `MissingCapability` if the server is too old, and `KubeError` if it can't be asked."""
+    """Raise `MissingCapability` if the server is too old, or `KubeError` if the request fails."""
     try:
-        told = await client.server_version()
+        version = await client.server_version()
     except (errors.Forbidden, errors.NotFound) as error:
-        log.warning("the server's version is not told: %s. What is missing shows where it is needed.", error)
+        log.warning(
+            "can't read the server's version: %s Missing features are detected when they are used.", error
+        )
         return
-    release = _release(told)
+    release = _release(version)
     if release is None:
-        log.warning("the server's version is not understood: %s", told)
+        log.warning("can't parse the server's version: %s", version)
     elif release < OLDEST_SUPPORTED:
-        raise MissingCapability(str(told.get("gitVersion") or ".".join(map(str, release))))
+        raise MissingCapability(str(version.get("gitVersion") or ".".join(map(str, release))))
 
 
-def _release(told: Object) -> tuple[int, int] | None:
-    """Providers write `v1.30.5-gke.1` and `30+`; only the two numbers are alike everywhere."""
-    for text in (told.get("gitVersion"), f"{told.get('major')}.{told.get('minor')}"):
-        found = _RELEASE.match(text) if isinstance(text, str) else None
-        if found is not None:
-            return int(found[1]), int(found[2])
+def _release(version: Object) -> tuple[int, int] | None:
+    """Return major and minor. Providers add suffixes (`v1.30.5-gke.1`, `30+`), but both numbers are always
+    there."""
+    for text in (version.get("gitVersion"), f"{version.get('major')}.{version.get('minor')}"):
+        match = _RELEASE.match(text) if isinstance(text, str) else None
+        if match is not None:
+            return int(match[1]), int(match[2])
     return None

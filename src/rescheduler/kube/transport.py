@@ -1,19 +1,13 @@
-"""The one boundary to the outside: a request goes in, a response comes back.
+"""The boundary to the network: a request goes in, a response comes back.
 
-Everything above (the client, the informers) speaks only this. Two transports exist: `network.Network`
-for a cluster, and `in_process.InProcess` for a simulated API server in the same process. What a
-transport owes its caller:
+The client and the informers use only this. There are two transports: `HttpTransport` for a cluster, and
+`InProcessTransport` for a simulated API server in the same process. The contract of a transport:
 
-- `send` returns once the status line and headers are there; the body is read from the response.
-- A connection that can't be made, breaks, or takes too long raises `NoAnswer`, from `send` or from
-  reading the body; an answer of any HTTP status is an answer, not an error.
-- No request is sent twice, except after a 401 that new credentials may cure (a 401 changed nothing).
-- A response that is not read to its end must be closed; `async with` does it.
-
-A transport without a network: requests go straight to a simulated API server in the same process.
-
-Nothing is imported from the simulator. Anything that answers `(method, target, headers, body)` with a
-status, headers and chunks will do, so tests can put a dozen lines in its place.
+- `send` returns when it has the status line and the headers; the body is read from the response.
+- A connection that can't be made, breaks, or takes too long raises `NoResponse`, from `send` or from reading
+  the body. An answer with any HTTP status is an answer, not an error.
+- No request is sent twice, except after a 401 that new credentials may fix (a 401 changed nothing).
+- A response that is not read to its end must be closed; `async with` does that.
 """
 
 import asyncio
@@ -42,21 +36,21 @@ class ApiRequest:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     timeout_s: float = 30.0
-    """Until the response is complete; for a watch, until its headers are there."""
+    """The time until the response is complete; for a watch, until its headers have arrived."""
     streaming: bool = False
-    """True for a watch: its body may go on for ever, and its reader decides which silence is too long."""
+    """True if the body has no time limit: its reader decides how long it waits for the next chunk."""
 
 
-class NoResponse(Exception):  # noqa: N818 - named after what the caller is left with
-    """Nothing came back, or not all of it."""
+class NoResponse(Exception):  # noqa: N818 - says what happened
+    """No answer arrived, or only a part of it."""
 
     def __init__(self, reason: str, *, sent: bool, remedy: str = "") -> None:
         super().__init__(reason)
         self.reason = reason
         self.remedy = remedy
-        """What to do about it, if more is known than that nothing came back."""
+        """What to do, if more is known than that there is no answer."""
         self.sent = sent
-        """False only if the request surely never left: then it surely changed nothing."""
+        """False only if the request was certainly not sent, so that it changed nothing."""
 
 
 class ApiResponse(Protocol):
@@ -69,11 +63,11 @@ class ApiResponse(Protocol):
         ...
 
     async def read(self) -> bytes:
-        """The whole body."""
+        """Return the whole body."""
         ...
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it arrives, cut anywhere."""
+        """Yield the body as it arrives; chunks end anywhere."""
         ...
 
     async def close(self) -> None: ...
@@ -108,14 +102,14 @@ class HandlerResponse(Protocol):
 
 
 RequestHandler = Callable[[str, str, Mapping[str, str], bytes], Awaitable[HandlerResponse]]
-"""`(method, target, headers, body)`; `target` is path and query as on the request line."""
+"""Called with method, target (path and query as on the request line), headers and body."""
 
 
 class InProcessTransport:
-    """A `Transport` over a `Handle`.
+    """A `Transport` to a `RequestHandler`, without a network.
 
-    `handle` may raise `ConnectionError` (also while the body is produced): that is how a server in the
-    same process drops a connection. Time-outs follow the clock of the running loop, a virtual one too.
+    `handle` may raise `ConnectionError`, also while it produces the body, to drop the connection. Timeouts
+    use the clock of the running loop, so a virtual clock works too.
     """
 
     def __init__(self, handle: RequestHandler) -> None:
@@ -141,7 +135,7 @@ class InProcessTransport:
 
     @property
     def open_responses(self) -> int:
-        """How many responses were neither read to their end nor closed."""
+        """The number of responses that were neither read to their end nor closed."""
         return len(self._open)
 
     async def close(self) -> None:
@@ -164,7 +158,7 @@ class _InProcessResponse:
         self._deadline = deadline
         self._forget = forget
         self._waiting: asyncio.Timeout | None = None
-        """The reader's wait for the next chunk, while there is one."""
+        """The timeout of a reader that waits for the next chunk."""
         self._closed = False
 
     async def read(self) -> bytes:
@@ -192,10 +186,10 @@ class _InProcessResponse:
         self._forget(self)
         self._closed = True
         if self._waiting is not None:
-            # Another task reads: its wait ends now, and with it the generator.
+            # Another task is reading: end its wait, and with it the generator.
             self._waiting.reschedule(asyncio.get_running_loop().time())
             return
-        # Closing the generator is how the server learns that nobody listens any more.
+        # Closing the generator tells the server that the client has disconnected.
         if isinstance(self._body, AsyncGenerator):
             await self._body.aclose()
 

@@ -1,11 +1,10 @@
-"""One watch: a request whose answer goes on as long as there are changes to tell.
+"""One watch, and how far a cache that depends on watches can be trusted.
 
-When the server last gave a sign of life: the measure of how far a cache can be trusted.
+Silence on a watch means nothing: there may be no changes. Therefore `WatchHealth` answers two questions:
 
-Two questions, because silence on a watch means nothing by itself (a quiet kind has nothing to tell):
-
-- Is it followed? From the moment the watch is lost until another one has held for `SETTLE_S`, it is not.
-- How long ago was the last sign of life: an event, a bookmark, a list, an accepted watch?
+- Is the cache followed? It is not, from the moment the watch is lost until another watch has held for
+  `SETTLE_S`.
+- How long ago was the last sign of life: an event, a bookmark, a list, or an accepted watch?
 """
 
 import asyncio
@@ -24,15 +23,15 @@ __all__ = ["SETTLE_S", "Watch", "WatchHealth"]
 
 T = TypeVar("T")
 
-_PART = 2**16
+_PIECE_BYTES = 2**16
 
 
 class Watch(Generic[T]):
-    """`async with` begins it (and raises what the server answers), `async for` gives its events.
+    """A watch: `async with` opens it (and raises if the server refuses), `async for` yields its events.
 
-    Only ADDED, MODIFIED, DELETED and BOOKMARK come out. An ERROR in the stream is raised as the error it
-    means (`Gone` for an expired version), as are a broken connection and a silence of more than
-    `silence_s` (`Silent`). If the server ends the watch in good order, the iteration just ends.
+    It yields only ADDED, MODIFIED, DELETED and BOOKMARK. An ERROR in the stream is raised (`Gone` for an
+    expired version), and so are a broken connection (`Unreachable`) and a silence of more than `silence_s`
+    (`WatchStalled`). If the server ends the watch normally, the iteration ends.
     """
 
     def __init__(
@@ -44,11 +43,13 @@ class Watch(Generic[T]):
         self._silence_s = silence_s
         self._ready: deque[WatchEvent[T]] = deque()
         self._unread = b""
-        """Of the last chunk: a large one is decoded in parts, so that others have their turn in between."""
+        """The rest of the last chunk: large chunks are decoded in pieces, so that other tasks can run in
+        between."""
         self._limit: asyncio.Timeout | None = None
-        """Of the read that is waited for."""
+        """The timeout of the current read."""
         self.heard_at = 0.0
-        """When the newest event came in, in loop time; at first, when the server accepted the watch."""
+        """When the newest event arrived, in loop time; before the first, when the server accepted the
+        watch."""
 
     async def __aenter__(self) -> Self:
         self._response = await self._send()
@@ -76,7 +77,7 @@ class Watch(Generic[T]):
     async def __anext__(self) -> WatchEvent[T]:
         while not self._ready:
             chunk = self._unread or await self._chunk()
-            chunk, self._unread = chunk[:_PART], chunk[_PART:]
+            chunk, self._unread = chunk[:_PIECE_BYTES], chunk[_PIECE_BYTES:]
             try:
                 self._ready.extend(self._decoder.feed(chunk))
             except Undecodable as error:
@@ -91,56 +92,57 @@ class Watch(Generic[T]):
         return event
 
     async def _chunk(self) -> bytes:
-        # Counted from the last whole event, not the last byte: a trickle of bytes is no sign of life.
+        # Counted from the last complete event, not the last byte: single bytes are no sign of life.
         deadline = self.heard_at + self._silence_s if self._silence_s else None
         try:
             async with asyncio.timeout_at(deadline) as self._limit:
                 return await anext(self._chunks)
         except TimeoutError:
-            raise errors.WatchStalled(self._call, f"silent for {self._silence_s:g} s") from None
+            raise errors.WatchStalled(self._call, f"no event for {self._silence_s:g} s") from None
         except NoResponse as broken:
             raise errors.Unreachable(self._call, broken.reason) from broken
         finally:
             self._limit = None
 
     def give_up(self) -> None:
-        """Ends a read that waits, as a silence does; to be called on the event loop."""
-        # Several requests may find out at once; a read that is being ended can't be ended again.
+        """End the current read with `WatchStalled`; call this on the event loop."""
+        # Several requests may fail at the same time; a read can be ended only once.
         if self._limit is not None and not self._limit.expired():
             self._limit.reschedule(asyncio.get_running_loop().time())
 
 
 SETTLE_S = 1.0
-"""How long a new watch must hold before it counts: what was missed comes right after its headers."""
+"""How long a new watch must hold before it counts: missed events arrive right after its headers."""
 
 
 class WatchHealth:
-    """Times are the caller's, of one clock."""
+    """When a cache last heard from the server. The caller passes all times, from one clock."""
 
     def __init__(self) -> None:
         self._heard_at = -math.inf
         self._open_since: float | None = None
         self._lost_at: float | None = -math.inf
-        """None while a watch that has settled is open."""
+        """None while a settled watch is open."""
 
     def listed(self, began: float, now: float) -> None:
-        """A list came in that was asked for when it `began`; the watch after it is still to be opened."""
+        """Record a list that was requested at `began`; its watch is not open yet."""
         self._heard_at = max(self._heard_at, began)
         self._lost_at = now
 
     def heard(self, now: float) -> None:
-        """An event or a bookmark came in."""
+        """Record an event or a bookmark."""
         self._heard_at = max(self._heard_at, now)
         self._lost_at = None
 
     def opened(self, now: float) -> None:
-        """The server accepted a watch."""
+        """Record that the server accepted a watch."""
         self._open_since = now
 
     def closed(self, now: float, suspect_since: float | None = None) -> None:
-        """The watch is over; if it had held for a while, the server was there when it began.
+        """Record the end of the watch; if it had settled, the server was alive when it began.
 
-        `suspect_since` if it was given up because the server did not answer a request of that time.
+        With `suspect_since`, the watch was abandoned because the server did not answer a request of that
+        time.
         """
         self._settle(now)
         self._open_since = None
@@ -151,12 +153,13 @@ class WatchHealth:
         return self._heard_at >= moment or (self._open_since is not None and self._open_since >= moment)
 
     def staleness(self, now: float) -> float:
-        """Seconds since the last event, bookmark, list or settled watch; infinite before the first."""
+        """Return the seconds since the last event, bookmark, list or settled watch; infinite before the
+        first."""
         self._settle(now)
         return max(0.0, now - self._heard_at)
 
     def lost(self, now: float) -> float:
-        """Seconds since the watch was lost; 0 while it is open."""
+        """Return the seconds since the watch was lost; 0 while it is open."""
         self._settle(now)
         return 0.0 if self._lost_at is None else max(0.0, now - self._lost_at)
 

@@ -27,7 +27,7 @@ from rescheduler.kube.api_resources import (
     Object,
 )
 from rescheduler.kube.client import Client
-from rescheduler.kube.codecs.json_codec import MetadataCodec
+from rescheduler.kube.codecs.json_codec import metadata_codec
 from rescheduler.kube.informer import Informer
 from rescheduler.recovery.attempt_ledger import AttemptLedger, read_ledger
 from rescheduler.steering.intents import Intent, intents_of_ledger
@@ -145,7 +145,7 @@ def _shared_intents(written: str, holder: str, kind: str, open_nodes: frozenset[
 
 def _informer(client: Client, resource: ApiResource[Object]) -> Informer[Object]:
     """Return an informer that keeps little more than names, because there may be many thousands."""
-    slim = replace(resource, codec=MetadataCodec(f"the {resource.kind} list", _kept_metadata))
+    slim = replace(resource, codec=metadata_codec(f"the {resource.kind} list", _kept_metadata))
     return Informer(client, slim, indices={"owner": owner_keys_of_object})
 
 

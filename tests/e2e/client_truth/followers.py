@@ -34,7 +34,7 @@ class Follower:
         self._client = client
         self._selection = selection
         self.resource = resource
-        self.informer: Informer[Any] = Informer(client, resource, selection, pace=pace)
+        self.informer: Informer[Any] = Informer(client, resource, selection, timing=pace)
         self.replica: dict[str, Any] = {}
         self.faults: list[str] = []
         """Where a change did not follow on what the handler had been told before."""

@@ -32,7 +32,7 @@ async def following(
     client: Client,
     pace: ReflectorTiming = ReflectorTiming(),  # noqa: B008
 ) -> AsyncIterator[list[Informer[object]]]:
-    informers = [Informer(client, each, pace=pace) for each in (PODS, NODES, *QUIET)]
+    informers = [Informer(client, each, timing=pace) for each in (PODS, NODES, *QUIET)]
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(client.probing())
         for informer in informers:

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from rescheduler.kube.codecs import meta_pb2, nodes_pb2, pods_pb2, views_pb2
+from rescheduler.kube.codecs import api_pb2, views_pb2
 from tests.e2e.client_truth.upstream import comments, compiled, upstream_messages
 
 SOURCES = Path(__file__).parents[3] / "src"
-FILES = (meta_pb2, nodes_pb2, pods_pb2, views_pb2)
+FILES = (api_pb2, views_pb2)
 OURS: dict[str, Descriptor] = {
     name: message for file in FILES for name, message in file.DESCRIPTOR.message_types_by_name.items()
 }
@@ -25,7 +25,8 @@ def pairs() -> list[tuple[Descriptor, Descriptor]]:
     """Each message of ours that bears an upstream name, or says what it is a view of."""
     upstream = upstream_messages()
     meant = {name: upstream[name] for name in OURS if name in upstream}
-    for message, comment in comments(compiled(SOURCES, "rescheduler/kube/wire/views.proto")):
+    files = ("rescheduler/kube/codecs/api.proto", "rescheduler/kube/codecs/views.proto")
+    for message, comment in comments(compiled(SOURCES, *files)):
         if viewed := re.match(r"\s*view of (\w+)", comment):
             meant[message.name] = upstream[viewed.group(1)]
         elif "an entry of" in comment:  # of a map from text to text

@@ -26,6 +26,7 @@ FILES = (
     "k8s.io/apimachinery/pkg/api/resource/generated.proto",
     "k8s.io/apimachinery/pkg/apis/meta/v1/generated.proto",
     "k8s.io/api/core/v1/generated.proto",
+    "k8s.io/api/apps/v1/generated.proto",
 )
 
 

@@ -197,14 +197,14 @@ def _plan(*moves: tuple[dict[str, Any], str, int]) -> dict[str, Any]:
 async def test_of_two_contenders_one_leads_and_the_other_follows(client: Client, namespace: str) -> None:
     key = f"{namespace}/rescheduler"
     first, second = LeaderElector(client, key, "first"), LeaderElector(client, key, "second")
-    async with second.contending():
+    async with second.running():
         await second.acquired()
-        async with first.contending():
-            await first.looked()
+        async with first.running():
+            await first.tried()
             assert not first.is_held
             assert first.is_held_by_another
             assert first.holder == "second"
-    async with first.contending():
+    async with first.running():
         await first.acquired()
         spec = (await client.get(LEASES, key))["spec"]
         assert spec["holderIdentity"] == "first"

@@ -17,7 +17,7 @@ from kubesim.behaviour import HostFacts
 from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.kube.api_resources import key_of
 from rescheduler.kube.client import Client
-from rescheduler.kube.codecs import meta_pb2, pods_pb2
+from rescheduler.kube.codecs import api_pb2
 from rescheduler.kube.patches import merge_patch
 from tests.testbed import etcd
 from tests.testbed.fake_kubelet.nodes import node_address
@@ -61,8 +61,8 @@ class Stencils:
     def pods(self, workload: Workload, owner_uid: str) -> Iterator[tuple[Key, bytes]]:
         """What etcd is to hold for each pod of a workload that has been prepared."""
         stencil = self._cut[workload.template]
-        envelope = meta_pb2.Unknown.FromString(stencil.stored[len(_MAGIC) :])
-        pod = pods_pb2.Pod.FromString(envelope.raw)
+        envelope = api_pb2.Unknown.FromString(stencil.stored[len(_MAGIC) :])
+        pod = api_pb2.Pod.FromString(envelope.raw)
         pod.metadata.labels.clear()
         pod.metadata.labels.update(workload.labels)
         if owner_uid:
@@ -93,7 +93,7 @@ class Stencils:
         return Stencil(pod, stored)
 
 
-def _make_own(pod: pods_pb2.Pod, stencil: Stencil) -> None:
+def _make_own(pod: api_pb2.Pod, stencil: Stencil) -> None:
     """Gives the pod its addresses and its containers' ids, those that a fake kubelet would give it."""
     metadata = {"name": pod.metadata.name, "uid": pod.metadata.uid}
     like_it = stencil.created | {"metadata": stencil.created["metadata"] | metadata}

@@ -19,7 +19,7 @@ from rescheduler.api.daemon_status import (
 )
 from rescheduler.cli.status_view import ObservedStatus, status_document, status_lines
 from rescheduler.cli.terminal import Terminal
-from rescheduler.kube.lease_records import LeaseRecord
+from rescheduler.kube.leader_election import LeaseRecord
 
 NOW = datetime(2026, 3, 2, 12, tzinfo=UTC)
 AGO = NOW - timedelta(seconds=12)

@@ -96,7 +96,7 @@ async def test_a_key_that_comes_sooner_does_not_come_again_at_its_later_time():
 
 @virtually
 async def test_pauses_double_with_every_failure_until_it_went_well():
-    queue = WorkQueue(first_retry_s=1, longest_retry_s=10, dice=random.Random(1))
+    queue = WorkQueue(first_retry_s=1, longest_retry_s=10, rng=random.Random(1))
     pauses = [queue.retry("a") for _ in range(6)]
     for pause, ceiling in zip(pauses, (1, 2, 4, 8, 10, 10), strict=True):
         assert ceiling / 2 <= pause <= ceiling

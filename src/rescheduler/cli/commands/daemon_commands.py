@@ -239,7 +239,7 @@ async def _observe_status(client: "Client", namespace: str | None, configuration
     from rescheduler.daemon.own_objects import read_state  # noqa: PLC0415
     from rescheduler.kube import errors  # noqa: PLC0415
     from rescheduler.kube.api_resources import LEASES  # noqa: PLC0415
-    from rescheduler.kube.lease_records import lease_record_of  # noqa: PLC0415
+    from rescheduler.kube.leader_election import lease_record_of  # noqa: PLC0415
 
     home = await installation_namespace(client, configuration, namespace)
     pause, written = await read_state(client, home)

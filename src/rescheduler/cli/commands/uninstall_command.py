@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rescheduler.daemon.components import Rescheduler
     from rescheduler.install.removal import Removal, RemovalFindings
     from rescheduler.kube.client import Client
-    from rescheduler.kube.lease_records import HeldLease
+    from rescheduler.kube.leader_election import HeldLease
 
 __all__ = ["uninstall"]
 
@@ -115,7 +115,7 @@ class _Uninstall:
 
         async def stopped(client: "Client") -> "tuple[list[str], HeldLease | None]":
             from rescheduler.daemon.own_objects import UNINSTALLED_NAMESPACE  # noqa: PLC0415
-            from rescheduler.kube.lease_records import find_renewed_lease  # noqa: PLC0415
+            from rescheduler.kube.leader_election import find_renewed_lease  # noqa: PLC0415
 
             left = await self._removal(client).stop(patience_s=_STOP_TIMEOUT_S)
             if left or force:

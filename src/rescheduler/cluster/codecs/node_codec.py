@@ -12,7 +12,7 @@ from kubevalues.quantity import quantity_of
 from rescheduler.cluster.node_record import NodeCondition, NodeRecord, Taint
 from rescheduler.cluster.object_meta import is_kept_annotation
 from rescheduler.cluster.resource_amounts import Resources, resources_of
-from rescheduler.kube.codecs import nodes_pb2
+from rescheduler.kube.codecs import api_pb2
 from rescheduler.kube.codecs.json_codec import epoch_seconds, without_nulls
 from rescheduler.kube.codecs.negotiated_codec import NegotiatedCodec
 from rescheduler.kube.codecs.protobuf_codec import builtins_of
@@ -89,7 +89,7 @@ class NodeReader:
             return _record(msgspec.convert(without_nulls(msgspec.json.decode(raw)), _Node))
 
     def from_protobuf(self, items: bytes) -> list[NodeRecord]:
-        nodes = nodes_pb2.NodeList.FromString(items).items
+        nodes = api_pb2.NodeList.FromString(items).items
         return [_record(msgspec.convert(builtins_of(node), _Node)) for node in nodes]
 
 

@@ -35,7 +35,7 @@ from rescheduler.cluster.pod_record import (
     resize_is_infeasible,
 )
 from rescheduler.cluster.resource_amounts import Resources
-from rescheduler.kube.codecs import meta_pb2, pods_pb2, views_pb2
+from rescheduler.kube.codecs import api_pb2, views_pb2
 from rescheduler.kube.codecs.protobuf_codec import builtins_of
 
 __all__ = [
@@ -65,7 +65,7 @@ class SharedPodStatus(NamedTuple):
 
 
 def shared_pod_status(raw: bytes) -> SharedPodStatus:
-    status = pods_pb2.PodStatus.FromString(raw)
+    status = api_pb2.PodStatus.FromString(raw)
     conditions = tuple(
         PodCondition(intern(each.type), intern(each.status), intern(each.reason), each.message)
         for each in status.conditions
@@ -87,7 +87,7 @@ def shared_pod_status(raw: bytes) -> SharedPodStatus:
     )
 
 
-def _container(status: pods_pb2.ContainerStatus) -> ContainerStatus:
+def _container(status: api_pb2.ContainerStatus) -> ContainerStatus:
     return ContainerStatus(
         intern(status.name),
         status.ready,
@@ -98,7 +98,7 @@ def _container(status: pods_pb2.ContainerStatus) -> ContainerStatus:
     )
 
 
-def _state(state: pods_pb2.ContainerState) -> ContainerState | None:
+def _state(state: api_pb2.ContainerState) -> ContainerState | None:
     if state.HasField("running"):
         return ContainerStateRunning()
     if state.HasField("waiting"):
@@ -175,7 +175,7 @@ class SharedMetadataReader:
             owners=tuple([self._owners[owner] for owner in meta.ownerReferences]),
             finalizers=tuple(meta.finalizers),
             has_kept_annotations=any(self._is_kept[annotation.key] for annotation in meta.annotations),
-            deleted_s=meta_pb2.Time.FromString(meta.deletionTimestamp).seconds if is_deleted else None,
+            deleted_s=api_pb2.Time.FromString(meta.deletionTimestamp).seconds if is_deleted else None,
             deletion_grace_s=meta.deletionGracePeriodSeconds if has_grace else None,
         )
 
@@ -186,7 +186,7 @@ def _label(raw: bytes) -> tuple[str, str]:
 
 
 def _owner(raw: bytes) -> OwnerReference:
-    owner = meta_pb2.OwnerReference.FromString(raw)
+    owner = api_pb2.OwnerReference.FromString(raw)
     return OwnerReference(
         intern(owner.kind), intern(owner.name), owner.uid, intern(owner.apiVersion), owner.controller
     )
@@ -228,7 +228,7 @@ class ProtobufPodReader:
         shared = views_pb2.SharedPods.FromString(items)
         shared.DiscardUnknownFields()
         parts, affinities = self._parts, self._affinities
-        in_full: Sequence[pods_pb2.Pod] = ()
+        in_full: Sequence[api_pb2.Pod] = ()
         found = []
         for number, own, common in zip(count(), views_pb2.OwnPods.FromString(items).items, shared.items):
             meta, shape, sources, status, requests, needs_full_look = parts[common.SerializeToString()]
@@ -236,7 +236,7 @@ class ProtobufPodReader:
             namespace, name = intern(identity.namespace), identity.name
             volumes, kept = sources.recorded, _NO_ANNOTATIONS
             if needs_full_look:
-                in_full = in_full or pods_pb2.PodList.FromString(items).items
+                in_full = in_full or api_pb2.PodList.FromString(items).items
                 volumes, kept = _read_in_full(in_full[number], sources)
             found.append(
                 PodRecord(
@@ -286,7 +286,7 @@ class ProtobufPodReader:
         )
 
 
-def _read_in_full(pod: pods_pb2.Pod, sources: VolumeSources) -> tuple[tuple[PodVolume, ...], dict[str, str]]:
+def _read_in_full(pod: api_pb2.Pod, sources: VolumeSources) -> tuple[tuple[PodVolume, ...], dict[str, str]]:
     names = [volume.name for volume in pod.spec.volumes]
     annotations = pod.metadata.annotations
     kept = {name: annotations[name] for name in annotations if is_kept_annotation(name)}
@@ -297,20 +297,20 @@ def _read_in_full(pod: pods_pb2.Pod, sources: VolumeSources) -> tuple[tuple[PodV
 
 
 def _shape(template: bytes) -> PodShape:
-    return shape_from(builtins_of(pods_pb2.PodSpec.FromString(template)))
+    return shape_from(builtins_of(api_pb2.PodSpec.FromString(template)))
 
 
 def _volume(source: bytes) -> PodVolume | None:
-    return volume_from(builtins_of(pods_pb2.VolumeSource.FromString(source)))
+    return volume_from(builtins_of(api_pb2.VolumeSource.FromString(source)))
 
 
 def _affinity(raw: bytes) -> Affinity:
-    return affinity_from(builtins_of(pods_pb2.Affinity.FromString(raw)))
+    return affinity_from(builtins_of(api_pb2.Affinity.FromString(raw)))
 
 
 def _requests(key: tuple[bytes, bytes]) -> Resources:
     template, status = key
     return requests_from(
-        builtins_of(pods_pb2.PodSpec.FromString(template)),
-        builtins_of(pods_pb2.PodStatus.FromString(status)),
+        builtins_of(api_pb2.PodSpec.FromString(template)),
+        builtins_of(api_pb2.PodStatus.FromString(status)),
     )

@@ -23,7 +23,7 @@ from rescheduler.cluster.pod_record import CLAIM_VOLUME, PodRecord
 from rescheduler.cluster.sources.metrics_api import METRICS_GROUP, METRICS_VERSION
 from rescheduler.kube import api_resources
 from rescheduler.kube.api_resources import ApiResource
-from rescheduler.kube.codecs import replica_sets_pb2
+from rescheduler.kube.codecs import api_pb2
 from rescheduler.kube.codecs.codec import Codec
 from rescheduler.kube.codecs.json_codec import JsonCodec
 from rescheduler.kube.codecs.negotiated_codec import NegotiatedCodec
@@ -75,7 +75,7 @@ ReplicaSetObject = dict[str, Any]
 
 def replica_sets_from(items: bytes) -> list[ReplicaSetObject]:
     """From consecutive items of a list. Raises protobuf's `DecodeError`."""
-    found = map(builtins_of, replica_sets_pb2.ReplicaSetList.FromString(items).items)
+    found = map(builtins_of, api_pb2.ReplicaSetList.FromString(items).items)
     return [_replica_set_as_in_json(each) for each in found]
 
 

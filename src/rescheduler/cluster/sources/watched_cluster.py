@@ -31,8 +31,7 @@ from rescheduler.kube import errors
 from rescheduler.kube.api_resources import Object, key_of
 from rescheduler.kube.client import Client
 from rescheduler.kube.indexed_cache import IndexFunction
-from rescheduler.kube.informer import ChangeHandler, Informer
-from rescheduler.kube.read_your_writes import ReadYourWrites
+from rescheduler.kube.informer import ChangeHandler, Informer, ReadYourWrites
 
 __all__ = ["MissingPodMigrationCRD", "WatchedCluster", "require_podmigration_crd"]
 

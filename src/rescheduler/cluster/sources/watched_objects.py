@@ -46,8 +46,7 @@ from rescheduler.kube.api_resources import (
 )
 from rescheduler.kube.client import Client
 from rescheduler.kube.indexed_cache import IndexFunction
-from rescheduler.kube.informer import Informer
-from rescheduler.kube.read_your_writes import ReadYourWrites
+from rescheduler.kube.informer import Informer, ReadYourWrites
 from rescheduler.kube.server_capabilities import require_capabilities
 
 __all__ = [

@@ -1,1 +1,2 @@
-"""How to reach a cluster and prove who we are: kubeconfig files, or the service account of our pod."""
+"""Access to a cluster: address and credentials from kubeconfig files or from the service account of the
+pod."""

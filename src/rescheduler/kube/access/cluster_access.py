@@ -1,9 +1,4 @@
-"""Who we are, towards one server: a token, a certificate, or both; and when to look for newer ones.
-
-All that it takes to talk to one cluster, whatever file or mount it came from.
-
-A TLS context for a cluster: whom we trust, and the certificate we show.
-"""
+"""How to talk to one cluster: its address, whom to trust, and the credentials to present."""
 
 import base64
 import ssl
@@ -29,11 +24,11 @@ __all__ = [
 ]
 
 REREAD_AFTER_S = 60.0
-"""Kubelets renew mounted tokens at 80 % of their life and client-go reads them once a minute."""
+"""As in client-go; kubelets renew mounted tokens at 80 % of their lifetime."""
 
 
-class CredentialsUnavailable(Exception):  # noqa: N818 - what happened, not what it is
-    """No credentials to be had right now: an unreadable file, a failing plugin, an unreachable issuer."""
+class CredentialsUnavailable(Exception):  # noqa: N818 - says what happened
+    """There are no credentials now: a file is unreadable, a plugin fails, or an issuer is unreachable."""
 
 
 class ClientCertificate(NamedTuple):
@@ -49,16 +44,16 @@ class Credential(NamedTuple):
 
 class CredentialProvider(Protocol):
     async def current(self) -> Credential:
-        """What to show now; renews what is about to expire. Raises `CredentialsFailed`."""
+        """Return valid credentials, renewed if they are about to expire; raise `CredentialsUnavailable`."""
         ...
 
     def refused(self, credential: Credential) -> bool:
-        """The server answered 401 to this one. True if `current` may have a better one now."""
+        """Record that the server answered 401; return whether `current` may return newer credentials now."""
         ...
 
 
 def bearer_authorization(token: str) -> str:
-    # Token files often end with a newline, which no header may contain.
+    # Token files often end with a newline, which is not allowed in headers.
     return f"Bearer {token.strip()}"
 
 
@@ -67,7 +62,7 @@ def basic_authorization(username: str, password: str) -> str:
 
 
 class StoredCredentials:
-    """Credentials given as they are, or as files that someone else renews."""
+    """Fixed credentials, or credentials in files that are renewed by another program."""
 
     def __init__(
         self,
@@ -87,24 +82,24 @@ class StoredCredentials:
         self._read = Credential()
 
     @property
-    def _changes(self) -> bool:
+    def _uses_files(self) -> bool:
         return any(isinstance(part, Path) for part in (self._token_file, self._chain, self._key))
 
     async def current(self) -> Credential:
         age = self._now() - self._read_at
-        if age == float("inf") or (self._changes and age >= REREAD_AFTER_S):
-            self._read = self._look()
+        if age == float("inf") or (self._uses_files and age >= REREAD_AFTER_S):
+            self._read = self._load()
             self._read_at = self._now()
         return self._read
 
     def refused(self, credential: Credential) -> bool:
-        if not self._changes:
+        if not self._uses_files:
             return False
         if credential == self._read:
             self._read_at = float("-inf")
         return True
 
-    def _look(self) -> Credential:
+    def _load(self) -> Credential:
         authorization = self._authorization
         if self._token_file:
             token = _content(self._token_file).decode().strip()
@@ -124,8 +119,8 @@ def _content(source: bytes | Path) -> bytes:
         raise CredentialsUnavailable(f"can't read {source}: {error.strerror}") from error
 
 
-class BadClusterConfig(Exception):  # noqa: N818 - named after what was found
-    """The kubeconfig or the pod's service account can't be used: where, why, and what to do."""
+class BadClusterConfig(Exception):  # noqa: N818 - says what is wrong
+    """The kubeconfig or the pod's service account can't be used."""
 
     def __init__(self, where: str, why: str, remedy: str = "") -> None:
         super().__init__(where, why, remedy)
@@ -139,34 +134,36 @@ class BadClusterConfig(Exception):  # noqa: N818 - named after what was found
 
 @dataclass(frozen=True, slots=True)
 class ClusterAccess:
+    """Everything that is needed to talk to one cluster."""
+
     server: str
-    """With scheme, without a slash at the end; a path of its own is kept (clusters behind a gateway)."""
+    """The URL, with scheme and without a trailing slash; it may have a path (clusters behind a gateway)."""
     credentials: CredentialProvider
     source: str
-    """Where this was found, for people: `context prod of /home/me/.kube/config`."""
+    """The origin, for messages: `context prod of /home/me/.kube/config`."""
     authority: bytes | None = None
-    """PEM of the certificates to trust; None for those of the system."""
+    """The trusted certificates as PEM; None for those of the system."""
     insecure: bool = False
-    """Trust any certificate: only if the kubeconfig says so."""
+    """Trust any certificate, if the kubeconfig says so."""
     tls_server_name: str = ""
-    """The name to expect in the server's certificate, if not the host of `server`."""
+    """The expected name in the server's certificate, if it differs from the host of `server`."""
     proxy: str = ""
     headers: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
-    """On every request: whom to act as (impersonation)."""
+    """Headers of every request, for impersonation."""
     namespace: str = "default"
-    """For names that come without one."""
+    """The namespace of names without one."""
 
 
 def client_tls_context(
     authority: bytes | None, *, insecure: bool, certificate: ClientCertificate | None
 ) -> ssl.SSLContext:
-    """Raises `CredentialsFailed` for certificates that OpenSSL can't read."""
+    """Build the TLS context; raise `CredentialsUnavailable` for certificates that OpenSSL can't read."""
     try:
         context = ssl.create_default_context(cadata=authority.decode() if authority else None)
     except (ssl.SSLError, UnicodeDecodeError) as error:
         raise CredentialsUnavailable(f"can't read the cluster's certificate authority: {error}") from error
-    # From Python 3.13 the default also refuses authorities without key identifiers, as many clusters
-    # have them. Go's TLS, for which those clusters were made, does not ask for these.
+    # Since Python 3.13, the default also refuses authorities without key identifiers. Many clusters have such
+    # authorities, because Go accepts them.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if insecure:
         context.check_hostname = False

@@ -1,13 +1,11 @@
-"""Which cluster to talk to. The first of these that applies:
+"""Choose the cluster to talk to. The first of these that applies:
 
-1. the kubeconfig named by `--kubeconfig` or the configuration file;
-2. the files in `$KUBECONFIG`, merged;
-3. the service account, inside a pod;
-4. `~/.kube/config`.
+1. the kubeconfig named by `--kubeconfig` or the configuration file
+2. the files in `$KUBECONFIG`, merged
+3. inside a pod, the service account that Kubernetes mounts
+4. `~/.kube/config`
 
-A context that is asked for by name rules out 3: only files have contexts.
-
-Inside a pod: the service account that Kubernetes mounts, with a token that it renews.
+If a context is given, 3 does not apply: only files have contexts.
 """
 
 import os
@@ -51,13 +49,13 @@ def in_cluster_access(environment: Mapping[str, str], mount: Path = SERVICE_ACCO
         raise BadClusterConfig(
             str(mount), f"no certificate authority is mounted: {error.strerror}", "Mount the service account."
         ) from error
-    own = mount / "namespace"
+    namespace_file = mount / "namespace"
     return ClusterAccess(
         server=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
         credentials=StoredCredentials(token_file=mount / "token"),
         source="the service account of this pod",
         authority=authority,
-        namespace=own.read_text().strip() if own.is_file() else "default",
+        namespace=namespace_file.read_text().strip() if namespace_file.is_file() else "default",
     )
 
 
@@ -68,21 +66,21 @@ def load_cluster_access(
     environment: Mapping[str, str] = os.environ,
     service_account: Path = SERVICE_ACCOUNT,
 ) -> ClusterAccess:
-    """Raises `BadClusterConfig`. Nothing is contacted yet, and no plugin is run."""
+    """Load the configuration; raise `BadClusterConfig`. This contacts no server and runs no plugin."""
     if kubeconfig:
         return _from_files([Path(kubeconfig).expanduser()], context)
     if named := [Path(part) for part in environment.get("KUBECONFIG", "").split(os.pathsep) if part]:
-        # As kubectl does: some of several may be missing, but not all.
-        if found := [file for file in named if file.exists()]:
-            return _from_files(found, context)
+        # As in kubectl: some files may be missing, but not all.
+        if existing := [file for file in named if file.exists()]:
+            return _from_files(existing, context)
         names = ", ".join(map(str, named))
-        raise BadClusterConfig("$KUBECONFIG", f"no such file: {names}", "Correct it, or unset it.")
+        raise BadClusterConfig("$KUBECONFIG", f"no such file: {names}", "Fix or unset it.")
     if not context and is_in_cluster(environment, service_account):
         return in_cluster_access(environment, service_account)
     home = Path(environment.get("HOME", "~")).expanduser() / ".kube" / "config"
     if not home.exists():
         raise BadClusterConfig(
-            str(home), "there is no such file, and this is no pod", "Name a kubeconfig, or set $KUBECONFIG."
+            str(home), "no such file, and this is not a pod", "Use --kubeconfig or set $KUBECONFIG."
         )
     return _from_files([home], context)
 
@@ -95,7 +93,7 @@ def _from_files(files: list[Path], context: str | None) -> ClusterAccess:
     if insecure and authority:
         raise BadClusterConfig(
             str(chosen.cluster.file),
-            f'cluster "{chosen.cluster.name}" has a certificate authority and insecure-skip-tls-verify',
+            f'cluster "{chosen.cluster.name}" has both a certificate authority and insecure-skip-tls-verify',
             "Remove one of them.",
         )
     proxy = _proxy(chosen)
@@ -113,10 +111,10 @@ def _from_files(files: list[Path], context: str | None) -> ClusterAccess:
 
 
 def _server(chosen: ResolvedContext, proxy: str, *, has_tls: bool) -> str:
-    """Raises `BadClusterConfig` where credentials would be sent unencrypted.
+    """Return the server's URL; raise `BadClusterConfig` if credentials would be sent unencrypted.
 
-    kubectl takes a server without a scheme for HTTPS only if the kubeconfig has TLS settings, and otherwise
-    sends the token in clear text. Here, credentials mean HTTPS, too.
+    For a server without a scheme, kubectl uses HTTPS only if the kubeconfig has TLS settings; otherwise it
+    sends the token in clear text. Here, credentials imply HTTPS, too.
     """
     cluster = chosen.cluster
     where, server = str(cluster.file), str(cluster.content.get("server") or "")
@@ -147,11 +145,13 @@ def _check_url(where: str, name: str, server: str) -> None:
         parts, is_usable = None, False
     if parts is None or not is_usable:
         raise BadClusterConfig(
-            where, f'cluster "{name}" has the server {server}', "It must be https://HOST[:PORT][/PATH]."
+            where,
+            f'cluster "{name}" has an invalid server {server}',
+            "It must be https://HOST[:PORT][/PATH].",
         )
     if parts.username or parts.password:
         raise BadClusterConfig(
-            where, f'cluster "{name}" has a user or password in its server', "Put them into a user."
+            where, f'cluster "{name}" has a user or password in its server', "Move them to a user."
         )
 
 
@@ -164,7 +164,8 @@ def _authority(chosen: ResolvedContext) -> bytes | None:
     except OSError as error:
         raise BadClusterConfig(
             str(chosen.cluster.file),
-            f'cluster "{chosen.cluster.name}" names the certificate authority {authority}: {error.strerror}',
+            f"can't read {authority}, the certificate authority of cluster "
+            f'"{chosen.cluster.name}": {error.strerror}',
         ) from error
 
 
@@ -173,7 +174,7 @@ def _proxy(chosen: ResolvedContext) -> str:
     if proxy and not proxy.startswith(("http://", "https://")):
         raise BadClusterConfig(
             str(chosen.cluster.file),
-            f'cluster "{chosen.cluster.name}" has the proxy {proxy}',
-            "Only http and https proxies are supported.",
+            f'cluster "{chosen.cluster.name}" has the unsupported proxy {proxy}',
+            "Use an http or https proxy.",
         )
     return proxy

@@ -1,12 +1,8 @@
-"""kubeconfig files: read, merged and one context chosen, by kubectl's rules.
+"""Read and merge kubeconfig files, and resolve a context, by kubectl's rules.
 
-Several files make one: of two entries with the same name the first file's counts, and so does the
-first `current-context`. Paths inside a file are relative to that file.
-
-The `user` of a kubeconfig context: how it proves who it is, and whom it acts as.
-
-Of several ways in one entry kubectl's order counts: token, password, OpenID Connect, certificate, and
-an exec plugin only if there is nothing else.
+If two files have an entry with the same name, the first file wins; the same applies to `current-context`.
+Paths inside a file are relative to that file. If a user has several kinds of credentials, the order is
+kubectl's: token, password, OpenID Connect, certificate, and an exec plugin only if there is nothing else.
 """
 
 import base64
@@ -30,8 +26,12 @@ from rescheduler.kube.access.cluster_access import (
     basic_authorization,
     bearer_authorization,
 )
-from rescheduler.kube.access.exec_credentials import ExecConfig, ExecCredentials
-from rescheduler.kube.access.oidc_credentials import OidcCredentials, OidcTokens
+from rescheduler.kube.access.external_credentials import (
+    ExecConfig,
+    ExecCredentials,
+    OidcCredentials,
+    OidcTokens,
+)
 
 __all__ = [
     "KubeConfig",
@@ -46,21 +46,21 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class KubeConfigEntry:
-    """A named cluster, user or context, and the file it stands in."""
+    """A named cluster, user or context, and its file."""
 
     name: str
     content: Mapping[str, Any]
     file: Path
 
     def path(self, key: str) -> Path | None:
-        """The file that `key` names."""
+        """Return the path in field `key`."""
         value = self.content.get(key)
         return self.file.parent / Path(value).expanduser() if value else None
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedContext:
-    """A context, resolved."""
+    """A context with its cluster and user."""
 
     context: KubeConfigEntry
     cluster: KubeConfigEntry
@@ -77,6 +77,8 @@ class ResolvedContext:
 
 @dataclass(slots=True)
 class KubeConfig:
+    """The merged content of kubeconfig files."""
+
     files: list[Path] = field(default_factory=list)
     current: str = ""
     contexts: dict[str, KubeConfigEntry] = field(default_factory=dict)
@@ -85,7 +87,7 @@ class KubeConfig:
 
     @classmethod
     def read(cls, files: Iterable[Path]) -> "KubeConfig":
-        """All of `files` must be there; see `cluster_config` for which ones those are."""
+        """Read and merge `files`, which must all exist."""
         merged = cls()
         for file in files:
             merged._add(file)
@@ -95,25 +97,26 @@ class KubeConfig:
         name = context or self.current
         where = ", ".join(map(str, self.files))
         if not name:
-            raise BadClusterConfig(where, "no current-context is set", self._offer())
+            raise BadClusterConfig(where, "no current-context is set", self._known_contexts())
         if name not in self.contexts:
-            raise BadClusterConfig(where, f'there is no context "{name}"', self._offer())
-        found = self.contexts[name]
-        cluster = self.clusters.get(str(found.content.get("cluster")))
+            raise BadClusterConfig(where, f'context "{name}" does not exist', self._known_contexts())
+        entry = self.contexts[name]
+        cluster = self.clusters.get(str(entry.content.get("cluster")))
         if cluster is None:
             raise BadClusterConfig(
-                str(found.file),
-                f'context "{name}" names the cluster "{found.content.get("cluster")}"',
-                "Add it.",
+                str(entry.file),
+                f'context "{name}" names the cluster "{entry.content.get("cluster")}", which does not exist',
             )
-        user = found.content.get("user")
+        user = entry.content.get("user")
         if user and user not in self.users:
-            raise BadClusterConfig(str(found.file), f'context "{name}" names the user "{user}"', "Add it.")
+            raise BadClusterConfig(
+                str(entry.file), f'context "{name}" names the user "{user}", which does not exist'
+            )
         return ResolvedContext(
-            found, cluster, self.users[user] if user else KubeConfigEntry("", {}, found.file)
+            entry, cluster, self.users[user] if user else KubeConfigEntry("", {}, entry.file)
         )
 
-    def _offer(self) -> str:
+    def _known_contexts(self) -> str:
         return f"Known contexts: {', '.join(sorted(self.contexts)) or 'none'}."
 
     def _add(self, file: Path) -> None:
@@ -137,20 +140,18 @@ def _parse(file: Path) -> dict[str, Any]:
         raise BadClusterConfig(str(file), f"can't be read: {error.strerror}", "Check the path.") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         why = " ".join(str(error).replace('in "<unicode string>",', "at").split()).rstrip(" ^")
-        raise BadClusterConfig(str(file), f"is not YAML: {why}") from error
+        raise BadClusterConfig(str(file), f"invalid YAML: {why}") from error
     if content is None:
         return {}
     if not isinstance(content, dict):
-        raise BadClusterConfig(str(file), "is no kubeconfig: it should be a mapping")
+        raise BadClusterConfig(str(file), "not a kubeconfig: it must be a mapping")
     return content
 
 
 def _entry(file: Path, plural: str, position: int, item: Any) -> KubeConfigEntry:
     inner = plural.removesuffix("s")
     if not isinstance(item, dict) or not item.get("name") or not isinstance(item.get(inner) or {}, dict):
-        raise BadClusterConfig(
-            str(file), f'{plural}[{position}] should have a "name" and a mapping "{inner}"'
-        )
+        raise BadClusterConfig(str(file), f'{plural}[{position}] must have a "name" and a mapping "{inner}"')
     return KubeConfigEntry(str(item["name"]), item.get(inner) or {}, file)
 
 
@@ -161,7 +162,7 @@ _CREDENTIAL_FIELDS = (
 
 
 def has_credentials(user: KubeConfigEntry) -> bool:
-    """Whether requests of this user carry anything that others must not see."""
+    """Return whether requests of this user carry secrets."""
     return any(user.content.get(key) for key in _CREDENTIAL_FIELDS)
 
 
@@ -171,7 +172,7 @@ def credentials_of(chosen: ResolvedContext) -> CredentialProvider:
     chain, key = data_or_file(user, "client-certificate"), data_or_file(user, "client-key")
     if bool(chain) != bool(key):
         raise BadClusterConfig(
-            str(user.file), f'user "{user.name}" has a client certificate or its key, not both'
+            str(user.file), f'user "{user.name}" must have both a client certificate and its key'
         )
     if token_file := user.path("tokenFile"):
         return StoredCredentials(token_file=token_file, chain=chain, key=key)
@@ -188,9 +189,9 @@ def credentials_of(chosen: ResolvedContext) -> CredentialProvider:
 
 
 def impersonation(user: KubeConfigEntry) -> dict[str, str | tuple[str, ...]]:
-    """Headers that make the server treat us as someone else.
+    """Return the headers with which the server treats us as another user.
 
-    Leaving them out would grant us more than the kubeconfig means to.
+    Without them we would have more permissions than the kubeconfig intends.
     """
     settings = user.content
     headers: dict[str, str | tuple[str, ...]] = {}
@@ -206,7 +207,7 @@ def impersonation(user: KubeConfigEntry) -> dict[str, str | tuple[str, ...]]:
 
 
 def data_or_file(entry: KubeConfigEntry, key: str) -> bytes | Path:
-    """What `key-data` holds, else the file that `key` names, else nothing."""
+    """Return the content of `key-data`, or else the path in `key`, or else nothing."""
     if data := entry.content.get(f"{key}-data"):
         try:
             return base64.b64decode(data, validate=True)
@@ -255,8 +256,8 @@ def _oidc_credentials(user: KubeConfigEntry) -> OidcCredentials:
     if provider.get("name") != "oidc":
         raise BadClusterConfig(
             str(user.file),
-            f'user "{user.name}" has the auth provider "{provider.get("name")}", which Kubernetes dropped',
-            "Use the exec plugin that your cloud provider offers in its place.",
+            f'user "{user.name}" has the auth provider "{provider.get("name")}", which Kubernetes removed',
+            "Use the exec plugin of your cloud provider instead.",
         )
     if not settings.get("idp-issuer-url"):
         raise BadClusterConfig(
@@ -275,13 +276,13 @@ def _oidc_credentials(user: KubeConfigEntry) -> OidcCredentials:
 
 
 def _save_tokens(user: KubeConfigEntry, tokens: OidcTokens) -> None:
-    """Writes renewed tokens into the file they came from, at once or not at all."""
+    """Write renewed tokens atomically to the file that they came from."""
     content = load_yaml(user.file.read_text())
     for item in content["users"]:
         if item["name"] == user.name:
             renewed = {"id-token": tokens.id_token, "refresh-token": tokens.refresh_token}
             item["user"]["auth-provider"]["config"].update(renewed)
-    # Through links: replacing a link by a file would part it from what it points to.
+    # Resolve symbolic links: otherwise the link would be replaced by a file.
     target = user.file.resolve()
     with tempfile.NamedTemporaryFile("w", dir=target.parent, delete=False) as draft:
         yaml.safe_dump(content, draft, default_flow_style=False)

@@ -1,5 +1,5 @@
-"""Bytes of the API server into records: protobuf where a server offers it, JSON otherwise.
+"""Decode what the API server sends: protobuf where a server offers it, JSON otherwise.
 
-`codec.py` says what the client may rely on. `pods.PODS` and `nodes.NODES` read both encodings into the
-same records; `generic.OBJECTS` and `generic.typed` read everything else from JSON.
+`codec.py` is the contract with the client. `NegotiatedCodec` reads both encodings into the same records;
+`OBJECT_CODEC` reads any object from JSON into a dictionary.
 """

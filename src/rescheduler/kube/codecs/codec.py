@@ -1,36 +1,49 @@
-"""What the client needs of an encoding: one object, a page of a list, the events of a watch.
+"""The contract of every encoding: decode one object, a page of a list, or the events of a watch.
 
-A codec is stateless towards its caller and may be shared; a watch decoder belongs to one connection,
-because chunks are cut anywhere and it keeps what is left over.
-
-`Status`: how the API server says that something went wrong, the same in JSON and in protobuf.
-
-One event of a watch, the same from both encodings.
+A codec has no visible state and may be shared. A watch decoder belongs to one connection: chunks end
+anywhere, so it keeps the incomplete rest. `ApiStatus` and `WatchEvent` are the same for JSON and protobuf.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Generic, Literal, Protocol, TypeVar, cast
+from typing import Any, Final, Generic, Literal, Protocol, TypeVar, cast
 
 import msgspec
 
 __all__ = [
+    "INITIAL_EVENTS_END",
+    "JSON",
+    "PROTOBUF",
     "ApiStatus",
     "Codec",
     "EventType",
     "ListPage",
+    "Object",
     "StatusCause",
     "StatusDetails",
     "Undecodable",
     "WatchDecoder",
     "WatchEvent",
+    "is_protobuf",
     "watch_event_of",
 ]
 
 T = TypeVar("T")
 
+JSON: Final = "application/json"
+PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
+INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
+"""The annotation of the bookmark that ends the initial events of a watch."""
+
+Object = dict[str, Any]
+"""A Kubernetes object as in JSON."""
+
+
+def is_protobuf(content_type: str) -> bool:
+    return content_type.partition(";")[0].strip().lower() == PROTOBUF
+
 
 class StatusCause(msgspec.Struct, frozen=True):
-    """One fault: a field of a refused object, or the budget that refuses an eviction."""
+    """One cause of a refusal: an invalid field, or the budget that forbids an eviction."""
 
     reason: str = ""
     message: str = ""
@@ -38,7 +51,7 @@ class StatusCause(msgspec.Struct, frozen=True):
 
 
 class StatusDetails(msgspec.Struct, frozen=True, rename="camel"):
-    """Which object the status is about, and why in detail."""
+    """The object that the status is about, and the causes."""
 
     name: str = ""
     group: str = ""
@@ -49,6 +62,8 @@ class StatusDetails(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ApiStatus(msgspec.Struct, frozen=True):
+    """The `Status` with which the API server reports a failure."""
+
     status: str = ""
     message: str = ""
     reason: str = ""
@@ -60,13 +75,13 @@ EventType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
 
 
 class ListPage(msgspec.Struct, Generic[T], frozen=True):
-    """One answer to a list; `continue_token` is empty on the last page."""
+    """One page of a list; `continue_token` is empty on the last page."""
 
     items: list[T]
     resource_version: str
     continue_token: str = ""
     remaining: int | None = None
-    """How many items follow after this page, where the server says so."""
+    """How many items follow after this page, if the server says so."""
 
 
 class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
@@ -76,13 +91,13 @@ class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
     object: T | None = None
     resource_version: str = ""
     initial_events_end: bool = False
-    """On the bookmark that says: all that existed when the watch began has been sent."""
+    """True on the bookmark that follows all objects that existed when the watch began."""
     status: ApiStatus | None = None
 
 
 class WatchDecoder(Protocol[T]):
     def feed(self, chunk: bytes) -> Iterator[WatchEvent[T]]:
-        """The events that this chunk completes; raises `Undecodable`, after which the watch is lost."""
+        """Return the events that this chunk completes; raise `Undecodable`, after which the watch is lost."""
         ...
 
 
@@ -105,11 +120,11 @@ class Codec(Protocol[T]):
 
 
 class Undecodable(ValueError):  # noqa: N818 - named after what the bytes are
-    """These bytes are not what their content type promises. Asking again is the only remedy."""
+    """The bytes don't match their content type. The only remedy is to repeat the request."""
 
     def __init__(self, resource: str, content_type: str, why: str, *, position: int | str = "start") -> None:
         super().__init__(
-            f"can't read {resource} from {content_type or 'no content type'} at {position}: {why}"
+            f"can't decode {resource} from {content_type or 'no content type'} at {position}: {why}"
         )
         self.resource = resource
         self.content_type = content_type
@@ -129,15 +144,15 @@ def watch_event_of(
     read_bookmark: Callable[[B], tuple[str, bool]],
     read_status: Callable[[B], ApiStatus],
 ) -> WatchEvent[T]:
-    """Raises ValueError for a type of event that doesn't exist."""
+    """Build an event from its type and undecoded object; raise ValueError for an unknown type."""
     match kind:
         case "ADDED" | "MODIFIED" | "DELETED":
-            found = read(raw)
-            return WatchEvent(cast("EventType", kind), found, version_of(found))
+            item = read(raw)
+            return WatchEvent(cast("EventType", kind), item, version_of(item))
         case "BOOKMARK":
             version, initial_events_end = read_bookmark(raw)
             return WatchEvent("BOOKMARK", None, version, initial_events_end)
         case "ERROR":
             return WatchEvent("ERROR", status=read_status(raw))
         case _:
-            raise ValueError(f"{kind!r} is no type of event")
+            raise ValueError(f"unknown event type {kind!r}")

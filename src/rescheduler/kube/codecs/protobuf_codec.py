@@ -1,13 +1,8 @@
-"""How protobuf comes from the API server: envelopes, lists, and the frames of a watch.
+"""Decode protobuf from the API server: envelopes, lists, and the frames of a watch.
 
 A body is `k8s\\0` and a `runtime.Unknown` whose field 2 is the object. A list of 150,000 pods is never
-unpacked as a whole: its items are walked on the wire, and each is read and dropped. A watch is a sequence
-of frames, each four bytes of length (big-endian) and a `WatchEvent`, whose object is an envelope again.
-
-A protobuf message as the JSON of the same object would be: plain dicts, lists, texts and numbers.
-
-Slow, and meant for parts that many objects share: those are decoded once, so both encodings can take the
-same way from here on. Times are seconds since 1970.
+unpacked as a whole: the decoder walks over its items and reads them in small groups. A watch is a sequence of
+frames, each four bytes of length (big-endian) and a `WatchEvent`, whose object is an envelope again.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,84 +12,41 @@ import msgspec
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from rescheduler.kube.codecs import meta_pb2
-from rescheduler.kube.codecs.codec import ApiStatus, ListPage, Undecodable, WatchEvent, watch_event_of
+from rescheduler.kube.codecs import api_pb2
+from rescheduler.kube.codecs.codec import (
+    INITIAL_EVENTS_END,
+    ApiStatus,
+    ListPage,
+    Undecodable,
+    WatchEvent,
+    watch_event_of,
+)
 
-__all__ = ["ProtobufWatchDecoder", "builtins_of", "decode_list", "decode_object", "decode_status"]
-
-Read = Callable[[Any], Any]
-
-
-class _Field(NamedTuple):
-    name: str
-    read: Read | None
-    """None where the value is what is wanted."""
-
-
-class _Fields(dict[FieldDescriptor, _Field]):
-    """Asking a descriptor takes longer than reading the field, so each is asked once."""
-
-    def __missing__(self, field: FieldDescriptor) -> _Field:
-        found = self[field] = _Field(field.name, _reader(field))
-        return found
-
-
-_FIELDS = _Fields()
-
-
-def builtins_of(message: Message) -> dict[str, Any]:
-    found = {}
-    for field, value in message.ListFields():
-        name, read = _FIELDS[field]
-        found[name] = value if read is None else read(value)
-    return found
-
-
-def _reader(field: FieldDescriptor) -> Read | None:
-    kind = field.message_type
-    if kind is not None and kind.containing_type is not None:  # our files nest nothing but entries of maps
-        return _map_of(_single_reader(kind.fields_by_name["value"]))
-    one = _single_reader(field)
-    if not field.is_repeated:
-        return one
-    return list if one is None else lambda parts: [one(part) for part in parts]
-
-
-def _map_of(one: Read | None) -> Read:
-    # Not `items()`: a map of protobuf has it from Python, which takes twice as long.
-    if one is None:
-        return lambda entries: {key: entries[key] for key in entries}
-    return lambda entries: {key: one(entries[key]) for key in entries}
-
-
-def _single_reader(field: FieldDescriptor) -> Read | None:
-    if field.type == FieldDescriptor.TYPE_BYTES:
-        return lambda _: {}  # a volume of which only the kind matters
-    if field.message_type is None:
-        return None
-    if field.message_type.name == "Quantity":
-        return lambda quantity: quantity.string
-    if field.message_type.name == "Time":
-        return lambda time: time.seconds
-    return builtins_of
-
+__all__ = [
+    "MAGIC",
+    "ProtobufWatchDecoder",
+    "builtins_of",
+    "decode_list",
+    "decode_object",
+    "decode_status",
+    "encoded_varint",
+]
 
 T = TypeVar("T")
 ReadItems = Callable[[bytes], Sequence[T]]
 
 MAGIC: Final = b"k8s\0"
-INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 _RAW, _CONTENT_ENCODING = 2, 3  # of runtime.Unknown
 _LIST_META, _ITEMS = 1, 2  # of any list
 _ITEM_TAG = bytes([_ITEMS << 3 | 2])
-_RUN = 64
-"""As many items are read in one go: enough to make it cheap, too few to be felt in memory."""
+_ITEMS_PER_RUN = 64
+"""How many items are read together: enough to be cheap, too few to need much memory."""
 
 
-_FAULTS = (DecodeError, ValueError)
+_DECODE_ERRORS = (DecodeError, ValueError)
 
 
-class _Fault(ValueError):  # noqa: N818 - becomes an `Undecodable` with the resource's name
+class _InvalidEncoding(ValueError):  # noqa: N818 - becomes an `Undecodable`
     def __init__(self, why: str, position: int) -> None:
         super().__init__(why)
         self.position = position
@@ -105,36 +57,36 @@ def decode_object(resource: str, content_type: str, body: bytes, read: ReadItems
     try:
         start, end = _enveloped(body)
         return _read_single(body[start:end], read)
-    except _FAULTS as error:
+    except _DECODE_ERRORS as error:
         raise _undecodable(resource, content_type, error, start) from error
 
 
 def decode_list(resource: str, content_type: str, body: bytes, read: ReadItems[T]) -> ListPage[T]:
     items: list[T] = []
-    meta = meta_pb2.ListMeta()
+    meta = api_pb2.ListMeta()
     start = end = 0
     try:
         for number, start, end in _runs(body, *_enveloped(body)):
             if number == _ITEMS:
                 items += read(body[start:end])
             elif number == _LIST_META:
-                meta = meta_pb2.ListMeta.FromString(body[start:end])
-    except _FAULTS as error:
+                meta = api_pb2.ListMeta.FromString(body[start:end])
+    except _DECODE_ERRORS as error:
         raise _undecodable(
-            resource, content_type, error, _position_of_fault(body, start, end, read)
+            resource, content_type, error, _position_of_error(body, start, end, read)
         ) from error
     remaining = meta.remainingItemCount if meta.HasField("remainingItemCount") else None
     return ListPage(items, meta.resourceVersion, getattr(meta, "continue"), remaining)
 
 
-def _position_of_fault(body: bytes, start: int, end: int, read: ReadItems[T]) -> int:
-    """Which of the items that were read in one go could not be read: where it begins."""
+def _position_of_error(body: bytes, start: int, end: int, read: ReadItems[T]) -> int:
+    """Return where the invalid item begins, of those that were read together."""
     at = start
     try:
         for _, begin, stop in _fields(body, start, end):
             at = begin
             _read_single(body[begin:stop], read)
-    except _FAULTS:
+    except _DECODE_ERRORS:
         return at
     return start
 
@@ -143,21 +95,21 @@ def decode_status(content_type: str, body: bytes) -> ApiStatus:
     try:
         start, end = _enveloped(body)
         return _read_status(body[start:end])
-    except _FAULTS as error:
+    except _DECODE_ERRORS as error:
         raise _undecodable("a status", content_type, error, 0) from error
 
 
 def _read_single(raw: bytes, read: ReadItems[T]) -> T:
-    (found,) = read(_ITEM_TAG + _encoded_varint(len(raw)) + raw)
-    return found
+    (item,) = read(_ITEM_TAG + encoded_varint(len(raw)) + raw)
+    return item
 
 
 def _read_status(raw: bytes) -> ApiStatus:
-    return msgspec.convert(builtins_of(meta_pb2.Status.FromString(raw)), ApiStatus)
+    return msgspec.convert(builtins_of(api_pb2.Status.FromString(raw)), ApiStatus)
 
 
 class ProtobufWatchDecoder(Generic[T]):
-    """A `WatchDecoder`."""
+    """A `WatchDecoder` for frames."""
 
     def __init__(
         self, resource: str, content_type: str, read: ReadItems[T], version_of: Callable[[T], str]
@@ -189,41 +141,41 @@ class ProtobufWatchDecoder(Generic[T]):
 
     def _event(self, frame: bytes) -> WatchEvent[T]:
         try:
-            event = meta_pb2.WatchEvent.FromString(frame)
+            event = api_pb2.WatchEvent.FromString(frame)
             body = event.object.raw
             start, end = _enveloped(body)
             raw = body[start:end]
             return watch_event_of(event.type, raw, self._read, self._version_of, _bookmark, _read_status)
-        except _FAULTS as error:
+        except _DECODE_ERRORS as error:
             raise _undecodable(self._resource, self._content_type, error, self._position) from error
 
 
 def _bookmark(raw: bytes) -> tuple[str, bool]:
-    """Only the metadata of a bookmark says something, whatever it is a bookmark of."""
+    """Read the metadata of a bookmark; the rest of its object is empty."""
     for number, start, end in _fields(raw, 0, len(raw)):
         if number == 1:
-            meta = meta_pb2.ObjectMeta.FromString(raw[start:end])
+            meta = api_pb2.ObjectMeta.FromString(raw[start:end])
             return meta.resourceVersion, meta.annotations.get(INITIAL_EVENTS_END) == "true"
-    raise _Fault("a bookmark without metadata", 0)
+    raise _InvalidEncoding("a bookmark without metadata", 0)
 
 
 def _enveloped(body: bytes) -> tuple[int, int]:
-    """Where the object begins and ends."""
+    """Return where the object in the envelope begins and ends."""
     if not body.startswith(MAGIC):
-        raise _Fault("it does not begin with k8s\\0", 0)
-    found = None
+        raise _InvalidEncoding("the body does not begin with k8s\\0", 0)
+    place = None
     for number, start, end in _fields(body, len(MAGIC), len(body)):
         if number == _RAW:
-            found = start, end
+            place = start, end
         elif number == _CONTENT_ENCODING and end > start:
-            raise _Fault(f"content encoding {body[start:end]!r} is unknown", start)
-    if found is None:
-        raise _Fault("the envelope is empty", len(body))
-    return found
+            raise _InvalidEncoding(f"unknown content encoding {body[start:end]!r}", start)
+    if place is None:
+        raise _InvalidEncoding("the envelope is empty", len(body))
+    return place
 
 
 def _fields(body: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Number, beginning and end of each field that has a length; others are stepped over."""
+    """Yield number, start and end of each field that has a length; skip the others."""
     while at < end:
         tag, after = _varint(body, at)
         match tag & 7:
@@ -238,22 +190,22 @@ def _fields(body: bytes, at: int, end: int) -> Iterator[tuple[int, int, int]]:
             case 5:
                 start = stop = after + 4
             case kind:
-                raise _Fault(f"there is no wire type {kind}", at)
+                raise _InvalidEncoding(f"unknown wire type {kind}", at)
         if stop > end:
-            raise _Fault("it is cut off", at)
+            raise _InvalidEncoding("the data is truncated", at)
         if tag & 7 == 2:
             yield tag >> 3, start, stop
         at = stop
 
 
 def _runs(body: bytes, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """The fields of a list; of its items, several at once, with their tags and lengths."""
+    """Yield the fields of a list; consecutive items together, with their tags and lengths."""
     begun = last = start
     waiting = 0
     for number, at, stop in _fields(body, start, end):
         if number == _ITEMS:
             waiting += 1
-            if waiting < _RUN:
+            if waiting < _ITEMS_PER_RUN:
                 last = stop
                 continue
             yield _ITEMS, begun, stop
@@ -274,13 +226,13 @@ def _varint(body: bytes, at: int) -> tuple[int, int]:
             shift += 7
             at += 1
             if shift > 63:
-                raise _Fault("a number has no end", at)
+                raise _InvalidEncoding("a varint is too long", at)
     except IndexError:
-        raise _Fault("it is cut off", at) from None
+        raise _InvalidEncoding("the data is truncated", at) from None
     return value | byte << shift, at + 1
 
 
-def _encoded_varint(value: int) -> bytes:
+def encoded_varint(value: int) -> bytes:
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)
@@ -290,5 +242,68 @@ def _encoded_varint(value: int) -> bytes:
 
 
 def _undecodable(resource: str, content_type: str, error: Exception, at: int) -> Undecodable:
-    position = error.position if isinstance(error, _Fault) else at
+    position = error.position if isinstance(error, _InvalidEncoding) else at
     return Undecodable(resource, content_type, str(error), position=f"byte {position}")
+
+
+# --- messages as JSON ---
+
+_Convert = Callable[[Any], Any]
+
+
+class _Field(NamedTuple):
+    name: str
+    read: _Convert | None
+    """None if the value needs no conversion."""
+
+
+class _Fields(dict[FieldDescriptor, _Field]):
+    """Converters by field, each built once: a descriptor is slower than the field itself."""
+
+    def __missing__(self, field: FieldDescriptor) -> _Field:
+        self[field] = made = _Field(field.name, _reader(field))
+        return made
+
+
+_FIELDS = _Fields()
+
+
+def builtins_of(message: Message) -> dict[str, Any]:
+    """Return the message as the JSON of the same object: dicts, lists, strings and numbers; times in seconds.
+
+    This is slow, and meant for parts that many objects share and that are therefore decoded only once.
+    """
+    converted = {}
+    for field, value in message.ListFields():
+        name, read = _FIELDS[field]
+        converted[name] = value if read is None else read(value)
+    return converted
+
+
+def _reader(field: FieldDescriptor) -> _Convert | None:
+    kind = field.message_type
+    if kind is not None and kind.containing_type is not None:  # our schemas nest only map entries
+        return _map_of(_single_reader(kind.fields_by_name["value"]))
+    one = _single_reader(field)
+    if not field.is_repeated:
+        return one
+    return list if one is None else lambda parts: [one(part) for part in parts]
+
+
+def _map_of(one: _Convert | None) -> _Convert:
+    # Not `items()`: protobuf maps inherit it from Python, which is twice as slow.
+    if one is None:
+        return lambda entries: {key: entries[key] for key in entries}
+    return lambda entries: {key: one(entries[key]) for key in entries}
+
+
+def _single_reader(field: FieldDescriptor) -> _Convert | None:
+    if field.type == FieldDescriptor.TYPE_BYTES:
+        return lambda _: {}  # a volume source of which only the kind matters
+    if field.message_type is None:
+        return None
+    if field.message_type.name == "Quantity":
+        return lambda quantity: quantity.string
+    if field.message_type.name == "Time":
+        return lambda time: time.seconds
+    return builtins_of

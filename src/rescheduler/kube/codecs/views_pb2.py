@@ -22,64 +22,62 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
-from rescheduler.kube.codecs import meta_pb2 as rescheduler_dot_kube_dot_codecs_dot_meta__pb2
+from rescheduler.kube.codecs import api_pb2 as rescheduler_dot_kube_dot_codecs_dot_api__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#rescheduler/kube/codecs/views.proto\x12\x17rescheduler.kube.codecs\x1a\"rescheduler/kube/codecs/meta.proto\"9\n\x07OwnPods\x12.\n\x05items\x18\x02 \x03(\x0b\x32\x1f.rescheduler.kube.codecs.OwnPod\"?\n\nSharedPods\x12\x31\n\x05items\x18\x02 \x03(\x0b\x32\".rescheduler.kube.codecs.SharedPod\"\xcf\x01\n\x06OwnPod\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32 .rescheduler.kube.codecs.OwnMetaH\x00\x88\x01\x01\x12\x33\n\x04spec\x18\x02 \x01(\x0b\x32 .rescheduler.kube.codecs.OwnSpecH\x01\x88\x01\x01\x12\x36\n\x06status\x18\x03 \x01(\x0b\x32!.rescheduler.kube.codecs.OwnTimesH\x02\x88\x01\x01\x42\x0b\n\t_metadataB\x07\n\x05_specB\t\n\x07_status\"\xdc\x01\n\tSharedPod\x12:\n\x08metadata\x18\x01 \x01(\x0b\x32#.rescheduler.kube.codecs.SharedMetaH\x00\x88\x01\x01\x12\x36\n\x04spec\x18\x02 \x01(\x0b\x32#.rescheduler.kube.codecs.SharedSpecH\x01\x88\x01\x01\x12:\n\x06status\x18\x03 \x01(\x0b\x32%.rescheduler.kube.codecs.SharedStatusH\x02\x88\x01\x01\x42\x0b\n\t_metadataB\x07\n\x05_specB\t\n\x07_status\"\xec\x01\n\x07OwnMeta\x12\x11\n\x04name\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x16\n\tnamespace\x18\x03 \x01(\tH\x01\x88\x01\x01\x12\x10\n\x03uid\x18\x05 \x01(\tH\x02\x88\x01\x01\x12\x1c\n\x0fresourceVersion\x18\x06 \x01(\tH\x03\x88\x01\x01\x12=\n\x11\x63reationTimestamp\x18\x08 \x01(\x0b\x32\x1d.rescheduler.kube.codecs.TimeH\x04\x88\x01\x01\x42\x07\n\x05_nameB\x0c\n\n_namespaceB\x06\n\x04_uidB\x12\n\x10_resourceVersionB\x14\n\x12_creationTimestamp\"\x87\x02\n\nSharedMeta\x12\x1e\n\x11\x64\x65letionTimestamp\x18\t \x01(\x0cH\x00\x88\x01\x01\x12\'\n\x1a\x64\x65letionGracePeriodSeconds\x18\n \x01(\x03H\x01\x88\x01\x01\x12\x0e\n\x06labels\x18\x0b \x03(\x0c\x12>\n\x0b\x61nnotations\x18\x0c \x03(\x0b\x32).rescheduler.kube.codecs.SharedAnnotation\x12\x17\n\x0fownerReferences\x18\r \x03(\x0c\x12\x12\n\nfinalizers\x18\x0e \x03(\tB\x14\n\x12_deletionTimestampB\x1d\n\x1b_deletionGracePeriodSeconds\",\n\x10SharedAnnotation\x12\x10\n\x03key\x18\x01 \x01(\tH\x00\x88\x01\x01\x42\x06\n\x04_key\"E\n\x0bStringEntry\x12\x10\n\x03key\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x12\n\x05value\x18\x02 \x01(\tH\x01\x88\x01\x01\x42\x06\n\x04_keyB\x08\n\x06_value\"Q\n\x07OwnSpec\x12\x15\n\x08nodeName\x18\n \x01(\tH\x00\x88\x01\x01\x12\x15\n\x08\x61\x66\x66inity\x18\x12 \x01(\x0cH\x01\x88\x01\x01\x42\x0b\n\t_nodeNameB\x0b\n\t_affinity\"\xcd\x06\n\nSharedSpec\x12\x36\n\x07volumes\x18\x01 \x03(\x0b\x32%.rescheduler.kube.codecs.SharedVolume\x12<\n\ncontainers\x18\x02 \x03(\x0b\x32(.rescheduler.kube.codecs.SharedContainer\x12\x1a\n\rrestartPolicy\x18\x03 \x01(\tH\x00\x88\x01\x01\x12*\n\x1dterminationGracePeriodSeconds\x18\x04 \x01(\x03H\x01\x88\x01\x01\x12\x14\n\x0cnodeSelector\x18\x07 \x03(\x0c\x12\x18\n\x0bhostNetwork\x18\x0b \x01(\x08H\x02\x88\x01\x01\x12\x1a\n\rschedulerName\x18\x13 \x01(\tH\x03\x88\x01\x01\x12@\n\x0einitContainers\x18\x14 \x03(\x0b\x32(.rescheduler.kube.codecs.SharedContainer\x12\x13\n\x0btolerations\x18\x16 \x03(\x0c\x12\x1e\n\x11priorityClassName\x18\x18 \x01(\tH\x04\x88\x01\x01\x12\x15\n\x08priority\x18\x19 \x01(\x05H\x05\x88\x01\x01\x12\x16\n\x0ereadinessGates\x18\x1c \x03(\x0c\x12\x1d\n\x10preemptionPolicy\x18\x1f \x01(\tH\x06\x88\x01\x01\x12\x10\n\x08overhead\x18  \x03(\x0c\x12!\n\x19topologySpreadConstraints\x18! \x03(\x0c\x12\x16\n\thostUsers\x18% \x01(\x08H\x07\x88\x01\x01\x12\x17\n\x0fschedulingGates\x18& \x03(\x0c\x12\x16\n\x0eresourceClaims\x18\' \x03(\x0c\x12\x16\n\tresources\x18( \x01(\x0cH\x08\x88\x01\x01\x12\x1c\n\x0fschedulingGroup\x18+ \x01(\x0cH\t\x88\x01\x01\x42\x10\n\x0e_restartPolicyB \n\x1e_terminationGracePeriodSecondsB\x0e\n\x0c_hostNetworkB\x10\n\x0e_schedulerNameB\x14\n\x12_priorityClassNameB\x0b\n\t_priorityB\x13\n\x11_preemptionPolicyB\x0c\n\n_hostUsersB\x0c\n\n_resourcesB\x12\n\x10_schedulingGroup\"\xca\x01\n\x0fSharedContainer\x12\x11\n\x04name\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x12\n\x05image\x18\x02 \x01(\tH\x01\x88\x01\x01\x12\r\n\x05ports\x18\x06 \x03(\x0c\x12\x16\n\tresources\x18\x08 \x01(\x0cH\x02\x88\x01\x01\x12\x1a\n\rrestartPolicy\x18\x18 \x01(\tH\x03\x88\x01\x01\x12\x1a\n\x12restartPolicyRules\x18\x19 \x03(\x0c\x42\x07\n\x05_nameB\x08\n\x06_imageB\x0c\n\n_resourcesB\x10\n\x0e_restartPolicy\":\n\x0cSharedVolume\x12\x19\n\x0cvolumeSource\x18\x02 \x01(\x0cH\x00\x88\x01\x01\x42\x0f\n\r_volumeSource\"\xbc\x03\n\x0cSharedStatus\x12\x12\n\x05phase\x18\x01 \x01(\tH\x00\x88\x01\x01\x12<\n\nconditions\x18\x02 \x03(\x0b\x32(.rescheduler.kube.codecs.SharedCondition\x12\x13\n\x06reason\x18\x04 \x01(\tH\x01\x88\x01\x01\x12I\n\x11\x63ontainerStatuses\x18\x08 \x03(\x0b\x32..rescheduler.kube.codecs.SharedContainerStatus\x12M\n\x15initContainerStatuses\x18\n \x03(\x0b\x32..rescheduler.kube.codecs.SharedContainerStatus\x12\x1e\n\x11nominatedNodeName\x18\x0b \x01(\tH\x02\x88\x01\x01\x12\x13\n\x06resize\x18\x0e \x01(\tH\x03\x88\x01\x01\x12\x1a\n\x12\x61llocatedResources\x18\x13 \x03(\x0c\x12\x16\n\tresources\x18\x14 \x01(\x0cH\x04\x88\x01\x01\x42\x08\n\x06_phaseB\t\n\x07_reasonB\x14\n\x12_nominatedNodeNameB\t\n\x07_resizeB\x0c\n\n_resources\"\x8f\x01\n\x0fSharedCondition\x12\x11\n\x04type\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x13\n\x06status\x18\x02 \x01(\tH\x01\x88\x01\x01\x12\x13\n\x06reason\x18\x05 \x01(\tH\x02\x88\x01\x01\x12\x14\n\x07message\x18\x06 \x01(\tH\x03\x88\x01\x01\x42\x07\n\x05_typeB\t\n\x07_statusB\t\n\x07_reasonB\n\n\x08_message\"\xf1\x02\n\x15SharedContainerStatus\x12\x11\n\x04name\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x38\n\x05state\x18\x02 \x01(\x0b\x32$.rescheduler.kube.codecs.SharedStateH\x01\x88\x01\x01\x12<\n\tlastState\x18\x03 \x01(\x0b\x32$.rescheduler.kube.codecs.SharedStateH\x02\x88\x01\x01\x12\x12\n\x05ready\x18\x04 \x01(\x08H\x03\x88\x01\x01\x12\x19\n\x0crestartCount\x18\x05 \x01(\x05H\x04\x88\x01\x01\x12\x14\n\x07started\x18\t \x01(\x08H\x05\x88\x01\x01\x12\x1a\n\x12\x61llocatedResources\x18\n \x03(\x0c\x12\x16\n\tresources\x18\x0b \x01(\x0cH\x06\x88\x01\x01\x42\x07\n\x05_nameB\x08\n\x06_stateB\x0c\n\n_lastStateB\x08\n\x06_readyB\x0f\n\r_restartCountB\n\n\x08_startedB\x0c\n\n_resources\"\xcc\x01\n\x0bSharedState\x12\x14\n\x07waiting\x18\x01 \x01(\x0cH\x00\x88\x01\x01\x12<\n\x07running\x18\x02 \x01(\x0b\x32&.rescheduler.kube.codecs.SharedRunningH\x01\x88\x01\x01\x12\x42\n\nterminated\x18\x03 \x01(\x0b\x32).rescheduler.kube.codecs.SharedTerminatedH\x02\x88\x01\x01\x42\n\n\x08_waitingB\n\n\x08_runningB\r\n\x0b_terminated\"\x0f\n\rSharedRunning\"v\n\x10SharedTerminated\x12\x15\n\x08\x65xitCode\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x13\n\x06signal\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\x13\n\x06reason\x18\x03 \x01(\tH\x02\x88\x01\x01\x42\x0b\n\t_exitCodeB\t\n\x07_signalB\t\n\x07_reason\"\xa0\x02\n\x08OwnTimes\x12=\n\nconditions\x18\x02 \x03(\x0b\x32).rescheduler.kube.codecs.OwnConditionTime\x12\x35\n\tstartTime\x18\x07 \x01(\x0b\x32\x1d.rescheduler.kube.codecs.TimeH\x00\x88\x01\x01\x12\x45\n\x11\x63ontainerStatuses\x18\x08 \x03(\x0b\x32*.rescheduler.kube.codecs.OwnContainerTimes\x12I\n\x15initContainerStatuses\x18\n \x03(\x0b\x32*.rescheduler.kube.codecs.OwnContainerTimesB\x0c\n\n_startTime\"i\n\x10OwnConditionTime\x12>\n\x12lastTransitionTime\x18\x04 \x01(\x0b\x32\x1d.rescheduler.kube.codecs.TimeH\x00\x88\x01\x01\x42\x15\n\x13_lastTransitionTime\"\xa7\x01\n\x11OwnContainerTimes\x12:\n\x05state\x18\x02 \x01(\x0b\x32&.rescheduler.kube.codecs.OwnStateTimesH\x00\x88\x01\x01\x12>\n\tlastState\x18\x03 \x01(\x0b\x32&.rescheduler.kube.codecs.OwnStateTimesH\x01\x88\x01\x01\x42\x08\n\x06_stateB\x0c\n\n_lastState\"\xaf\x01\n\rOwnStateTimes\x12=\n\x07running\x18\x02 \x01(\x0b\x32\'.rescheduler.kube.codecs.OwnRunningTimeH\x00\x88\x01\x01\x12\x44\n\nterminated\x18\x03 \x01(\x0b\x32+.rescheduler.kube.codecs.OwnTerminatedTimesH\x01\x88\x01\x01\x42\n\n\x08_runningB\r\n\x0b_terminated\"U\n\x0eOwnRunningTime\x12\x35\n\tstartedAt\x18\x01 \x01(\x0b\x32\x1d.rescheduler.kube.codecs.TimeH\x00\x88\x01\x01\x42\x0c\n\n_startedAt\"\xa0\x01\n\x12OwnTerminatedTimes\x12\x35\n\tstartedAt\x18\x05 \x01(\x0b\x32\x1d.rescheduler.kube.codecs.TimeH\x00\x88\x01\x01\x12\x36\n\nfinishedAt\x18\x06 \x01(\x0b\x32\x1d.rescheduler.kube.codecs.TimeH\x01\x88\x01\x01\x42\x0c\n\n_startedAtB\r\n\x0b_finishedAt\"5\n\x0fTemplatePodSpec\x12\x15\n\x08nodeName\x18\n \x01(\tH\x00\x88\x01\x01\x42\x0b\n\t_nodeNameb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#rescheduler/kube/codecs/views.proto\x12\x17rescheduler.kube.codecs\x1a!rescheduler/kube/codecs/api.proto\"9\n\x07OwnPods\x12.\n\x05items\x18\x02 \x03(\x0b\x32\x1f.rescheduler.kube.codecs.OwnPod\"?\n\nSharedPods\x12\x31\n\x05items\x18\x02 \x03(\x0b\x32\".rescheduler.kube.codecs.SharedPod\"\xcf\x01\n\x06OwnPod\x12\x37\n\x08metadata\x18\x01 \x01(\x0b\x32 .rescheduler.kube.codecs.OwnMetaH\x00\x88\x01\x01\x12\x33\n\x04spec\x18\x02 \x01(\x0b\x32 .rescheduler.kube.codecs.OwnSpecH\x01\x88\x01\x01\x12\x36\n\x06status\x18\x03 \x01(\x0b\x32!.rescheduler.kube.codecs.OwnTimesH\x02\x88\x01\x01\x42\x0b\n\t_metadataB\x07\n\x05_specB\t\n\x07_status\"\xdc\x01\n\tSharedPod\x12:\n\x08metadata\x18\x01 \x01(\x0b\x32#.rescheduler.kube.codecs.SharedMetaH\x00\x88\x01\x01\x12\x36\n\x04spec\x18\x02 \x01(\x0b\x32#.rescheduler.kube.codecs.SharedSpecH\x01\x88\x01\x01\x12:\n\x06status\x18\x03 \x01(\x0b\x32%.rescheduler.kube.codecs.SharedStatusH\x02\x88\x01\x01\x42\x0b\n\t_metadataB\x07\n\x05_specB\t\n\x07_status\"\xec\x01\n\x07OwnMeta\x12\x11\n\x04name\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x16\n\tnamespace\x18\x03 \x01(\tH\x01\x88\x01\x01\x12\x10\n\x03uid\x18\x05 \x01(\tH\x02\x88\x01\x01\x12\x1c\n\x0fresourceVersion\x18\x06 \x01(\tH\x03\x88\x01\x01\x12=\n\x11\x63reationTimestamp\x18\x08 \x01(\x0b\x32\x1d.rescheduler.kube.codecs.TimeH\x04\x88\x01\x01\x42\x07\n\x05_nameB\x0c\n\n_namespaceB\x06\n\x04_uidB\x12\n\x10_resourceVersionB\x14\n\x12_creationTimestamp\"\x87\x02\n\nSharedMeta\x12\x1e\n\x11\x64\x65letionTimestamp\x18\t \x01(\x0cH\x00\x88\x01\x01\x12\'\n\x1a\x64\x65letionGracePeriodSeconds\x18\n \x01(\x03H\x01\x88\x01\x01\x12\x0e\n\x06labels\x18\x0b \x03(\x0c\x12>\n\x0b\x61nnotations\x18\x0c \x03(\x0b\x32).rescheduler.kube.codecs.SharedAnnotation\x12\x17\n\x0fownerReferences\x18\r \x03(\x0c\x12\x12\n\nfinalizers\x18\x0e \x03(\tB\x14\n\x12_deletionTimestampB\x1d\n\x1b_deletionGracePeriodSeconds\",\n\x10SharedAnnotation\x12\x10\n\x03key\x18\x01 \x01(\tH\x00\x88\x01\x01\x42\x06\n\x04_key\"E\n\x0bStringEntry\x12\x10\n\x03key\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x12\n\x05value\x18\x02 \x01(\tH\x01\x88\x01\x01\x42\x06\n\x04_keyB\x08\n\x06_value\"Q\n\x07OwnSpec\x12\x15\n\x08nodeName\x18\n \x01(\tH\x00\x88\x01\x01\x12\x15\n\x08\x61\x66\x66inity\x18\x12 \x01(\x0cH\x01\x88\x01\x01\x42\x0b\n\t_nodeNameB\x0b\n\t_affinity\"\xcd\x06\n\nSharedSpec\x12\x36\n\x07volumes\x18\x01 \x03(\x0b\x32%.rescheduler.kube.codecs.SharedVolume\x12<\n\ncontainers\x18\x02 \x03(\x0b\x32(.rescheduler.kube.codecs.SharedContainer\x12\x1a\n\rrestartPolicy\x18\x03 \x01(\tH\x00\x88\x01\x01\x12*\n\x1dterminationGracePeriodSeconds\x18\x04 \x01(\x03H\x01\x88\x01\x01\x12\x14\n\x0cnodeSelector\x18\x07 \x03(\x0c\x12\x18\n\x0bhostNetwork\x18\x0b \x01(\x08H\x02\x88\x01\x01\x12\x1a\n\rschedulerName\x18\x13 \x01(\tH\x03\x88\x01\x01\x12@\n\x0einitContainers\x18\x14 \x03(\x0b\x32(.rescheduler.kube.codecs.SharedContainer\x12\x13\n\x0btolerations\x18\x16 \x03(\x0c\x12\x1e\n\x11priorityClassName\x18\x18 \x01(\tH\x04\x88\x01\x01\x12\x15\n\x08priority\x18\x19 \x01(\x05H\x05\x88\x01\x01\x12\x16\n\x0ereadinessGates\x18\x1c \x03(\x0c\x12\x1d\n\x10preemptionPolicy\x18\x1f \x01(\tH\x06\x88\x01\x01\x12\x10\n\x08overhead\x18  \x03(\x0c\x12!\n\x19topologySpreadConstraints\x18! \x03(\x0c\x12\x16\n\thostUsers\x18% \x01(\x08H\x07\x88\x01\x01\x12\x17\n\x0fschedulingGates\x18& \x03(\x0c\x12\x16\n\x0eresourceClaims\x18\' \x03(\x0c\x12\x16\n\tresources\x18( \x01(\x0cH\x08\x88\x01\x01\x12\x1c\n\x0fschedulingGroup\x18+ \x01(\x0cH\t\x88\x01\x01\x42\x10\n\x0e_restartPolicyB \n\x1e_terminationGracePeriodSecondsB\x0e\n\x0c_hostNetworkB\x10\n\x0e_schedulerNameB\x14\n\x12_priorityClassNameB\x0b\n\t_priorityB\x13\n\x11_preemptionPolicyB\x0c\n\n_hostUsersB\x0c\n\n_resourcesB\x12\n\x10_schedulingGroup\"\xca\x01\n\x0fSharedContainer\x12\x11\n\x04name\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x12\n\x05image\x18\x02 \x01(\tH\x01\x88\x01\x01\x12\r\n\x05ports\x18\x06 \x03(\x0c\x12\x16\n\tresources\x18\x08 \x01(\x0cH\x02\x88\x01\x01\x12\x1a\n\rrestartPolicy\x18\x18 \x01(\tH\x03\x88\x01\x01\x12\x1a\n\x12restartPolicyRules\x18\x19 \x03(\x0c\x42\x07\n\x05_nameB\x08\n\x06_imageB\x0c\n\n_resourcesB\x10\n\x0e_restartPolicy\":\n\x0cSharedVolume\x12\x19\n\x0cvolumeSource\x18\x02 \x01(\x0cH\x00\x88\x01\x01\x42\x0f\n\r_volumeSource\"\xbc\x03\n\x0cSharedStatus\x12\x12\n\x05phase\x18\x01 \x01(\tH\x00\x88\x01\x01\x12<\n\nconditions\x18\x02 \x03(\x0b\x32(.rescheduler.kube.codecs.SharedCondition\x12\x13\n\x06reason\x18\x04 \x01(\tH\x01\x88\x01\x01\x12I\n\x11\x63ontainerStatuses\x18\x08 \x03(\x0b\x32..rescheduler.kube.codecs.SharedContainerStatus\x12M\n\x15initContainerStatuses\x18\n \x03(\x0b\x32..rescheduler.kube.codecs.SharedContainerStatus\x12\x1e\n\x11nominatedNodeName\x18\x0b \x01(\tH\x02\x88\x01\x01\x12\x13\n\x06resize\x18\x0e \x01(\tH\x03\x88\x01\x01\x12\x1a\n\x12\x61llocatedResources\x18\x13 \x03(\x0c\x12\x16\n\tresources\x18\x14 \x01(\x0cH\x04\x88\x01\x01\x42\x08\n\x06_phaseB\t\n\x07_reasonB\x14\n\x12_nominatedNodeNameB\t\n\x07_resizeB\x0c\n\n_resources\"\x8f\x01\n\x0fSharedCondition\x12\x11\n\x04type\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x13\n\x06status\x18\x02 \x01(\tH\x01\x88\x01\x01\x12\x13\n\x06reason\x18\x05 \x01(\tH\x02\x88\x01\x01\x12\x14\n\x07message\x18\x06 \x01(\tH\x03\x88\x01\x01\x42\x07\n\x05_typeB\t\n\x07_statusB\t\n\x07_reasonB\n\n\x08_message\"\xf1\x02\n\x15SharedContainerStatus\x12\x11\n\x04name\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x38\n\x05state\x18\x02 \x01(\x0b\x32$.rescheduler.kube.codecs.SharedStateH\x01\x88\x01\x01\x12<\n\tlastState\x18\x03 \x01(\x0b\x32$.rescheduler.kube.codecs.SharedStateH\x02\x88\x01\x01\x12\x12\n\x05ready\x18\x04 \x01(\x08H\x03\x88\x01\x01\x12\x19\n\x0crestartCount\x18\x05 \x01(\x05H\x04\x88\x01\x01\x12\x14\n\x07started\x18\t \x01(\x08H\x05\x88\x01\x01\x12\x1a\n\x12\x61llocatedResources\x18\n \x03(\x0c\x12\x16\n\tresources\x18\x0b \x01(\x0cH\x06\x88\x01\x01\x42\x07\n\x05_nameB\x08\n\x06_stateB\x0c\n\n_lastStateB\x08\n\x06_readyB\x0f\n\r_restartCountB\n\n\x08_startedB\x0c\n\n_resources\"\xcc\x01\n\x0bSharedState\x12\x14\n\x07waiting\x18\x01 \x01(\x0cH\x00\x88\x01\x01\x12<\n\x07running\x18\x02 \x01(\x0b\x32&.rescheduler.kube.codecs.SharedRunningH\x01\x88\x01\x01\x12\x42\n\nterminated\x18\x03 \x01(\x0b\x32).rescheduler.kube.codecs.SharedTerminatedH\x02\x88\x01\x01\x42\n\n\x08_waitingB\n\n\x08_runningB\r\n\x0b_terminated\"\x0f\n\rSharedRunning\"v\n\x10SharedTerminated\x12\x15\n\x08\x65xitCode\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12\x13\n\x06signal\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\x13\n\x06reason\x18\x03 \x01(\tH\x02\x88\x01\x01\x42\x0b\n\t_exitCodeB\t\n\x07_signalB\t\n\x07_reason\"\xa0\x02\n\x08OwnTimes\x12=\n\nconditions\x18\x02 \x03(\x0b\x32).rescheduler.kube.codecs.OwnConditionTime\x12\x35\n\tstartTime\x18\x07 \x01(\x0b\x32\x1d.rescheduler.kube.codecs.TimeH\x00\x88\x01\x01\x12\x45\n\x11\x63ontainerStatuses\x18\x08 \x03(\x0b\x32*.rescheduler.kube.codecs.OwnContainerTimes\x12I\n\x15initContainerStatuses\x18\n \x03(\x0b\x32*.rescheduler.kube.codecs.OwnContainerTimesB\x0c\n\n_startTime\"i\n\x10OwnConditionTime\x12>\n\x12lastTransitionTime\x18\x04 \x01(\x0b\x32\x1d.rescheduler.kube.codecs.TimeH\x00\x88\x01\x01\x42\x15\n\x13_lastTransitionTime\"\xa7\x01\n\x11OwnContainerTimes\x12:\n\x05state\x18\x02 \x01(\x0b\x32&.rescheduler.kube.codecs.OwnStateTimesH\x00\x88\x01\x01\x12>\n\tlastState\x18\x03 \x01(\x0b\x32&.rescheduler.kube.codecs.OwnStateTimesH\x01\x88\x01\x01\x42\x08\n\x06_stateB\x0c\n\n_lastState\"\xaf\x01\n\rOwnStateTimes\x12=\n\x07running\x18\x02 \x01(\x0b\x32\'.rescheduler.kube.codecs.OwnRunningTimeH\x00\x88\x01\x01\x12\x44\n\nterminated\x18\x03 \x01(\x0b\x32+.rescheduler.kube.codecs.OwnTerminatedTimesH\x01\x88\x01\x01\x42\n\n\x08_runningB\r\n\x0b_terminated\"U\n\x0eOwnRunningTime\x12\x35\n\tstartedAt\x18\x01 \x01(\x0b\x32\x1d.rescheduler.kube.codecs.TimeH\x00\x88\x01\x01\x42\x0c\n\n_startedAt\"\xa0\x01\n\x12OwnTerminatedTimes\x12\x35\n\tstartedAt\x18\x05 \x01(\x0b\x32\x1d.rescheduler.kube.codecs.TimeH\x00\x88\x01\x01\x12\x36\n\nfinishedAt\x18\x06 \x01(\x0b\x32\x1d.rescheduler.kube.codecs.TimeH\x01\x88\x01\x01\x42\x0c\n\n_startedAtB\r\n\x0b_finishedAtb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'rescheduler.kube.codecs.views_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_OWNPODS']._serialized_start=100
-  _globals['_OWNPODS']._serialized_end=157
-  _globals['_SHAREDPODS']._serialized_start=159
-  _globals['_SHAREDPODS']._serialized_end=222
-  _globals['_OWNPOD']._serialized_start=225
-  _globals['_OWNPOD']._serialized_end=432
-  _globals['_SHAREDPOD']._serialized_start=435
-  _globals['_SHAREDPOD']._serialized_end=655
-  _globals['_OWNMETA']._serialized_start=658
-  _globals['_OWNMETA']._serialized_end=894
-  _globals['_SHAREDMETA']._serialized_start=897
-  _globals['_SHAREDMETA']._serialized_end=1160
-  _globals['_SHAREDANNOTATION']._serialized_start=1162
-  _globals['_SHAREDANNOTATION']._serialized_end=1206
-  _globals['_STRINGENTRY']._serialized_start=1208
-  _globals['_STRINGENTRY']._serialized_end=1277
-  _globals['_OWNSPEC']._serialized_start=1279
-  _globals['_OWNSPEC']._serialized_end=1360
-  _globals['_SHAREDSPEC']._serialized_start=1363
-  _globals['_SHAREDSPEC']._serialized_end=2208
-  _globals['_SHAREDCONTAINER']._serialized_start=2211
-  _globals['_SHAREDCONTAINER']._serialized_end=2413
-  _globals['_SHAREDVOLUME']._serialized_start=2415
-  _globals['_SHAREDVOLUME']._serialized_end=2473
-  _globals['_SHAREDSTATUS']._serialized_start=2476
-  _globals['_SHAREDSTATUS']._serialized_end=2920
-  _globals['_SHAREDCONDITION']._serialized_start=2923
-  _globals['_SHAREDCONDITION']._serialized_end=3066
-  _globals['_SHAREDCONTAINERSTATUS']._serialized_start=3069
-  _globals['_SHAREDCONTAINERSTATUS']._serialized_end=3438
-  _globals['_SHAREDSTATE']._serialized_start=3441
-  _globals['_SHAREDSTATE']._serialized_end=3645
-  _globals['_SHAREDRUNNING']._serialized_start=3647
-  _globals['_SHAREDRUNNING']._serialized_end=3662
-  _globals['_SHAREDTERMINATED']._serialized_start=3664
-  _globals['_SHAREDTERMINATED']._serialized_end=3782
-  _globals['_OWNTIMES']._serialized_start=3785
-  _globals['_OWNTIMES']._serialized_end=4073
-  _globals['_OWNCONDITIONTIME']._serialized_start=4075
-  _globals['_OWNCONDITIONTIME']._serialized_end=4180
-  _globals['_OWNCONTAINERTIMES']._serialized_start=4183
-  _globals['_OWNCONTAINERTIMES']._serialized_end=4350
-  _globals['_OWNSTATETIMES']._serialized_start=4353
-  _globals['_OWNSTATETIMES']._serialized_end=4528
-  _globals['_OWNRUNNINGTIME']._serialized_start=4530
-  _globals['_OWNRUNNINGTIME']._serialized_end=4615
-  _globals['_OWNTERMINATEDTIMES']._serialized_start=4618
-  _globals['_OWNTERMINATEDTIMES']._serialized_end=4778
-  _globals['_TEMPLATEPODSPEC']._serialized_start=4780
-  _globals['_TEMPLATEPODSPEC']._serialized_end=4833
+  _globals['_OWNPODS']._serialized_start=99
+  _globals['_OWNPODS']._serialized_end=156
+  _globals['_SHAREDPODS']._serialized_start=158
+  _globals['_SHAREDPODS']._serialized_end=221
+  _globals['_OWNPOD']._serialized_start=224
+  _globals['_OWNPOD']._serialized_end=431
+  _globals['_SHAREDPOD']._serialized_start=434
+  _globals['_SHAREDPOD']._serialized_end=654
+  _globals['_OWNMETA']._serialized_start=657
+  _globals['_OWNMETA']._serialized_end=893
+  _globals['_SHAREDMETA']._serialized_start=896
+  _globals['_SHAREDMETA']._serialized_end=1159
+  _globals['_SHAREDANNOTATION']._serialized_start=1161
+  _globals['_SHAREDANNOTATION']._serialized_end=1205
+  _globals['_STRINGENTRY']._serialized_start=1207
+  _globals['_STRINGENTRY']._serialized_end=1276
+  _globals['_OWNSPEC']._serialized_start=1278
+  _globals['_OWNSPEC']._serialized_end=1359
+  _globals['_SHAREDSPEC']._serialized_start=1362
+  _globals['_SHAREDSPEC']._serialized_end=2207
+  _globals['_SHAREDCONTAINER']._serialized_start=2210
+  _globals['_SHAREDCONTAINER']._serialized_end=2412
+  _globals['_SHAREDVOLUME']._serialized_start=2414
+  _globals['_SHAREDVOLUME']._serialized_end=2472
+  _globals['_SHAREDSTATUS']._serialized_start=2475
+  _globals['_SHAREDSTATUS']._serialized_end=2919
+  _globals['_SHAREDCONDITION']._serialized_start=2922
+  _globals['_SHAREDCONDITION']._serialized_end=3065
+  _globals['_SHAREDCONTAINERSTATUS']._serialized_start=3068
+  _globals['_SHAREDCONTAINERSTATUS']._serialized_end=3437
+  _globals['_SHAREDSTATE']._serialized_start=3440
+  _globals['_SHAREDSTATE']._serialized_end=3644
+  _globals['_SHAREDRUNNING']._serialized_start=3646
+  _globals['_SHAREDRUNNING']._serialized_end=3661
+  _globals['_SHAREDTERMINATED']._serialized_start=3663
+  _globals['_SHAREDTERMINATED']._serialized_end=3781
+  _globals['_OWNTIMES']._serialized_start=3784
+  _globals['_OWNTIMES']._serialized_end=4072
+  _globals['_OWNCONDITIONTIME']._serialized_start=4074
+  _globals['_OWNCONDITIONTIME']._serialized_end=4179
+  _globals['_OWNCONTAINERTIMES']._serialized_start=4182
+  _globals['_OWNCONTAINERTIMES']._serialized_end=4349
+  _globals['_OWNSTATETIMES']._serialized_start=4352
+  _globals['_OWNSTATETIMES']._serialized_end=4527
+  _globals['_OWNRUNNINGTIME']._serialized_start=4529
+  _globals['_OWNRUNNINGTIME']._serialized_end=4614
+  _globals['_OWNTERMINATEDTIMES']._serialized_start=4617
+  _globals['_OWNTERMINATEDTIMES']._serialized_end=4777
 # @@protoc_insertion_point(module_scope)

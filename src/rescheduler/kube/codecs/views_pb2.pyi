@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-from rescheduler.kube.codecs import meta_pb2 as _meta_pb2
+from rescheduler.kube.codecs import api_pb2 as _api_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -51,8 +51,8 @@ class OwnMeta(_message.Message):
     namespace: str
     uid: str
     resourceVersion: str
-    creationTimestamp: _meta_pb2.Time
-    def __init__(self, name: _Optional[str] = ..., namespace: _Optional[str] = ..., uid: _Optional[str] = ..., resourceVersion: _Optional[str] = ..., creationTimestamp: _Optional[_Union[_meta_pb2.Time, _Mapping]] = ...) -> None: ...
+    creationTimestamp: _api_pb2.Time
+    def __init__(self, name: _Optional[str] = ..., namespace: _Optional[str] = ..., uid: _Optional[str] = ..., resourceVersion: _Optional[str] = ..., creationTimestamp: _Optional[_Union[_api_pb2.Time, _Mapping]] = ...) -> None: ...
 
 class SharedMeta(_message.Message):
     __slots__ = ("deletionTimestamp", "deletionGracePeriodSeconds", "labels", "annotations", "ownerReferences", "finalizers")
@@ -243,16 +243,16 @@ class OwnTimes(_message.Message):
     CONTAINERSTATUSES_FIELD_NUMBER: _ClassVar[int]
     INITCONTAINERSTATUSES_FIELD_NUMBER: _ClassVar[int]
     conditions: _containers.RepeatedCompositeFieldContainer[OwnConditionTime]
-    startTime: _meta_pb2.Time
+    startTime: _api_pb2.Time
     containerStatuses: _containers.RepeatedCompositeFieldContainer[OwnContainerTimes]
     initContainerStatuses: _containers.RepeatedCompositeFieldContainer[OwnContainerTimes]
-    def __init__(self, conditions: _Optional[_Iterable[_Union[OwnConditionTime, _Mapping]]] = ..., startTime: _Optional[_Union[_meta_pb2.Time, _Mapping]] = ..., containerStatuses: _Optional[_Iterable[_Union[OwnContainerTimes, _Mapping]]] = ..., initContainerStatuses: _Optional[_Iterable[_Union[OwnContainerTimes, _Mapping]]] = ...) -> None: ...
+    def __init__(self, conditions: _Optional[_Iterable[_Union[OwnConditionTime, _Mapping]]] = ..., startTime: _Optional[_Union[_api_pb2.Time, _Mapping]] = ..., containerStatuses: _Optional[_Iterable[_Union[OwnContainerTimes, _Mapping]]] = ..., initContainerStatuses: _Optional[_Iterable[_Union[OwnContainerTimes, _Mapping]]] = ...) -> None: ...
 
 class OwnConditionTime(_message.Message):
     __slots__ = ("lastTransitionTime",)
     LASTTRANSITIONTIME_FIELD_NUMBER: _ClassVar[int]
-    lastTransitionTime: _meta_pb2.Time
-    def __init__(self, lastTransitionTime: _Optional[_Union[_meta_pb2.Time, _Mapping]] = ...) -> None: ...
+    lastTransitionTime: _api_pb2.Time
+    def __init__(self, lastTransitionTime: _Optional[_Union[_api_pb2.Time, _Mapping]] = ...) -> None: ...
 
 class OwnContainerTimes(_message.Message):
     __slots__ = ("state", "lastState")
@@ -273,19 +273,13 @@ class OwnStateTimes(_message.Message):
 class OwnRunningTime(_message.Message):
     __slots__ = ("startedAt",)
     STARTEDAT_FIELD_NUMBER: _ClassVar[int]
-    startedAt: _meta_pb2.Time
-    def __init__(self, startedAt: _Optional[_Union[_meta_pb2.Time, _Mapping]] = ...) -> None: ...
+    startedAt: _api_pb2.Time
+    def __init__(self, startedAt: _Optional[_Union[_api_pb2.Time, _Mapping]] = ...) -> None: ...
 
 class OwnTerminatedTimes(_message.Message):
     __slots__ = ("startedAt", "finishedAt")
     STARTEDAT_FIELD_NUMBER: _ClassVar[int]
     FINISHEDAT_FIELD_NUMBER: _ClassVar[int]
-    startedAt: _meta_pb2.Time
-    finishedAt: _meta_pb2.Time
-    def __init__(self, startedAt: _Optional[_Union[_meta_pb2.Time, _Mapping]] = ..., finishedAt: _Optional[_Union[_meta_pb2.Time, _Mapping]] = ...) -> None: ...
-
-class TemplatePodSpec(_message.Message):
-    __slots__ = ("nodeName",)
-    NODENAME_FIELD_NUMBER: _ClassVar[int]
-    nodeName: str
-    def __init__(self, nodeName: _Optional[str] = ...) -> None: ...
+    startedAt: _api_pb2.Time
+    finishedAt: _api_pb2.Time
+    def __init__(self, startedAt: _Optional[_Union[_api_pb2.Time, _Mapping]] = ..., finishedAt: _Optional[_Union[_api_pb2.Time, _Mapping]] = ...) -> None: ...

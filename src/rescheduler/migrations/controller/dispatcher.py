@@ -15,6 +15,7 @@ from typing import Final
 
 from rescheduler.api.podmigration import Migration
 from rescheduler.cluster.sources.watched_objects import WatchedObjects
+from rescheduler.kube.background_tasks import background_task
 from rescheduler.migrations.controller.fair_queue import FairQueue
 from rescheduler.migrations.controller.observation_builder import migration_at, source_of, workload_key
 from rescheduler.migrations.runtime_state import RuntimeStateHolder
@@ -75,15 +76,10 @@ class Dispatcher:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Reconsiders what waits while the body runs."""
-        task = asyncio.create_task(self._reconsider_for_ever(), name="turns")
-        try:
+        async with background_task(self._dispatch_periodically(), "dispatcher"):
             yield
-        finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
 
-    async def _reconsider_for_ever(self) -> None:
+    async def _dispatch_periodically(self) -> None:
         while True:
             await asyncio.sleep(DISPATCH_EVERY_S)
             self.dispatch(everything=True)

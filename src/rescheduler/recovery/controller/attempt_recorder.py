@@ -29,8 +29,8 @@ from rescheduler.cluster.sources.watched_objects import WatchedObjects
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import split_key
 from rescheduler.kube.client import Client
+from rescheduler.kube.informer import ReadYourWrites
 from rescheduler.kube.patches import Patch, merge_patch
-from rescheduler.kube.read_your_writes import ReadYourWrites
 from rescheduler.migrations.runtime_state import RuntimeStateHolder
 from rescheduler.planner.plan import Move
 from rescheduler.recovery import recovery_decision

@@ -17,6 +17,7 @@ from rescheduler.cluster.sources.webhook_probe import (
     probe_webhook_if_registered,
 )
 from rescheduler.kube.api_resources import MUTATING_WEBHOOKS
+from rescheduler.kube.background_tasks import background_task
 from rescheduler.kube.client import Client
 from rescheduler.kube.informer import Informer, ListOptions
 from rescheduler.migrations.runtime_state import RuntimeStateHolder, SteeringStatus
@@ -67,13 +68,10 @@ class WebhookPresence:
         first = await probe_webhook_if_registered(self._client, self._namespace)
         self._publish(_status(first))
         async with self._registered.running():
-            task = asyncio.create_task(self._probe_repeatedly(), name="webhook probe")
             try:
-                yield
+                async with background_task(self._probe_repeatedly(), "webhook probe"):
+                    yield
             finally:
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
                 self._stop_expiry()
 
     async def _probe_repeatedly(self) -> None:

@@ -117,7 +117,7 @@ async def test_a_missing_plugin_is_told_with_its_install_hint(reach, serve, ask)
 
 
 async def test_a_plugin_that_never_ends_is_killed(reach, serve, tmp_path, monkeypatch, ask):
-    monkeypatch.setattr("rescheduler.kube.access.exec_credentials.RUN_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("rescheduler.kube.access.external_credentials.RUN_TIMEOUT_S", 0.2)
     body = "import time\npathlib.Path('pid').write_text(str(os.getpid()))\ntime.sleep(60)"
     monkeypatch.chdir(tmp_path)
     async with serve() as server, reach(server, plugin(tmp_path, body)) as network:

@@ -11,10 +11,7 @@ from bench.protobuf_writer import Schema, schema_from
 ROOT = Path(__file__).parents[4]
 WIRE = ROOT / "src" / "rescheduler" / "kube" / "codecs"
 SCHEMA: Schema = schema_from(
-    WIRE / "meta.proto",
-    WIRE / "pods.proto",
-    WIRE / "nodes.proto",
-    WIRE / "replica_sets.proto",
+    WIRE / "api.proto",
     ROOT / "bench" / "unread.proto",
 )
 

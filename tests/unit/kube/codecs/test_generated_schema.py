@@ -23,10 +23,10 @@ def test_what_is_committed_is_up_to_date(capfd: pytest.CaptureFixture[str]):
 
 
 def test_a_change_of_a_schema_is_noticed_and_mended(copy: Path, capfd: pytest.CaptureFixture[str]):
-    schema = copy / "nodes.proto"
+    schema = copy / "api.proto"
     schema.write_text(schema.read_text().replace("unschedulable = 4", "unschedulable = 6"))
     assert protobuf_schema.main(["--check"]) == 1
-    assert "nodes_pb2.py" in (told := capfd.readouterr().err)
+    assert "api_pb2.py" in (told := capfd.readouterr().err)
     assert "make generate" in told
     assert protobuf_schema.main([]) == 0
     assert protobuf_schema.main(["--check"]) == 0

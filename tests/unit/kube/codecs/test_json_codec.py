@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from rescheduler.kube.codecs.codec import ListPage, Undecodable
-from rescheduler.kube.codecs.json_codec import OBJECT_CODEC, typed_json_codec
+from rescheduler.kube.codecs.json_codec import OBJECT_CODEC, JsonCodec
 from tests.unit.kube.codecs.bodies import JSON, watched
 
 
@@ -24,15 +24,9 @@ def test_events_of_objects_carry_their_version():
     assert (event.resource_version, event.object["metadata"]["name"]) == ("9", "x")
 
 
-def test_a_type_of_ones_own_takes_what_it_names():
-    codec = typed_json_codec("budgets", Budget, version_of=lambda _: "")
-    assert codec.decode_one(JSON, b'{"minAvailable":"50%","other":1}') == Budget("50%")
-    assert codec.decode_one(JSON, b'{"minAvailable":2}') == Budget(2)
-
-
 def test_what_does_not_fit_the_type_names_the_resource():
-    codec = typed_json_codec("budgets", Budget, version_of=lambda _: "")
-    with pytest.raises(Undecodable, match=r"can't read budgets from application/json at \$\.minAvailable"):
+    codec = JsonCodec("budgets", msgspec.json.Decoder(Budget).decode, version_of=lambda _: "")
+    with pytest.raises(Undecodable, match=r"can't decode budgets from application/json at \$\.minAvailable"):
         codec.decode_one(JSON, b'{"minAvailable":[]}')
 
 

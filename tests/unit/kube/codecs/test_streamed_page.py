@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from bench.protobuf_writer import enveloped
 from rescheduler.cluster.codecs.record_resources import POD_CODEC
 from rescheduler.cluster.pod_record import PodRecord
-from rescheduler.kube.codecs import streamed_page
+from rescheduler.kube.codecs import negotiated_codec
 from rescheduler.kube.codecs.codec import ListPage, Undecodable
-from rescheduler.kube.codecs.streamed_page import StreamedPage
+from rescheduler.kube.codecs.negotiated_codec import StreamedPage
 from tests.unit.kube.codecs.bodies import CAPTURED, JSON, PROTOBUF, body_of, both, pod
 from tests.unit.kube.codecs.manifests import SCHEMA
 
@@ -21,7 +21,7 @@ LISTED = {
 
 @pytest.fixture(autouse=True)
 def tiny_pieces(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(streamed_page, "PIECE_BYTES", 100)
+    monkeypatch.setattr(negotiated_codec, "PIECE_BYTES", 100)
 
 
 def arrived(content_type: str, chunks: list[bytes]) -> ListPage[PodRecord]:

@@ -62,7 +62,7 @@ def content(items) -> dict:
 @pytest.mark.parametrize("seed", range(8))
 async def test_after_any_mishaps_the_cache_and_what_was_told_equal_a_list(seed, client, server, until):
     dice = random.Random(seed)
-    informer = Informer(client, CONFIG_MAPS, dice=dice)
+    informer = Informer(client, CONFIG_MAPS, rng=dice)
     told = {}
 
     def follow(old, new):

@@ -13,7 +13,7 @@ from rescheduler.kube.informer import Informer, ListOptions, ReflectorPhase, Ref
 
 @pytest.fixture
 def informer(client: Client, things) -> Informer:
-    return Informer(client, things, dice=random.Random(7))
+    return Informer(client, things, rng=random.Random(7))
 
 
 def names(informer: Informer) -> list[str]:
@@ -354,7 +354,7 @@ async def test_cancelling_leaves_no_task_and_no_connection(moment, informer, ser
 
 async def test_pace_can_be_changed(client, things, server, until):
     pace = ReflectorTiming(watch_s=(10, 10), silence_s=2, stale_after_s=3)
-    informer = Informer(client, things, pace=pace)
+    informer = Informer(client, things, timing=pace)
     async with informer.running():
         await until(lambda: informer.counts.watches == 2)
     assert server.asks(watch=True)[0].query["timeoutSeconds"] == "10"

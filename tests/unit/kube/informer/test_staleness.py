@@ -13,7 +13,7 @@ PACE = ReflectorTiming(silence_s=90, stale_after_s=120)
 
 @pytest.fixture
 async def informer(client, things, server, until):
-    made = Informer(client, things, pace=PACE)
+    made = Informer(client, things, timing=PACE)
     async with made.running():
         await made.synced()
         await until(lambda: server.open_streams)

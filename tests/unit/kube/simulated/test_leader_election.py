@@ -14,8 +14,8 @@ from kubesim.apiserver.fault_injection import InjectedFault
 from rescheduler.config.policy import LeaderElection
 from rescheduler.kube.api_resources import LEASES
 from rescheduler.kube.client import Client
-from rescheduler.kube.leader_election import LeaderElector
-from rescheduler.kube.lease_records import (
+from rescheduler.kube.leader_election import (
+    LeaderElector,
     LeaseObservation,
     LeaseRecord,
     claimed_record,
@@ -53,7 +53,7 @@ def contender(server):
     def made(name, terms=TERMS, **more):
         line = Line(server)
         return LeaderElector(
-            Client(InProcessTransport(line.handle)), KEY, name, terms, dice=random.Random(name), **more
+            Client(InProcessTransport(line.handle)), KEY, name, terms, rng=random.Random(name), **more
         ), line  # fmt: skip
 
     return made
@@ -70,7 +70,7 @@ class Watcher:
         loop = asyncio.get_running_loop()
         end_s, before = loop.time() + seconds, None
         while loop.time() < end_s:
-            acting = [lease.me for lease in self.leases if lease.is_held]
+            acting = [lease.identity for lease in self.leases if lease.is_held]
             assert len(acting) <= 1, f"{acting} act at the same time"
             if acting != before:
                 self.turns.append((loop.time(), acting))
@@ -84,7 +84,7 @@ async def stored(client):
 
 async def test_who_comes_first_leads_and_the_record_is_as_kubernetes_has_it(server, contender, client):
     first, _ = contender("first", now=lambda: NOW)
-    async with first.contending():
+    async with first.running():
         await first.acquired()
         assert first.is_held
         assert await stored(client) == {
@@ -99,10 +99,10 @@ async def test_who_comes_first_leads_and_the_record_is_as_kubernetes_has_it(serv
 async def test_the_second_waits_as_long_as_the_first_renews(server, contender):
     first, _ = contender("first")
     second, _ = contender("second")
-    async with first.contending():
+    async with first.running():
         await first.acquired()
-        async with second.contending():
-            await second.looked()
+        async with second.running():
+            await second.tried()
             assert second.holder == "first"
             assert second.is_held_by_another
             await Watcher(first, second).run(120)
@@ -112,8 +112,8 @@ async def test_the_second_waits_as_long_as_the_first_renews(server, contender):
 async def test_a_lease_that_is_given_back_is_taken_at_the_next_try(server, contender, client):
     first, _ = contender("first")
     second, _ = contender("second")
-    async with second.contending():
-        async with first.contending():
+    async with second.running():
+        async with first.running():
             await Watcher(first, second).run(10)
             holder = first if first.is_held else second
         if holder is first:
@@ -134,7 +134,7 @@ async def test_one_that_crashes_is_followed_after_its_lease_has_run_out(server, 
     with contextlib.suppress(asyncio.CancelledError):
         await crashing
     died_s = asyncio.get_running_loop().time()
-    async with second.contending():
+    async with second.running():
         await second.acquired()
         waited_s = asyncio.get_running_loop().time() - died_s
         assert TERMS.lease_duration.total_seconds() <= waited_s + TERMS.retry_period.total_seconds()
@@ -146,9 +146,9 @@ async def test_a_leader_that_is_cut_off_stops_before_the_other_may_start(server,
     first, line = contender("first")
     second, _ = contender("second")
     watcher = Watcher(first, second)
-    async with first.contending():
+    async with first.running():
         await first.acquired()
-        async with second.contending():
+        async with second.running():
             await watcher.run(7)
             line.is_cut = True
             cut_s = asyncio.get_running_loop().time()
@@ -165,9 +165,9 @@ async def test_a_leader_that_is_cut_off_stops_before_the_other_may_start(server,
 async def test_a_short_interruption_costs_nobody_the_lease(server, contender):
     first, line = contender("first")
     second, _ = contender("second")
-    async with first.contending():
+    async with first.running():
         await first.acquired()
-        async with second.contending():
+        async with second.running():
             await asyncio.sleep(5)
             line.is_cut = True
             await asyncio.sleep(6)
@@ -184,9 +184,9 @@ async def test_the_clock_of_the_holder_does_not_matter(server, contender, hours)
 
     first, _ = contender("first", now=lambda: clock() + timedelta(hours=hours))
     second, _ = contender("second", now=clock)
-    async with first.contending():
+    async with first.running():
         await first.acquired()
-        async with second.contending():
+        async with second.running():
             watcher = Watcher(first, second)
             await watcher.run(60)
             assert [acting for _, acting in watcher.turns] == [["first"]]
@@ -195,7 +195,7 @@ async def test_the_clock_of_the_holder_does_not_matter(server, contender, hours)
 async def test_a_lost_answer_is_no_lost_lease(server, contender):
     """The write happened; the next one finds another version than it thought, and its own name in it."""
     first, _ = contender("first")
-    async with first.contending():
+    async with first.running():
         await first.acquired()
         server.faults.add(InjectedFault("lose-response", verbs=("update",), resource="leases.*", times=1))
         await asyncio.sleep(30)
@@ -204,7 +204,7 @@ async def test_a_lost_answer_is_no_lost_lease(server, contender):
 
 async def test_a_lease_that_somebody_deletes_is_made_again(server, contender, client):
     first, _ = contender("first")
-    async with first.contending():
+    async with first.running():
         await first.acquired()
         await client.delete(LEASES, KEY)
         await asyncio.sleep(5)
@@ -214,7 +214,7 @@ async def test_a_lease_that_somebody_deletes_is_made_again(server, contender, cl
 
 async def test_renewing_reads_nothing(server, contender):
     first, line = contender("first")
-    async with first.contending():
+    async with first.running():
         await first.acquired()
         line.calls.clear()
         await asyncio.sleep(20)
@@ -236,16 +236,16 @@ RECORDS = st.builds(
 
 @given(RECORDS, st.floats(0, 1000), st.floats(0, 1000))
 def test_nobody_takes_what_another_holds_and_renews(record, seen_s, later_s):
-    seen = LeaseObservation(record, "1", seen_s)
+    seen = LeaseObservation(record, seen_s)
     vacant = is_vacant(seen, "me", seen_s + later_s)
     assert vacant == (record.holder != "other" or seen_s + later_s >= seen_s + record.lasts_s)
 
 
 @given(RECORDS, st.floats(0, 1000))
 def test_only_a_change_of_the_record_is_a_sign_of_life(record, later_s):
-    seen = LeaseObservation(record, "1", 0.0)
-    assert seen.then(record, "2", later_s).seen_s == 0.0
-    assert seen.then(replace(record, transitions=99), "2", later_s).seen_s == later_s
+    seen = LeaseObservation(record, 0.0)
+    assert seen.then(record, later_s).changed_s == 0.0
+    assert seen.then(replace(record, transitions=99), later_s).changed_s == later_s
 
 
 @given(RECORDS)

@@ -5,9 +5,8 @@ import asyncio
 import pytest
 
 from rescheduler.kube.api_resources import CONFIG_MAPS, NAMESPACES
-from rescheduler.kube.informer import Informer
+from rescheduler.kube.informer import Informer, ReadYourWrites
 from rescheduler.kube.patches import merge_patch
-from rescheduler.kube.read_your_writes import ReadYourWrites
 
 INDICES = {"colour": lambda item: [item["metadata"].get("labels", {}).get("colour")]}
 

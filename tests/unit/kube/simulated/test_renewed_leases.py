@@ -8,8 +8,13 @@ import pytest
 
 from rescheduler.config.policy import LeaderElection
 from rescheduler.kube.api_resources import LEASES
-from rescheduler.kube.leader_election import LeaderElector
-from rescheduler.kube.lease_records import HeldLease, claimed_record, find_renewed_lease, lease_spec_of
+from rescheduler.kube.leader_election import (
+    HeldLease,
+    LeaderElector,
+    claimed_record,
+    find_renewed_lease,
+    lease_spec_of,
+)
 
 KEY = "default/rescheduler"
 OTHER = "default/another"
@@ -26,7 +31,7 @@ async def hold(connect):
 
         async def held(key=KEY):
             lease = LeaderElector(connect(), key, "daemon-1", LeaderElection())
-            await stack.enter_async_context(lease.contending())
+            await stack.enter_async_context(lease.running())
             await lease.acquired()
 
         held.ended = stack.aclose
@@ -62,7 +67,7 @@ async def test_a_holder_that_died_is_silent_after_the_duration_of_its_lease(clie
 
 async def test_who_was_told_to_end_is_given_the_time_for_it(client, hold):
     await hold()
-    looking = asyncio.create_task(find_renewed_lease(client, [KEY], patience_s=60))
+    looking = asyncio.create_task(find_renewed_lease(client, [KEY], grace_s=60))
     await asyncio.sleep(30)
     assert not looking.done()
     await hold.ended()
@@ -72,7 +77,7 @@ async def test_who_was_told_to_end_is_given_the_time_for_it(client, hold):
 async def test_who_goes_on_after_that_is_at_work(client, hold):
     await hold()
     began = clock()
-    assert await find_renewed_lease(client, [KEY], patience_s=60) == HeldLease(KEY, "daemon-1")
+    assert await find_renewed_lease(client, [KEY], grace_s=60) == HeldLease(KEY, "daemon-1")
     assert 60 <= clock() - began < 63
 
 

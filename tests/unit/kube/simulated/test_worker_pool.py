@@ -56,7 +56,7 @@ async def test_a_call_that_failed_is_tried_again_not_before_the_server_wants_it(
 
 async def test_a_fault_of_the_program_ends_no_worker(looked_at, caplog):
     assert len(await looked_at(ZeroDivisionError(), 1000)) == 2
-    assert "look at a: a fault of the program" in caplog.text
+    assert "look at a: a bug in rescheduler" in caplog.text
 
 
 async def test_before_the_end_nothing_is_begun_and_what_is_begun_may_finish():
