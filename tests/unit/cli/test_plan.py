@@ -116,7 +116,7 @@ def test_the_kubeconfig_is_found_as_kubectl_finds_it(run, kubeconfig):
 def test_a_context_that_is_not_there_is_a_clear_error(run, kubeconfig):
     result = run("plan", "--kubeconfig", kubeconfig, "--context", "prod")
     assert result.exit_code == DATA_ERROR
-    assert 'there is no context "prod". Known contexts: simulator.' in result.stderr
+    assert 'context "prod" does not exist. Known contexts: simulator.' in result.stderr
 
 
 def test_what_may_not_be_read_is_assumed_and_said(run, tmp_path):

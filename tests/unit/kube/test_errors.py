@@ -49,7 +49,7 @@ def test_a_message_says_what_failed_on_which_object_why_and_what_to_do():
     error = error_from_status(CALL, 409, status("the object has been modified", "Conflict"))
     assert str(error) == (
         "can't patch deployments.apps shop/web: the object has been modified (409). "
-        "Read the object again and decide anew."
+        "Read the object again, then retry."
     )
 
 
@@ -142,7 +142,7 @@ def test_a_quota_is_no_want_of_permission():
     )
     error = error_from_status(CALL, 403, status(message, "Forbidden"))
     assert not error.lacks_permission
-    assert "Quota" in str(error)
+    assert "A quota" in str(error)
 
 
 def test_a_webhook_that_names_no_code_refuses_all_the_same():

@@ -41,7 +41,7 @@ async def test_a_hostile_name_is_refused_before_anything_is_sent(client, server,
     with pytest.raises(errors.InvalidName) as refused:
         await verb(client, f"shop/{name}")
     assert not refused.value.retriable
-    assert "Correct the name" in str(refused.value)
+    assert "Fix the name" in str(refused.value)
     assert server.asked == []
 
 

@@ -164,7 +164,7 @@ def test_what_is_no_url_of_a_server_is_refused(kubeconfig, server) -> None:
 
 def test_a_password_in_the_server_is_refused_and_not_repeated(kubeconfig) -> None:
     file = kubeconfig({}, cluster={"server": f"https://me:{TOKEN}@host.test"})
-    with pytest.raises(BadClusterConfig, match="Put them into a user") as refused:
+    with pytest.raises(BadClusterConfig, match="Move them to a user") as refused:
         load_cluster_access(file, environment={})
     assert TOKEN not in str(refused.value)
 

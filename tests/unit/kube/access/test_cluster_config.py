@@ -50,7 +50,7 @@ def test_a_named_file_that_is_missing_is_an_error_with_its_path():
 
 
 def test_an_unknown_context_is_answered_with_the_known_ones(kubeconfig):
-    with pytest.raises(BadClusterConfig, match=r'no context "prod". Known contexts: test\.'):
+    with pytest.raises(BadClusterConfig, match=r'context "prod" does not exist. Known contexts: test\.'):
         load_cluster_access(kubeconfig({}), "prod", environment={})
 
 
@@ -62,11 +62,11 @@ def test_a_context_whose_user_is_missing_is_refused(kubeconfig):
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        pytest.param("{", r"is not YAML: [^\n]* line 2, column 1[^\n]*$", id="broken YAML, in one line"),
-        pytest.param("- a list", "should be a mapping", id="a list"),
+        pytest.param("{", r"invalid YAML: [^\n]* line 2, column 1[^\n]*$", id="broken YAML, in one line"),
+        pytest.param("- a list", "must be a mapping", id="a list"),
         pytest.param("", "no current-context is set", id="an empty file"),
         pytest.param(
-            "clusters: [nonsense]", r'clusters\[0\] should have a "name"', id="a cluster without a name"
+            "clusters: [nonsense]", r'clusters\[0\] must have a "name"', id="a cluster without a name"
         ),
     ],
 )
@@ -143,7 +143,7 @@ def test_the_variable_comes_before_the_service_account(mounted, kubeconfig):
 
 
 def test_a_context_asked_for_by_name_is_not_looked_for_in_the_service_account(mounted):
-    with pytest.raises(BadClusterConfig, match="Name a kubeconfig"):
+    with pytest.raises(BadClusterConfig, match="Use --kubeconfig"):
         load_cluster_access(context="prod", environment=IN_A_POD, service_account=mounted)
 
 
@@ -157,6 +157,6 @@ def test_outside_a_pod_the_home_directory_comes_last(kubeconfig, tmp_path):
 
 def test_with_nothing_to_be_found_it_says_what_to_do(tmp_path):
     with pytest.raises(
-        BadClusterConfig, match=r"\.kube/config: there is no such file, and this is no pod\. Name"
+        BadClusterConfig, match=r"\.kube/config: no such file, and this is not a pod\. Use"
     ):
         load_cluster_access(environment={"HOME": str(tmp_path)}, service_account=NOWHERE)

@@ -43,7 +43,7 @@ async def test_a_client_certificate_is_shown(as_files, serve, reach, authority, 
 
 
 async def test_a_certificate_without_its_key_is_refused_at_once(kubeconfig):
-    with pytest.raises(BadClusterConfig, match="not both"):
+    with pytest.raises(BadClusterConfig, match="must have both a client certificate and its key"):
         load_cluster_access(kubeconfig({"client-certificate-data": data(b"x")}), environment={})
 
 

@@ -92,7 +92,7 @@ async def test_a_plugin_gets_its_arguments_its_environment_and_the_cluster(serve
             id="its own words when it fails",
         ),
         pytest.param("sys.stderr.write('x' * 300_000); sys.exit(3)", "exit code 3: xxx", id="much to say"),
-        pytest.param("print('hello')", "printed no ExecCredential", id="something else on its output"),
+        pytest.param("print('hello')", "did not print an ExecCredential", id="something else on its output"),
         pytest.param("give()", "neither a token nor a certificate", id="nothing to show"),
         pytest.param(
             "give(clientCertificateData='x')", "neither a token nor a certificate", id="half a certificate"

@@ -104,7 +104,7 @@ async def test_an_issuer_that_gives_no_new_refresh_token_lets_the_old_one_count(
 
 async def test_an_issuer_that_cannot_prove_who_it_is_gets_no_refresh_token(serve, reach, issuer, ask):
     async with serve() as server, reach(server, oidc(issuer)) as network:
-        with pytest.raises(NoResponse, match=r"grants no new id token: .*certificate verify failed"):
+        with pytest.raises(NoResponse, match=r"did not grant a new id token: .*certificate verify failed"):
             await ask(network)
         assert not issuer.asked
 
@@ -112,7 +112,7 @@ async def test_an_issuer_that_cannot_prove_who_it_is_gets_no_refresh_token(serve
 async def test_without_a_refresh_token_a_new_login_is_asked_for(serve, reach, issuer, authority, ask):
     user = oidc(issuer, authority, **{"id-token": id_token(-1), "refresh-token": ""})
     async with serve() as server, reach(server, user) as network:
-        with pytest.raises(NoResponse, match="log in again"):
+        with pytest.raises(NoResponse, match="Log in again"):
             await ask(network)
 
 

@@ -89,7 +89,7 @@ async def test_a_handler_that_raises_harms_neither_the_others_nor_itself(informe
     assert heard == ["added first", "added second", "added third"]
     assert len(broken) == 3
     assert informer.counts.handler_failures == 3
-    assert "a handler of things.test.dev failed on ns/second" in caplog.text
+    assert "a handler of things.test.dev failed for ns/second" in caplog.text
     assert informer.counts.relists == 0
 
 

@@ -208,5 +208,5 @@ async def test_a_server_that_ends_every_watch_at_once_is_a_failure(informer, ser
     server.end()
     server.answers += [lambda asked: server.ended() if "watch" in asked.query else None] * 5
     await until(lambda: informer.failure)
-    assert "ended the watch at once" in str(informer.failure)
+    assert "ended the watch immediately" in str(informer.failure)
     assert informer.counts.failures

@@ -105,8 +105,8 @@ def test_what_was_told_longest_ago_is_forgotten_first():
     limits = EventCorrelator()
     for number in range(5000):
         limits.note((str(number),), EventSeries(1, "name", "time", 0.0))
-    assert limits.known(("0",), 0.0) is None
-    assert limits.known(("4999",), 0.0) is not None
+    assert limits.series_of(("0",), 0.0) is None
+    assert limits.series_of(("4999",), 0.0) is not None
 
 
 def test_a_namespace_with_very_many_objects_does_not_use_up_the_events_of_others():

@@ -127,7 +127,7 @@ async def test_a_lease_that_is_given_back_is_taken_at_the_next_try(server, conte
 async def test_one_that_crashes_is_followed_after_its_lease_has_run_out(server, contender, client):
     first, _ = contender("first")
     second, _ = contender("second")
-    crashing = asyncio.create_task(first._contend())
+    crashing = asyncio.create_task(first._acquire_and_renew())
     await first.acquired()
     await asyncio.sleep(10)
     crashing.cancel()  # without a word

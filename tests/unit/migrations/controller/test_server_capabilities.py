@@ -40,9 +40,8 @@ async def test_nothing_is_moved_in_a_cluster_that_is_too_old(set_moves, connect,
         async with moves.executing(connect(answering(server, 200, version))):
             pytest.fail("it has begun")
     assert str(refused.value) == (
-        f"can't move pods: the cluster is Kubernetes {told}, and before 1.30 pods can't be held back until "
-        "their node is chosen (scheduling gates), nor webhooks be asked only where they matter. "
-        "Upgrade the cluster; `rescheduler plan` works with older ones, too."
+        f"can't move pods: the cluster runs Kubernetes {told}, but scheduling gates and match conditions of "
+        "webhooks need 1.30 or newer. Upgrade the cluster. `rescheduler plan` also works with older versions."
     )
     assert not refused.value.retriable
 
