@@ -156,7 +156,5 @@ def test_outside_a_pod_the_home_directory_comes_last(kubeconfig, tmp_path):
 
 
 def test_with_nothing_to_be_found_it_says_what_to_do(tmp_path):
-    with pytest.raises(
-        BadClusterConfig, match=r"\.kube/config: no such file, and this is not a pod\. Use"
-    ):
+    with pytest.raises(BadClusterConfig, match=r"\.kube/config: no such file, and this is not a pod\. Use"):
         load_cluster_access(environment={"HOME": str(tmp_path)}, service_account=NOWHERE)
