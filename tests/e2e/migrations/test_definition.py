@@ -63,7 +63,7 @@ async def test_a_wish_for_the_node_where_the_pod_is_already_is_refused(set_moves
 async def test_a_wish_never_changes(set_moves: SetMoves) -> None:
     moves = await set_moves(nodes=1)
     await moves.client.create(POD_MIGRATIONS, wish(moves.stage.namespace))
-    with pytest.raises(errors.Invalid, match="delete this one and create another"):
+    with pytest.raises(errors.Invalid, match="delete this PodMigration and create another"):
         await moves.client.patch(
             POD_MIGRATIONS, moves.stage.key("move"), merge_patch({"spec": {"targetNode": "c"}})
         )

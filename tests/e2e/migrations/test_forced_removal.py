@@ -110,7 +110,7 @@ async def test_a_pod_with_the_marks_of_a_migration_that_does_not_exist_is_report
             other = await stage.until_pod_ready(await stage.pod("other"))
             elsewhere = next(node for node in stage.nodes if node != node_of(other))
             await moves.until_finished(await moves.wish(other, elsewhere))
-    told = [each for each in caplog.records if f"pod {stage.key('left')} carries" in each.getMessage()]
+    told = [each for each in caplog.records if f"pod {stage.key('left')} has the labels" in each.getMessage()]
     assert len(told) == 1
     assert "delete the pod" in told[0].getMessage()
     after = await moves.client.get(PODS.as_json, stage.key("left"))

@@ -77,7 +77,7 @@ def test_a_saved_plan_is_carried_out_and_what_is_gone_by_then_fails_by_itself(re
     assert done.exit_code == 1, done.output
     first, *others = json.loads(done.stdout)["moves"]
     assert first["result"] == "Failed"
-    assert "gone" in first["message"]
+    assert "no longer exists" in first["message"]
     assert {each["result"] for each in others} == {"Completed"}
 
 

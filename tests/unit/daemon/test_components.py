@@ -189,7 +189,7 @@ async def test_stopping_begins_nothing_more_and_lets_the_rest_come_to_its_end(se
         run.stop()
         await running
     assert run.moves[0].is_completed
-    assert "stopped" in run.moves[1].given_up
+    assert "cancelled before it started" in run.moves[1].given_up
     assert await moves.leftovers() == []
 
 

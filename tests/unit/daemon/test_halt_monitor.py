@@ -58,7 +58,7 @@ async def test_nothing_is_begun_during_a_pause_and_resuming_ends_it(
     await resume(client, server)
     await running.until(lambda: running.heard.moves[-1] == 0)
     assert {each.status.phase for each in await migrations()} == {MigrationPhase.COMPLETED}
-    assert await events_of(client, "HaltEnded") == ["Paused is over"]
+    assert await events_of(client, "HaltEnded") == ["Paused has ended"]
     assert (await status()).halts == ()
     assert len(told_in(caplog, "HaltEnded")) == 1
 
@@ -214,7 +214,7 @@ async def test_failures_of_one_namespace_hold_back_that_one_and_nothing_else(
     assert (halt.reason, halt.namespace) == (HaltReason.NAMESPACE_FAILING, "default")
     assert halt.words.startswith("only namespace default is halted: 9 of the 9 migrations")
     (line,) = told_in(caplog, "Halted")
-    assert "No move of namespace default is begun" in line
+    assert "No move of namespace default starts" in line
 
 
 async def test_pods_of_a_namespace_that_is_held_back_are_moved_when_that_is_over(

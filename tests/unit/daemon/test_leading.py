@@ -122,7 +122,7 @@ async def test_a_dry_run_plans_and_writes_nothing_at_all(crowd, start, client, m
     assert min(running.heard.moves) > 0
     assert not any(check.is_carried_out for check in running.heard.checks)
     assert running.line.writes == []
-    assert "not made: dry run" in caplog.text
+    assert "not executed: dry run" in caplog.text
     assert "MovePlanned" in {getattr(record, "event", "") for record in caplog.records}
     assert await migrations() == []
     assert [item for item in (await client.list(EVENTS)).items if _is_ours(item)] == []

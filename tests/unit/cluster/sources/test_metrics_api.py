@@ -204,7 +204,7 @@ async def test_a_cluster_without_a_metrics_api_is_said_plainly(odd):
         ),
         pytest.param(refusal(401, "Unauthorized"), "Check the credentials", id="not known"),
         pytest.param(refusal(500, "panic"), "panic (500)", id="a server that fails"),
-        pytest.param((200, b"<html>"), "can't read the NodeMetrics list", id="no JSON"),
+        pytest.param((200, b"<html>"), "can't decode the NodeMetrics list", id="no JSON"),
         pytest.param((200, listed({"metadata": {}})), "$.items[0]", id="an item without a name"),
         pytest.param((200, listed({"metadata": {"name": "n"}})), "timestamp", id="an item without a time"),
     ],

@@ -27,7 +27,7 @@ async def test_a_pod_that_recovers_during_a_pause_is_forgiven_after_it(set_ward,
         await ward.until_well(1)
         await switch(paused=True)
         await asyncio.sleep(HOUR_S)
-        assert (await ward.ledger("Deployment")).lines, "nothing is written during a pause"
+        assert (await ward.ledger("Deployment")).lineages, "nothing is written during a pause"
         await switch(paused=False)
         await ward.until_forgotten("Deployment")
 
