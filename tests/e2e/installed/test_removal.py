@@ -119,7 +119,7 @@ async def test_a_namespace_that_came_with_the_manifests_goes_when_nothing_else_i
     control_plane.kubectl("create", "configmap", "notes", "-n", "own")
     kept = await asyncio.to_thread(uninstall)
     assert kept.returncode == 0, kept.stdout + kept.stderr
-    assert "Namespace own stays: it also holds ConfigMap notes." in kept.stderr
+    assert "Namespace own stays: it also contains ConfigMap notes." in kept.stderr
     control_plane.kubectl("delete", "configmap", "notes", "-n", "own")
     gone = await asyncio.to_thread(uninstall, "-n", "own", "--history")
     assert gone.returncode == 0, gone.stdout + gone.stderr
