@@ -27,9 +27,9 @@ from bench.decode import calibration
 from bench.read_cluster import Fetched, fetched
 from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.kube.access.cluster_config import load_cluster_access
+from rescheduler.kube.api_resources import merge_patch
 from rescheduler.kube.client import Client
 from rescheduler.kube.http_transport import HttpTransport
-from rescheduler.kube.patches import merge_patch
 from tests.e2e.client_truth.encodings import PROTOBUF
 from tests.testbed import ControlPlane, Options
 from tests.testbed.filler.processes import Filling, fill_nodes, fill_pods

@@ -31,9 +31,8 @@ from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.config.policy import Configuration, Policy, UsageSource
 from rescheduler.daemon.daemon_process import Daemon, DaemonOptions
-from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NAMESPACES
+from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, NAMESPACES, merge_patch
 from rescheduler.kube.client import Client
-from rescheduler.kube.patches import merge_patch
 from rescheduler.kube.transport import InProcessTransport
 from tests.testbed.fake_kubelet.nodes import node_object, node_shapes
 

@@ -30,7 +30,7 @@ from rescheduler.api.podmigration import ControllerReference
 from rescheduler.http.http_server import serve_http
 from rescheduler.steering.intents import Intent, IntentIndex
 from rescheduler.steering.steering_server import webhook_application
-from rescheduler.steering.webhook.certificate_rotation import CertificateLifetimes, renew_credentials
+from rescheduler.steering.webhook.certificate_secret import CertificateLifetimes, renew_credentials
 from rescheduler.steering.webhook.pod_mutation import answer_review
 from rescheduler.steering.webhook.webhook_configurations import STEERING_PATH as PATH
 

@@ -15,9 +15,8 @@ from rescheduler.config.policy import (
     LeaderElection,
     Policy,
 )
-from rescheduler.config.policy_blocks import Prometheus, Window
+from rescheduler.config.policy_blocks import Prometheus, Setting, Window, settings
 from rescheduler.config.scheduler_file import inline_yaml
-from rescheduler.config.settings_schema import Setting, settings
 from tools.generated_section import GeneratedSection
 
 __all__ = ["main", "reference", "with_reference"]

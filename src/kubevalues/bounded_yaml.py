@@ -3,13 +3,16 @@
 Aliases (`[*a, *a]`) and merge keys (`<<: [*a, *a]`) grow exponentially with each level, numbers in base 60
 or with a million digits take minutes to parse, and very deep nesting overflows the stack of libyaml and
 ends the process. The loader raises an error as soon as a file exceeds what a real file needs.
+
+Text for the errors of a JSON parser: the path of the value, what was expected, and what is there.
 """
 
+import re
 from typing import Any, Final
 
 import yaml
 
-__all__ = ["BoundedLoader", "load_yaml"]
+__all__ = ["BoundedLoader", "json_error_text", "load_yaml"]
 
 _MOST_REPEATED: Final = 100_000
 """Values that aliases stand for, in the whole file."""
@@ -96,3 +99,36 @@ def load_yaml(content: str | bytes) -> Any:
     except (ValueError, OverflowError, AttributeError) as error:
         # A date or a character that YAML's grammar lets pass and its constructors do not.
         raise yaml.YAMLError(str(error)) from error
+
+
+_PATH = re.compile(r" - at `(?:key in )?\$?(?P<path>[^`]*)`$")
+_MISMATCH = re.compile(r"^Expected `(?P<wanted>[^`]+)`, got `(?P<found>[^`]+)`$")
+_WORDS = {
+    "object": "an object",
+    "array": "a list",
+    "str": "a string",
+    "int": "an integer",
+    "float": "a number",
+    "bool": "true or false",
+    "null": "null",
+    "datetime": "a timestamp",
+}
+
+
+def json_error_text(place: str, error: Exception) -> str:
+    """Return such as `items[3].metadata.name: expected a string, got an integer`."""
+    why = str(error) or type(error).__name__
+    if isinstance(error, RecursionError):
+        why = "nested too deeply"
+    path = ""
+    if found := _PATH.search(why):
+        path, why = found["path"], why[: found.start()]
+    if mismatch := _MISMATCH.match(why):
+        wanted = [kind for kind in mismatch["wanted"].split(" | ") if kind != "null"] or ["null"]
+        why = f"expected {' or '.join(map(_word, wanted))}, got {_word(mismatch['found'])}"
+    where = f"{place}{path}".lstrip(".")
+    return f"{where}: {why}" if where else why
+
+
+def _word(kind: str) -> str:
+    return _WORDS.get(kind, kind)

@@ -17,8 +17,7 @@ import msgspec
 import yaml
 from msgspec import Raw
 
-from kubevalues.bounded_yaml import BoundedLoader
-from kubevalues.json_errors import json_error_text
+from kubevalues.bounded_yaml import BoundedLoader, json_error_text
 
 __all__ = [
     "GUARDED",

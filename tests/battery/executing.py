@@ -7,8 +7,7 @@ from typing import Any
 
 from rescheduler.api.well_known_names import CORDONED_BY_ANNOTATION
 from rescheduler.cluster.node_record import UNSCHEDULABLE_TAINT, NodeChange
-from rescheduler.cluster.usage_readings import UsageReading, UsageReadings
-from rescheduler.cluster.usage_smoothing import Smoothing, smooth
+from rescheduler.cluster.usage_readings import Smoothing, UsageReading, UsageReadings, smooth
 from rescheduler.config.policy import Policy, UsageSource
 from rescheduler.planner.plan import HotNodeHistory, Plan
 from rescheduler.planner.plan_builder import build_plan, too_hot_nodes

@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rescheduler.cluster.codecs.record_resources import PODS
-from rescheduler.kube.api_resources import NAMESPACES, ApiResource, Object, key_of
+from rescheduler.kube.api_resources import NAMESPACES, ApiResource, Object, Patch, key_of
 from rescheduler.kube.client import Client
 from rescheduler.kube.codecs.codec import WatchEvent
 from rescheduler.kube.errors import KubeError, NotFound
-from rescheduler.kube.patches import Patch
 from rescheduler.kube.transport import ApiRequest
 from tests.conformance.notes import at, normalised
 

@@ -20,7 +20,7 @@ from kubesim.apiserver.server_metadata import ObjectNaming
 from kubesim.apiserver.status_errors import StatusError, not_found
 from kubesim.common_fields import format_timestamp
 from kubesim.virtual_time import Clock
-from kubevalues.json_errors import json_error_text
+from kubevalues.bounded_yaml import json_error_text
 from kubevalues.saved_cluster import UnreadableCluster, parse_cluster
 
 __all__ = [

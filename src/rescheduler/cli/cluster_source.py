@@ -22,7 +22,7 @@ from rescheduler.cli.safe_output import echo
 
 if TYPE_CHECKING:
     from rescheduler.cluster.snapshot import Snapshot
-    from rescheduler.cluster.sources.cluster_reading import ClusterReading, WebhookProbeResult
+    from rescheduler.cluster.sources.cluster_kinds import ClusterReading, WebhookProbeResult
     from rescheduler.config.policy import Configuration, Policy
     from rescheduler.kube.client import Client
 __all__ = [
@@ -89,7 +89,7 @@ class ClusterSource:
                 reading = saved_reading(*read_input_file(self.saved), configuration.policy)
             else:
                 reading = self._read_cluster(configuration, meanwhile)
-            from rescheduler.cluster.sources.cluster_reading import snapshot_of  # noqa: PLC0415
+            from rescheduler.cluster.sources.cluster_kinds import snapshot_of  # noqa: PLC0415
 
             if self.now is not None:
                 reading.now_s = self.now.timestamp()

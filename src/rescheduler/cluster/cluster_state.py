@@ -21,10 +21,16 @@ from rescheduler.cluster.node_record import NodeRecord
 from rescheduler.cluster.object_meta import Object, PartialObject, decode_object
 from rescheduler.cluster.pod_classes import WorkloadResolver
 from rescheduler.cluster.pod_record import PodRecord
-from rescheduler.cluster.record_store import NodeRows, RecordStore, StorageStore
-from rescheduler.cluster.snapshot import NO_ROW, PodTable, Snapshot
-from rescheduler.cluster.snapshot_columns import AmountTable, extended_resource_names
-from rescheduler.cluster.snapshot_tables import PodRows, counts_on_node, node_table, pod_table
+from rescheduler.cluster.snapshot import NO_ROW, AmountTable, PodTable, Snapshot, extended_resource_names
+from rescheduler.cluster.snapshot_tables import (
+    NodeRows,
+    PodRows,
+    RecordStore,
+    StorageStore,
+    counts_on_node,
+    node_table,
+    pod_table,
+)
 from rescheduler.cluster.storage_decoders import STORAGE_DECODERS, StorageRecord
 from rescheduler.cluster.usage_readings import UsageByName
 from rescheduler.cluster.workload_record import WORKLOAD_KINDS, WorkloadRecord, decode_workload

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from kubevalues.json_errors import json_error_text
+from kubevalues.bounded_yaml import json_error_text
 from kubevalues.quantity import QuantityError, quantity_of
 from rescheduler.api.well_known_names import ANNOTATION_PREFIXES
 

@@ -13,13 +13,19 @@ import numpy as np
 import numpy.typing as npt
 
 from rescheduler.api.well_known_names import AVOIDED_NODES_ANNOTATION
-from rescheduler.cluster.node_exclusions import without_exclusions
 from rescheduler.cluster.object_meta import OwnerReference
-from rescheduler.cluster.pod_constraints import Affinity, SchedulingConstraints
+from rescheduler.cluster.pod_constraints import Affinity, SchedulingConstraints, without_exclusions
 from rescheduler.cluster.pod_record import PodRecord, PodVolume
 from rescheduler.cluster.resource_amounts import Resources
-from rescheduler.cluster.snapshot import NO_ROW, PodClass, Rows, Workload
-from rescheduler.cluster.snapshot_columns import AmountTable, InternedValues, renumber_by_first_use
+from rescheduler.cluster.snapshot import (
+    NO_ROW,
+    AmountTable,
+    InternedValues,
+    PodClass,
+    Rows,
+    Workload,
+    renumber_by_first_use,
+)
 from rescheduler.cluster.workload_record import WORKLOAD_KINDS, WorkloadRecord, controller_of
 
 __all__ = ["PodClasses", "PodOwners", "PodTemplates", "WorkloadResolver", "top_workload"]

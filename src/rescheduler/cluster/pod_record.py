@@ -2,6 +2,11 @@
 
 All pods of a template share one `PodShape`; what differs between them is in `PodRecord`. Times are seconds
 since 1970. Records are immutable, including their labels.
+
+Which states of a container mean that it can't run: the same for a pod that fails and for a copy of one.
+
+The kubelet's reasons are in its `pkg/kubelet/images/types.go` and `pkg/kubelet/kuberuntime`. Reasons that are
+not listed here, such as CreateContainerConfigError, RunContainerError or PostStartHookError, are errors.
 """
 
 from collections.abc import Mapping
@@ -15,8 +20,10 @@ from rescheduler.cluster.resource_amounts import Resources
 
 __all__ = [
     "CLAIM_VOLUME",
+    "CRASH_LOOP",
     "EMPTY_DIR_VOLUME",
     "HOST_PATH_VOLUME",
+    "IMAGE_ERRORS",
     "NODE_BOUND_KINDS",
     "Container",
     "ContainerState",
@@ -29,10 +36,13 @@ __all__ = [
     "PodShape",
     "PodVolume",
     "belongs_to_node",
+    "cant_run_reason",
     "is_rescheduler_pod",
+    "is_starting",
     "keeps_transition_time",
     "resize_is_infeasible",
     "statefulset_ordinal",
+    "waiting_error",
 ]
 
 CLAIM_VOLUME: Final = "persistentVolumeClaim"
@@ -250,3 +260,33 @@ def belongs_to_node(pod: PodRecord) -> bool:
     return _MIRROR_ANNOTATION in pod.annotations or (
         pod.owner is not None and pod.owner.kind in NODE_BOUND_KINDS
     )
+
+
+CRASH_LOOP: Final = "CrashLoopBackOff"
+
+_STARTING: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
+_SINGLE_PULL_FAILURES: Final = frozenset({"ErrImagePull", "RegistryUnavailable", "SignatureValidationFailed"})
+IMAGE_ERRORS: Final = _SINGLE_PULL_FAILURES | {
+    "ErrImageNeverPull",
+    "ImageInspectError",
+    "ImagePullBackOff",
+    "InvalidImageName",
+}
+
+
+def is_starting(status: ContainerStatus) -> bool:
+    """Return whether the container waits, and nothing is wrong with it so far."""
+    return isinstance(status.state, ContainerStateWaiting) and status.state.reason in _STARTING
+
+
+def waiting_error(status: ContainerStatus) -> str:
+    """Return the reason why the container waits, if that is an error; otherwise an empty string."""
+    state = status.state
+    return state.reason if isinstance(state, ContainerStateWaiting) and not is_starting(status) else ""
+
+
+def cant_run_reason(status: ContainerStatus) -> str:
+    """Return the error because of which the container won't run soon; otherwise an empty string."""
+    error = waiting_error(status)
+    # If a failed pull is not the last one, ImagePullBackOff follows within seconds.
+    return "" if error in _SINGLE_PULL_FAILURES else error

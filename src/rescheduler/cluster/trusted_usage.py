@@ -11,13 +11,14 @@ from datetime import timedelta
 
 from kubevalues.duration import short_duration
 from rescheduler.cluster.usage_readings import (
+    Smoothing,
     UsageByName,
     UsageOutcome,
     UsageReading,
     UsageReadings,
     UsageUnavailable,
+    smooth,
 )
-from rescheduler.cluster.usage_smoothing import Smoothing, smooth
 from rescheduler.config.policy import UsageSource
 
 __all__ = [

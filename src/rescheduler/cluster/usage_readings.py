@@ -1,20 +1,38 @@
-"""Readings of usage with their source and time, or why there are none."""
+"""Readings of usage with their source and time, and their exponential average with a half-life.
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+Readings arrive at irregular times, and one can be seen twice if checks are more frequent than measurements.
+So a reading has the weight `1 - 2^(-dt/half-life)`, where `dt` is the time since the previous reading. The
+average does not depend on how the time is divided into checks, and a repeated reading has no weight.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import compress
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from rescheduler.config.policy import Policy, UsageSource
 
 __all__ = [
+    "AT_S",
+    "CLOCK_SET_BACK_S",
+    "CPU",
     "MAX_READING",
+    "MEMORY",
+    "UNKNOWN",
+    "Columns",
+    "Smoothing",
+    "UsageAverage",
+    "UsageAverages",
     "UsageByName",
     "UsageOutcome",
     "UsageReading",
     "UsageReadings",
     "UsageUnavailable",
     "effective_usage_source",
+    "smooth",
 ]
 
 MAX_READING = 2**50
@@ -67,3 +85,158 @@ def effective_usage_source(policy: Policy) -> UsageSource:
     if policy.usage_source is not UsageSource.AUTO:
         return policy.usage_source
     return UsageSource.PROMETHEUS if policy.prometheus.url else UsageSource.METRICS
+
+
+Columns = npt.NDArray[np.float64]
+"""[column, name]: cpu in thousandths, memory in bytes, and when it was last measured. In fractions: in whole
+units a slow drift would be rounded away at every step."""
+
+CPU, MEMORY, AT_S = range(3)
+
+UNKNOWN = -1
+"""Place of a name that has no average."""
+
+
+class UsageAverage(msgspec.Struct, frozen=True, gc=False):
+    """Of one pod or node."""
+
+    uid: str
+    """Another object of the same name starts anew."""
+    cpu_millis: float
+    memory_bytes: float
+    at_s: float
+    """When it was last measured."""
+
+
+class UsageAverages(Mapping[str, UsageAverage]):
+    """By name. Whoever wants all of them takes the columns."""
+
+    __slots__ = ("_names", "_place", "_uids", "columns")
+
+    def __init__(self, names: list[str], uids: list[str], columns: Columns) -> None:
+        """All in the same order."""
+        self._names = names
+        self._uids = uids
+        self.columns = columns
+        self._place: dict[str, int] | None = None
+        """By name, once somebody asks for it."""
+
+    def places_of(self, names: list[str], uids: list[str]) -> npt.NDArray[np.int64]:
+        """Of each in the columns; `UNKNOWN` also where the name is another object's by now."""
+        if names == self._names and uids == self._uids:  # as in most checks
+            return np.arange(len(names))
+        place, known = self._places(), self._uids
+        found = [place.get(name, UNKNOWN) for name in names]
+        pairs = zip(found, uids, strict=True)
+        return np.array(
+            [at if at != UNKNOWN and known[at] == uid else UNKNOWN for at, uid in pairs], np.int64
+        )
+
+    def whole(self) -> dict[str, UsageReading]:
+        """In whole units."""
+        cpu_millis, memory_bytes, at_s = self.columns
+        used = map(UsageReading, _whole(cpu_millis), _whole(memory_bytes), at_s.tolist())
+        return dict(zip(self._names, used, strict=True))
+
+    def __getitem__(self, name: str) -> UsageAverage:
+        place = self._places()[name]
+        return UsageAverage(self._uids[place], *self.columns[:, place].tolist())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def _places(self) -> dict[str, int]:
+        if self._place is None:
+            self._place = {name: place for place, name in enumerate(self._names)}
+        return self._place
+
+
+def _whole(column: Columns) -> list[int]:
+    whole: list[int] = np.rint(column).astype(np.int64).tolist()
+    return whole
+
+
+Flags = npt.NDArray[np.bool_]
+
+CLOCK_SET_BACK_S = 300.0
+"""A reading that is older than the last one comes from a replica that lags, and is skipped. If it is older
+by more than this, the clock was set back: then it counts, and the average starts anew."""
+
+
+def _none() -> UsageAverages:
+    return UsageAverages([], [], np.zeros((3, 0)))
+
+
+@dataclass(frozen=True, slots=True)
+class Smoothing:
+    """What one check leaves to the next. Begin with an empty one."""
+
+    source: UsageSource | None = None
+    pods: UsageAverages = field(default_factory=_none)
+    nodes: UsageAverages = field(default_factory=_none)
+
+
+def smooth(
+    before: Smoothing,
+    readings: UsageReadings,
+    half_life_s: float,
+    *,
+    pod_uids: Mapping[str, str],
+    node_uids: Mapping[str, str],
+) -> tuple[Smoothing, UsageReadings]:
+    """The averages with these readings in them: as state for the next check, and as readings for this one.
+
+    Only the pods and nodes that have a uid here exist; others are forgotten. One that was not measured this
+    time keeps its average and the time of it, for others to judge. Another source starts anew: it may
+    measure something else.
+    """
+    if before.source is not readings.source:
+        before = Smoothing()
+    after = Smoothing(
+        readings.source,
+        _averages(before.pods, readings.pods, pod_uids, half_life_s),
+        _averages(before.nodes, readings.nodes, node_uids, half_life_s),
+    )
+    return after, replace(readings, pods=after.pods.whole(), nodes=after.nodes.whole())
+
+
+def _averages(
+    before: UsageAverages, read: UsageByName, uids: Mapping[str, str], half_life_s: float
+) -> UsageAverages:
+    names, owners = list(uids), list(uids.values())
+    place = before.places_of(names, owners)
+    known = place != UNKNOWN
+    old, new = np.zeros((3, len(names))), np.zeros((3, len(names)))
+    old[:, known] = before.columns[:, place[known]]
+    measured = _read(read, names, new)
+    columns = _averaged(old, known, new, measured, half_life_s)
+    there = known | measured
+    if there.all():
+        return UsageAverages(names, owners, columns)
+    return UsageAverages(list(compress(names, there)), list(compress(owners, there)), columns[:, there])
+
+
+def _read(read: UsageByName, names: list[str], columns: Columns) -> Flags:
+    """Writes into the columns what was read; which of the names were."""
+    found = list(map(read.get, names))
+    used = [each for each in found if each is not None]
+    measured = np.array([each is not None for each in found], np.bool_)
+    columns[CPU, measured] = [each.cpu_millis for each in used]
+    columns[MEMORY, measured] = [each.memory_bytes for each in used]
+    columns[AT_S, measured] = [each.at_s for each in used]
+    return measured
+
+
+def _averaged(old: Columns, known: Flags, new: Columns, measured: Flags, half_life_s: float) -> Columns:
+    # Who was not measured keeps what there is, as if it had been seen again; who starts anew begins with what
+    # was read, as if it had always been so.
+    new = np.where(measured, new, old)
+    anew = ~known | (new[AT_S] < old[AT_S] - CLOCK_SET_BACK_S)
+    old = np.where(anew, new, old)
+    dt_s = np.maximum(new[AT_S] - old[AT_S], 0.0)
+    after: Columns = old + (1.0 - np.exp2(-dt_s / half_life_s)) * (new - old)
+    after[AT_S] = np.maximum(old[AT_S], new[AT_S])
+    return after

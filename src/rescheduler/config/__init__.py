@@ -1,13 +1,11 @@
 """The configuration: from a `KubeSchedulerConfiguration` file to a frozen `Policy`.
 
 policy             the settings: frozen values, each documented where it is declared
-policy_blocks      blocks of settings: windows, cost, prometheus
+policy_blocks      blocks of settings; names, types, defaults and descriptions of all settings
 setting_rules      what a single value may be
-settings_schema    reads names, types, defaults and descriptions from `policy`
 
 config_document    bytes → plain data, with the line of every value
 scheduler_file     finds our settings in the file, and writes a configuration as a file
 config_validation  faults, contradicting settings, known strategies
 config_loader      a file → `Configuration`, or all faults (the only user of pydantic)
-confidential_urls  whether credentials may be sent to a URL
 """

@@ -32,8 +32,8 @@ from rescheduler.config.config_validation import (
     quoted_value,
 )
 from rescheduler.config.policy import ClientConnection, Configuration, LeaderElection, Policy
+from rescheduler.config.policy_blocks import schema_at, settings
 from rescheduler.config.scheduler_file import PluginSettings, find_plugin_settings
-from rescheduler.config.settings_schema import schema_at, settings
 
 __all__ = ["LoadedConfiguration", "load_content", "load_file", "read_block"]
 

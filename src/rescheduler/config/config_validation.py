@@ -11,10 +11,8 @@ from typing import Any, Final
 from kubevalues import can_match, can_overlap
 from kubevalues.duration import short_duration
 from rescheduler.api.podmigration import FAILED_PODS, Handover
-from rescheduler.config.confidential_urls import is_confidential
 from rescheduler.config.policy import LeaderElection, Policy, UsageSource
-from rescheduler.config.policy_blocks import Prometheus
-from rescheduler.config.settings_schema import settings
+from rescheduler.config.policy_blocks import Prometheus, is_confidential, settings
 
 __all__ = [
     "BUILT_IN_STRATEGIES",

@@ -13,7 +13,7 @@ from typing import Annotated
 
 from kubevalues import EVERYTHING, NOTHING, Selector
 from rescheduler.api.podmigration import Handover
-from rescheduler.config.policy_blocks import Cost, Prometheus, Window
+from rescheduler.config.policy_blocks import BLOCK_CONFIG, Cost, Prometheus, Window
 from rescheduler.config.setting_rules import (
     InvalidSetting,
     duration,
@@ -31,7 +31,6 @@ from rescheduler.config.setting_rules import (
     strategy_name,
     text,
 )
-from rescheduler.config.settings_schema import BLOCK_CONFIG
 
 __all__ = [
     "ClientConnection",

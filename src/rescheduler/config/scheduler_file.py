@@ -22,7 +22,7 @@ from rescheduler.config.config_validation import (
     quoted_value,
 )
 from rescheduler.config.policy import ClientConnection, Configuration, LeaderElection, Policy
-from rescheduler.config.settings_schema import Setting, settings
+from rescheduler.config.policy_blocks import Setting, settings
 
 __all__ = [
     "API_VERSION",

@@ -25,8 +25,7 @@ from rescheduler.cluster.sources.usage_sources import UsageReader, usage_reader
 from rescheduler.cluster.sources.watched_cluster import WatchedCluster
 from rescheduler.cluster.sources.watched_objects import WatchedObjects
 from rescheduler.cluster.trusted_usage import usage_for_check
-from rescheduler.cluster.usage_readings import UsageOutcome
-from rescheduler.cluster.usage_smoothing import Smoothing
+from rescheduler.cluster.usage_readings import Smoothing, UsageOutcome
 from rescheduler.config.policy import Policy
 from rescheduler.kube.client import Client
 from rescheduler.migrations.controller.observation_builder import (

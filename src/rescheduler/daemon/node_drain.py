@@ -16,8 +16,8 @@ from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.sources.watched_cluster import WatchedCluster
 from rescheduler.daemon.checker import expected_snapshot, moves_under_way
+from rescheduler.kube.api_resources import merge_patch
 from rescheduler.kube.client import Client
-from rescheduler.kube.patches import merge_patch
 from rescheduler.migrations.controller.node_cordon import NodeCordoner
 from rescheduler.migrations.controller.plan_execution import MoveProgress, PlanExecution
 from rescheduler.migrations.runtime_state import RuntimeStateHolder

@@ -24,11 +24,10 @@ from rescheduler.config.policy import Configuration
 from rescheduler.install.cluster_installation import find_installation
 from rescheduler.kube import errors
 from rescheduler.kube.access.cluster_config import is_in_cluster
-from rescheduler.kube.api_resources import CONFIG_MAPS, Object
+from rescheduler.kube.api_resources import CONFIG_MAPS, Object, merge_patch
 from rescheduler.kube.client import Client
 from rescheduler.kube.http_transport import HttpTransport
 from rescheduler.kube.informer import Informer, ListOptions
-from rescheduler.kube.patches import merge_patch
 
 __all__ = [
     "STATE_CONFIG_MAP",

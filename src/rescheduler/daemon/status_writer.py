@@ -39,10 +39,9 @@ from rescheduler.config.policy import Policy
 from rescheduler.daemon.listeners import CheckReport, DaemonListener
 from rescheduler.daemon.own_objects import write_status
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import Object
+from rescheduler.kube.api_resources import Object, strategic_patch
 from rescheduler.kube.client import Client
 from rescheduler.kube.event_recorder import EventRecorder, InvolvedObject
-from rescheduler.kube.patches import strategic_patch
 from rescheduler.migrations.controller.node_cordon import remove_stale_cordon_annotation
 from rescheduler.planner.plan_builder import percent_of_allocatable
 

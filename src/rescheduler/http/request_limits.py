@@ -244,7 +244,7 @@ class LimitedConnection(RequestHandler):
 MAX_BODY_BYTES: Final = 4 << 20
 """API servers accept requests of at most 3 MiB, and a review adds user and options. For 5,000 nodes, a
 scheduler sends names of at most 253 bytes each."""
-_MAX_BYTES_TOGETHER: Final = 8 * MAX_BODY_BYTES
+_MAX_BYTES_TOGETHER: Final = 6 * MAX_BODY_BYTES
 
 
 @dataclass(eq=False, slots=True)

@@ -21,9 +21,9 @@ from rescheduler.kube.api_resources import (
     LEASES,
     ApiResource,
     Object,
+    apply_patch,
 )
 from rescheduler.kube.client import Client
-from rescheduler.kube.patches import apply_patch
 
 __all__ = [
     "AmbiguousInstallation",

@@ -36,12 +36,14 @@ from rescheduler.kube.api_resources import (
     DEPLOYMENTS,
     ApiResource,
     Object,
+    Patch,
     identity_of_object,
     key_of,
+    merge_patch,
     resource_of_object,
+    strategic_patch,
 )
 from rescheduler.kube.client import FIELD_MANAGER
-from rescheduler.kube.patches import Patch, merge_patch, strategic_patch
 from rescheduler.migrations.labels_and_names import (
     ANNOTATIONS,
     BUDGET_SUFFIX,

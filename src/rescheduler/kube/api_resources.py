@@ -7,12 +7,16 @@ all other objects into dictionaries. `PODS.as_json` is the whole pod, for code t
 Every part of a request path that comes from data passes through `path_segment`. Names come from objects that
 others write (owner references, specs, annotations) and from the command line. A name such as `..` or `a/b`
 would address another object, and an empty one the whole collection.
+
+A `Patch` is a body with its content type.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
+
+import msgspec
 
 from rescheduler.kube.codecs.codec import Codec, Object
 from rescheduler.kube.codecs.json_codec import OBJECT_CODEC
@@ -45,13 +49,18 @@ __all__ = [
     "InvalidPathSegment",
     "Object",
     "ObjectIdentity",
+    "Patch",
     "api_resource",
+    "apply_patch",
     "identity_of_object",
+    "json_patch",
     "key_of",
+    "merge_patch",
     "path_of",
     "path_segment",
     "resource_of_object",
     "split_key",
+    "strategic_patch",
 ]
 
 _LONGEST_NAME: Final = 253
@@ -253,3 +262,43 @@ class ApiCall:
 
     def __str__(self) -> str:
         return f"{self.verb} {self.subject}"
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    content_type: str
+    body: bytes
+    field_manager: str = ""
+    """The owner of the fields; empty for the client's field manager."""
+    force: bool = False
+    """Take fields over from other owners (server-side apply only)."""
+
+
+def json_patch(operations: Sequence[Mapping[str, Any]]) -> Patch:
+    """RFC 6902: a list of operations, all or none. The server answers a failed `test` with `Invalid`."""
+    return Patch("application/json-patch+json", msgspec.json.encode(operations))
+
+
+def merge_patch(change: Mapping[str, Any]) -> Patch:
+    """RFC 7386: sets the given fields, removes fields that are null, replaces lists. Also for custom
+    resources.
+
+    If `metadata.resourceVersion` is given and differs, the server answers `Conflict`; if `metadata.uid`
+    differs, `Invalid`.
+    """
+    return Patch("application/merge-patch+json", msgspec.json.encode(change))
+
+
+def strategic_patch(change: Mapping[str, Any]) -> Patch:
+    """Strategic merge patch: merges lists of built-in types by key. Not for custom resources."""
+    return Patch("application/strategic-merge-patch+json", msgspec.json.encode(change))
+
+
+def apply_patch(wanted: Mapping[str, Any], *, field_manager: str = "", force: bool = False) -> Patch:
+    """Server-side apply: creates the object, or sets exactly the given fields and owns them.
+
+    If another manager owns a field, the server answers `Conflict` unless `force`. `wanted` needs
+    `apiVersion`, `kind` and `metadata.name`.
+    """
+    # JSON is YAML, and every server accepts it with this content type.
+    return Patch("application/apply-patch+yaml", msgspec.json.encode(wanted), field_manager, force)

@@ -25,30 +25,28 @@ from rescheduler.kube.api_resources import (
     ApiCall,
     ApiResource,
     Object,
+    Patch,
     api_resource,
     identity_of_object,
     split_key,
 )
 from rescheduler.kube.background_tasks import background_task
 from rescheduler.kube.codecs.codec import JSON, ListPage, Undecodable
-from rescheduler.kube.flow_control import (
-    DEFAULT_RETRIES,
-    QUICK_RETRIES,
-    RateLimiter,
-    RetryPolicy,
-    retry_while_overloaded,
-)
-from rescheduler.kube.patches import Patch
 from rescheduler.kube.request_sender import (
+    DEFAULT_RETRIES,
     PROBE_EVERY_S,
     PROBE_TIMEOUT_S,
+    QUICK_RETRIES,
     Query,
+    RateLimiter,
     RequestObserver,
     RequestSender,
+    RetryPolicy,
     ServerLiveness,
     collection_path,
     decode_body,
     object_path,
+    retry_while_overloaded,
 )
 from rescheduler.kube.transport import ApiRequest, Transport
 from rescheduler.kube.watch_stream import Watch

@@ -17,10 +17,9 @@ from datetime import datetime
 from typing import Final, Generic, TypeVar
 
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import EVENTS, Object
+from rescheduler.kube.api_resources import EVENTS, Object, merge_patch
 from rescheduler.kube.background_tasks import background_task
 from rescheduler.kube.client import Client
-from rescheduler.kube.patches import merge_patch
 
 __all__ = [
     "BURST",

@@ -15,7 +15,7 @@ from weakref import WeakSet
 
 import aiohttp
 
-from rescheduler.config.confidential_urls import is_confidential, is_loopback
+from rescheduler.config.policy_blocks import is_confidential, is_loopback
 from rescheduler.kube.access.cluster_access import (
     ClientCertificate,
     ClusterAccess,

@@ -1,4 +1,4 @@
-"""Send requests within the rate limit, and turn each answer into a value or an error.
+"""Send requests: rate limit, back-off, retries, and each answer as a value or an error.
 
 The kernel detects connections whose peer is gone (`http_transport` sets keep-alive and user timeout). It
 can't detect a proxy that keeps a connection open and forwards nothing, or a server process that is stopped.
@@ -13,10 +13,11 @@ Only unanswered requests reveal those. Therefore:
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Callable, Mapping
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -24,23 +25,117 @@ from rescheduler.kube import errors
 from rescheduler.kube.api_resources import ApiCall, ApiResource, InvalidPathSegment
 from rescheduler.kube.codecs.codec import JSON, ApiStatus, ListPage, Undecodable
 from rescheduler.kube.codecs.negotiated_codec import StreamedPage, decode_any_status
-from rescheduler.kube.flow_control import RateLimiter, RetryPolicy, retry_while_overloaded
 from rescheduler.kube.transport import ApiRequest, ApiResponse, NoResponse, Transport
 
 __all__ = [
+    "DEFAULT_RETRIES",
     "PROBE_EVERY_S",
     "PROBE_TIMEOUT_S",
+    "QUICK_RETRIES",
+    "Backoff",
     "Query",
+    "RateLimiter",
     "RequestObserver",
     "RequestSender",
+    "RetryPolicy",
     "ServerLiveness",
     "collection_path",
     "decode_body",
     "error_from_response",
     "object_path",
+    "retry_while_overloaded",
 ]
 
+
+class RateLimiter:
+    """A token bucket as in client-go: `burst` requests immediately, then `per_second`. 0 means no limit.
+
+    First come, first served: each caller reserves the next free slot and waits for it, so no caller overtakes
+    another. Time is that of the running loop, so a virtual clock works too.
+    """
+
+    def __init__(self, per_second: float = 0.0, burst: int = 1) -> None:
+        if per_second < 0:
+            raise ValueError(f"invalid rate limit of {per_second} requests per second: use 0 for no limit")
+        if burst < 1:
+            raise ValueError(f"invalid burst of {burst}: use at least 1")
+        self.per_second = per_second
+        self.burst = burst
+        self._full_at = float("-inf")
+        """When the bucket will be full again; each request adds one interval."""
+
+    async def wait(self) -> float:
+        """Wait until the caller may proceed; return how many seconds that took.
+
+        A caller that is cancelled while waiting leaves its slot unused: the rate gets lower, never higher.
+        """
+        if not self.per_second:
+            return 0.0
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        interval = 1.0 / self.per_second
+        self._full_at = max(self._full_at, now) + interval
+        delay = self._full_at - self.burst * interval - now
+        if delay <= 1e-9:
+            return 0.0
+        await asyncio.sleep(delay)
+        return delay
+
+
+class Backoff:
+    """Exponential back-off: each delay is random in the upper half of a range that doubles up to `longest_s`.
+
+    The jitter prevents a thousand clients from reconnecting to a restarted server at the same time.
+    """
+
+    def __init__(self, first_s: float, longest_s: float, rng: random.Random) -> None:
+        self._first_s = first_s
+        self._longest_s = longest_s
+        self._rng = rng
+        self._tries = 0
+
+    def next_delay_s(self) -> float:
+        # The exponent is bounded: it grows for as long as a server is unreachable.
+        ceiling = min(self._longest_s, self._first_s * 2.0 ** min(self._tries, 32))
+        self._tries += 1
+        return ceiling * self._rng.uniform(0.5, 1.0)
+
+    def reset(self) -> None:
+        self._tries = 0
+
+
+log = logging.getLogger(__name__)
+
 R = TypeVar("R")
+
+LONGEST_RETRY_DELAY_S = 10.0
+"""If a server asks for a longer delay, its error is raised."""
+
+
+class RetryPolicy(NamedTuple):
+    tries: int
+    wait_at_most_s: float
+    """The longest wait between two tries, even if the server asks for more."""
+
+
+DEFAULT_RETRIES: Final = RetryPolicy(tries=4, wait_at_most_s=LONGEST_RETRY_DELAY_S)
+QUICK_RETRIES: Final = RetryPolicy(tries=2, wait_at_most_s=0.2)
+"""For optional reads that everything else waits for."""
+
+
+async def retry_while_overloaded(
+    read: Callable[[], Awaitable[R]], retry_policy: RetryPolicy = DEFAULT_RETRIES
+) -> R:
+    """Repeat a read while the server is overloaded and says how long to wait."""
+    for left in reversed(range(retry_policy.tries)):
+        try:
+            return await read()
+        except errors.Overloaded as overloaded:
+            if not left or overloaded.delay_s > LONGEST_RETRY_DELAY_S:
+                raise
+            log.info("%s", overloaded)
+            await asyncio.sleep(min(overloaded.delay_s, retry_policy.wait_at_most_s))
+    raise AssertionError("the last try returns or raises")
 
 
 def decode_body(call: ApiCall, content_type: str, body: bytes, decode: Callable[[str, bytes], R]) -> R:
@@ -102,8 +197,6 @@ class ServerLiveness:
 
         return end
 
-
-log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 

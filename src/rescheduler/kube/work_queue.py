@@ -18,7 +18,7 @@ from datetime import datetime
 from typing import Final
 
 from rescheduler.kube import errors
-from rescheduler.kube.flow_control import Backoff
+from rescheduler.kube.request_sender import Backoff
 
 __all__ = ["QueueClosed", "Reconcile", "RetryLater", "WorkQueue", "WorkerPool"]
 

@@ -11,12 +11,13 @@ from typing import Final
 from rescheduler.api.podmigration import COPY_FAILING, ConditionType, Handover, PodReference
 from rescheduler.api.strategy_traits import traits_of
 from rescheduler.api.well_known_names import SCHEDULING_GATE
-from rescheduler.cluster.container_states import CRASH_LOOP, cant_run_reason
 from rescheduler.cluster.pod_record import (
+    CRASH_LOOP,
     ContainerStateTerminated,
     ContainerStateWaiting,
     ContainerStatus,
     PodRecord,
+    cant_run_reason,
 )
 from rescheduler.migrations.effects import CreateCopy, LabelSource, NominateNode, RemoveSchedulingGate
 from rescheduler.migrations.interruptions import (

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
-from kubevalues.json_errors import json_error_text
+from kubevalues.bounded_yaml import json_error_text
 from rescheduler.api.podmigration import Handover
 from rescheduler.cluster.node_record import NodeChange
 from rescheduler.planner.plan import Move, NodeLoadChange, Plan, PlannedNodeChange, Rejection

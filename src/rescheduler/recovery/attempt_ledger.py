@@ -11,7 +11,7 @@ Deployments and their ReplicaSets copy annotations to each other, so the ledger 
 another holder is ignored.
 
 Everybody who may edit the workload may write anything here. So the ledger is bounded and checked when it is
-read, and it has no effect on other workloads (see `suspect_nodes`).
+read, and it has no effect on other workloads (see `failing_pods`).
 """
 
 from collections.abc import Collection, Mapping

@@ -12,13 +12,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from rescheduler.cluster.container_states import CRASH_LOOP, IMAGE_ERRORS, is_starting, waiting_error
 from rescheduler.cluster.node_record import NodeRecord
 from rescheduler.cluster.pod_record import (
+    CRASH_LOOP,
+    IMAGE_ERRORS,
     ContainerStateTerminated,
     ContainerStateWaiting,
     ContainerStatus,
     PodRecord,
+    is_starting,
+    waiting_error,
 )
 from rescheduler.config.policy import FailedPodsPolicy
 

@@ -13,19 +13,40 @@ A replacement without a fixed name can't be distinguished from other new pods of
 applies to each of them: also to pods of a scale-up during a migration. If several intents apply to a pod, all
 exclusions count, and the preference is that of the migration that was used least, so that replacements go to
 different targets.
+
+Placement advice: the intent for one pod, the same for the webhook and the extender.
+
+The `Partial` types are the fields of a pod that steering reads; all others are ignored.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from kubevalues.label_selectors import subdomain_error
 from rescheduler.api.podmigration import ConditionType, ControllerReference, Handover, Migration
+from rescheduler.api.well_known_names import AVOIDED_NODES_ANNOTATION, STEERED_BY_ANNOTATION
 from rescheduler.migrations.transition_table import MigrationStep
 from rescheduler.recovery.attempt_ledger import AttemptLedger
 
-__all__ = ["NOTHING_USED", "Intent", "IntentIndex", "intent_of_migration", "intents_of_ledger"]
+__all__ = [
+    "NOTHING_USED",
+    "PREFERRED",
+    "REQUIRED",
+    "Intent",
+    "IntentIndex",
+    "PartialAffinity",
+    "PartialNodeSelector",
+    "PartialPod",
+    "PartialPodMetadata",
+    "PlacementAdvice",
+    "advice_for",
+    "intent_of_migration",
+    "intents_of_ledger",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,3 +199,91 @@ def _avoidable(nodes: Iterable[str], open_nodes: Collection[str]) -> tuple[str, 
     if open_nodes and named.issuperset(open_nodes):
         return ()
     return tuple(sorted(named))
+
+
+REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+class PartialNodeSelectorTerm(msgspec.Struct, rename="camel"):
+    match_expressions: list[Any] | None = None
+    match_fields: list[Any] | None = None
+
+
+class PartialNodeSelector(msgspec.Struct, rename="camel"):
+    node_selector_terms: list[PartialNodeSelectorTerm] | None = None
+
+
+class PartialNodeAffinity(msgspec.Struct, rename={"required": REQUIRED, "preferred": PREFERRED}):
+    required: PartialNodeSelector | None = None
+    preferred: list[Any] | None = None
+
+
+class PartialAffinity(msgspec.Struct, rename="camel"):
+    node_affinity: PartialNodeAffinity | None = None
+
+
+class PartialPodSpec(msgspec.Struct, rename="camel"):
+    node_name: str | None = None
+    affinity: PartialAffinity | None = None
+
+
+class PartialOwnerReference(msgspec.Struct):
+    uid: str = ""
+    controller: bool | None = None
+
+
+class PartialPodMetadata(msgspec.Struct, rename="camel"):
+    name: str | None = None
+    namespace: str | None = None
+    uid: str | None = None
+    generate_name: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[PartialOwnerReference] | None = None
+
+    @property
+    def controller(self) -> PartialOwnerReference | None:
+        return next((owner for owner in self.owner_references or () if owner.controller), None)
+
+
+class PartialPod(msgspec.Struct):
+    metadata: PartialPodMetadata
+    spec: PartialPodSpec
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementAdvice:
+    """The intent for one pod."""
+
+    intent: Intent
+    is_again: bool
+    """Whether the pod got this intent before, and its annotations say so."""
+
+
+def advice_for(
+    metadata: PartialPodMetadata,
+    namespace: str,
+    intents: IntentIndex,
+    used: Mapping[str, int] = NOTHING_USED,
+    *,
+    given: str = "",
+) -> PlacementAdvice | None:
+    """Return the advice for a pod; None if no intent applies.
+
+    `used` as in `IntentIndex.intent_for`. `given` is the migration whose intent the pod got before, where no
+    annotation says so.
+    """
+    controller = metadata.controller
+    if controller is None:
+        return None
+    marks = metadata.annotations or {}
+    advised_by = marks.get(STEERED_BY_ANNOTATION, "")
+    intent = intents.intent_for(
+        namespace, controller.uid, metadata.name or "", used=used, advised_by=advised_by or given
+    )
+    if intent is None or not (intent.excluded or intent.prefer):
+        return None
+    # An intent from failed attempts leaves only the annotation with the nodes.
+    has_marks = bool(advised_by) or AVOIDED_NODES_ANNOTATION in marks
+    return PlacementAdvice(intent, is_again=has_marks and intent.cause == advised_by)

@@ -16,11 +16,14 @@ from rescheduler.http.http_server import serve_http
 from rescheduler.http.request_limits import BodyReader
 from rescheduler.kube.client import Client
 from rescheduler.steering.steering_service import SteeringService
-from rescheduler.steering.webhook.ca_bundle import CABundleWriter
 from rescheduler.steering.webhook.certificate_manager import CertificateIntervals, CertificateManager
-from rescheduler.steering.webhook.certificate_rotation import CertificateLifetimes
-from rescheduler.steering.webhook.certificate_secret import CertificateSecret
-from rescheduler.steering.webhook.webhook_configurations import GUARD_PATH, STEERING_PATH, WebhookAddress
+from rescheduler.steering.webhook.certificate_secret import CertificateLifetimes, CertificateSecret
+from rescheduler.steering.webhook.webhook_configurations import (
+    GUARD_PATH,
+    STEERING_PATH,
+    CABundleWriter,
+    WebhookAddress,
+)
 
 __all__ = ["FILTER_PATH", "PRIORITIZE_PATH", "SteeringServer", "SteeringServerOptions", "webhook_application"]
 

@@ -3,8 +3,14 @@
 from typing import Any
 
 from rescheduler.cluster.codecs.record_resources import PODS
-from rescheduler.kube.api_resources import CONFIG_MAPS, DEPLOYMENTS, ApiResource, Object
-from rescheduler.kube.patches import apply_patch, merge_patch
+from rescheduler.kube.api_resources import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    ApiResource,
+    Object,
+    apply_patch,
+    merge_patch,
+)
 from tests.conformance.notes import at
 from tests.conformance.objects import config_map, deployment, pod
 from tests.conformance.scenario import scenario

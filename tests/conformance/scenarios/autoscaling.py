@@ -1,7 +1,6 @@
 """Horizontal autoscalers, as far as they interfere: how many replicas they want for what pods use."""
 
-from rescheduler.kube.api_resources import DEPLOYMENTS, Object, api_resource
-from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.api_resources import DEPLOYMENTS, Object, api_resource, merge_patch
 from tests.conformance.living import LivingWorld, condition, conditions, numbers
 from tests.conformance.scenario import living
 

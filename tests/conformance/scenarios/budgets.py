@@ -10,8 +10,8 @@ from rescheduler.kube.api_resources import (
     REPLICA_SETS,
     STATEFUL_SETS,
     Object,
+    merge_patch,
 )
-from rescheduler.kube.patches import merge_patch
 from tests.conformance.definitions import define, version
 from tests.conformance.living import LivingWorld, conditions, is_ready, numbers
 from tests.conformance.objects import budget, owner_reference

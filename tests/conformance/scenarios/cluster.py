@@ -1,8 +1,7 @@
 """Nodes, priorities and events: what the API server itself adds for the sake of the cluster."""
 
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
-from rescheduler.kube.api_resources import EVENTS, PRIORITY_CLASSES, api_resource
-from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.api_resources import EVENTS, PRIORITY_CLASSES, api_resource, merge_patch
 from tests.conformance.notes import at
 from tests.conformance.objects import node, pod
 from tests.conformance.scenario import scenario

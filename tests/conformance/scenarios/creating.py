@@ -5,9 +5,8 @@ import re
 import pytest
 
 from rescheduler.cluster.codecs.record_resources import PODS
-from rescheduler.kube.api_resources import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, api_resource
+from rescheduler.kube.api_resources import CONFIG_MAPS, DEPLOYMENTS, NAMESPACES, api_resource, merge_patch
 from rescheduler.kube.errors import Invalid
-from rescheduler.kube.patches import merge_patch
 from tests.conformance.notes import at
 from tests.conformance.objects import config_map, deployment, pod
 from tests.conformance.scenario import scenario

@@ -2,8 +2,14 @@
 
 from typing import Any
 
-from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS, Object
-from rescheduler.kube.patches import apply_patch, json_patch, merge_patch, strategic_patch
+from rescheduler.kube.api_resources import (
+    CUSTOM_RESOURCE_DEFINITIONS,
+    Object,
+    apply_patch,
+    json_patch,
+    merge_patch,
+    strategic_patch,
+)
 from tests.conformance.definitions import define, version, widgets
 from tests.conformance.notes import at
 from tests.conformance.scenario import scenario

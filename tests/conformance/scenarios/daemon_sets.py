@@ -1,8 +1,7 @@
 """DaemonSets: a pod on each node that may have one."""
 
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
-from rescheduler.kube.api_resources import DAEMON_SETS, Object
-from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.api_resources import DAEMON_SETS, Object, merge_patch
 from tests.conformance.living import LivingWorld, numbers
 from tests.conformance.scenario import living
 from tests.testbed.fake_kubelet.nodes import NodeShape

@@ -23,8 +23,8 @@ from rescheduler.kube.api_resources import (
     ApiResource,
     Object,
     api_resource,
+    merge_patch,
 )
-from rescheduler.kube.patches import merge_patch
 from tests.conformance.objects import budget, deployment, node, pod, replica_set, template
 from tests.conformance.scenario import scenario
 from tests.conformance.world import WHOLE, World

@@ -1,8 +1,7 @@
 """Deletion: grace periods, finalizers, owners and what follows them."""
 
 from rescheduler.cluster.codecs.record_resources import PODS
-from rescheduler.kube.api_resources import CONFIG_MAPS, NAMESPACES, REPLICA_SETS
-from rescheduler.kube.patches import json_patch, merge_patch
+from rescheduler.kube.api_resources import CONFIG_MAPS, NAMESPACES, REPLICA_SETS, json_patch, merge_patch
 from tests.conformance.notes import at
 from tests.conformance.objects import config_map, owner_reference, pod, replica_set
 from tests.conformance.scenario import scenario

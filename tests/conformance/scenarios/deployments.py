@@ -1,8 +1,7 @@
 """Deployments: rollouts as far as they get, pauses, rollbacks, and what they say about themselves."""
 
 from rescheduler.cluster.codecs.record_resources import PODS
-from rescheduler.kube.api_resources import DEPLOYMENTS, REPLICA_SETS, Object
-from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.api_resources import DEPLOYMENTS, REPLICA_SETS, Object, merge_patch
 from tests.conformance.living import LivingWorld, condition, conditions, numbers, staying
 from tests.conformance.scenario import living
 

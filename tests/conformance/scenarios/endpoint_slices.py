@@ -1,8 +1,7 @@
 """EndpointSlices: which pods serve a Service, and in what state they are."""
 
 from rescheduler.cluster.codecs.record_resources import PODS
-from rescheduler.kube.api_resources import SERVICES, Object, api_resource
-from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.api_resources import SERVICES, Object, api_resource, merge_patch
 from tests.conformance.living import LivingWorld, is_ready
 from tests.conformance.scenario import living
 

@@ -4,8 +4,7 @@ The scenarios write the budgets' statuses by hand: no disruption controller is a
 """
 
 from rescheduler.cluster.codecs.record_resources import PODS
-from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS
-from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, merge_patch
 from tests.conformance.notes import at
 from tests.conformance.objects import budget, pod
 from tests.conformance.scenario import scenario

@@ -9,8 +9,8 @@ from rescheduler.kube.api_resources import (
     STATEFUL_SETS,
     Object,
     api_resource,
+    merge_patch,
 )
-from rescheduler.kube.patches import merge_patch
 from tests.conformance.living import LivingWorld, conditions, is_ready, numbers
 from tests.conformance.objects import budget
 from tests.conformance.scenario import living

@@ -4,8 +4,7 @@ import re
 from typing import Any
 
 from rescheduler.cluster.codecs.record_resources import PODS
-from rescheduler.kube.api_resources import CRON_JOBS, JOBS, Object
-from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.api_resources import CRON_JOBS, JOBS, Object, merge_patch
 from tests.conformance.living import LivingWorld, condition, conditions, numbers, staying
 from tests.conformance.scenario import living
 

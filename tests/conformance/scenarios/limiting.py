@@ -3,9 +3,8 @@
 import asyncio
 
 from rescheduler.cluster.codecs.record_resources import PODS
-from rescheduler.kube.api_resources import PRIORITY_CLASSES, Object, api_resource
+from rescheduler.kube.api_resources import PRIORITY_CLASSES, Object, api_resource, merge_patch
 from rescheduler.kube.errors import Forbidden
-from rescheduler.kube.patches import merge_patch
 from tests.conformance.notes import at
 from tests.conformance.objects import pod
 from tests.conformance.scenario import scenario

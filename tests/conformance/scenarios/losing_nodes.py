@@ -3,8 +3,15 @@
 import asyncio
 
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
-from rescheduler.kube.api_resources import DAEMON_SETS, LEASES, REPLICA_SETS, STATEFUL_SETS, Object
-from rescheduler.kube.patches import merge_patch, strategic_patch
+from rescheduler.kube.api_resources import (
+    DAEMON_SETS,
+    LEASES,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+    Object,
+    merge_patch,
+    strategic_patch,
+)
 from tests.conformance.living import LivingWorld, condition, conditions, is_ready, numbers
 from tests.conformance.scenario import living
 from tests.testbed.fake_kubelet.nodes import NodeShape

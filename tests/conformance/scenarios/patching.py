@@ -1,8 +1,14 @@
 """JSON patches, merge patches, and what is refused of any patch."""
 
 from rescheduler.cluster.codecs.record_resources import PODS
-from rescheduler.kube.api_resources import CONFIG_MAPS, DEPLOYMENTS
-from rescheduler.kube.patches import Patch, json_patch, merge_patch, strategic_patch
+from rescheduler.kube.api_resources import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    Patch,
+    json_patch,
+    merge_patch,
+    strategic_patch,
+)
 from tests.conformance.objects import config_map, deployment, pod
 from tests.conformance.scenario import scenario
 from tests.conformance.world import World

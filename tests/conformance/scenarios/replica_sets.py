@@ -3,8 +3,7 @@
 import asyncio
 
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
-from rescheduler.kube.api_resources import DEPLOYMENTS, REPLICA_SETS, Object
-from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.api_resources import DEPLOYMENTS, REPLICA_SETS, Object, merge_patch
 from tests.conformance.living import LivingWorld, is_ready, numbers
 from tests.conformance.objects import owner_reference
 from tests.conformance.scenario import living

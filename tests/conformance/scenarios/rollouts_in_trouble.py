@@ -1,8 +1,7 @@
 """Rollouts that are overtaken, scaled or taken back while they are stuck."""
 
 from rescheduler.cluster.codecs.record_resources import PODS
-from rescheduler.kube.api_resources import DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, Object
-from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.api_resources import DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, Object, merge_patch
 from tests.conformance.living import LivingWorld, condition, conditions, is_ready, numbers
 from tests.conformance.scenario import living
 

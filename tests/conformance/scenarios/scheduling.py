@@ -13,9 +13,10 @@ from rescheduler.kube.api_resources import (
     POD_DISRUPTION_BUDGETS,
     PRIORITY_CLASSES,
     Object,
+    json_patch,
+    merge_patch,
 )
 from rescheduler.kube.errors import Forbidden
-from rescheduler.kube.patches import json_patch, merge_patch
 from tests.conformance.living import LivingWorld, condition, conditions, is_ready
 from tests.conformance.objects import budget
 from tests.conformance.scenario import living

@@ -3,8 +3,7 @@
 from typing import Any
 
 from rescheduler.cluster.codecs.record_resources import PODS
-from rescheduler.kube.api_resources import PERSISTENT_VOLUME_CLAIMS, STATEFUL_SETS, Object
-from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.api_resources import PERSISTENT_VOLUME_CLAIMS, STATEFUL_SETS, Object, merge_patch
 from tests.conformance.living import LivingWorld, is_ready, numbers
 from tests.conformance.scenario import living
 

@@ -3,8 +3,7 @@
 from typing import Any
 
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
-from rescheduler.kube.api_resources import CONFIG_MAPS, DEPLOYMENTS, SERVICES, Object
-from rescheduler.kube.patches import strategic_patch
+from rescheduler.kube.api_resources import CONFIG_MAPS, DEPLOYMENTS, SERVICES, Object, strategic_patch
 from tests.conformance.objects import config_map, deployment, node, pod
 from tests.conformance.scenario import scenario
 from tests.conformance.world import World

@@ -1,8 +1,15 @@
 """Scale, status, binding, resizing and the containers that come later."""
 
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
-from rescheduler.kube.api_resources import DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, Object
-from rescheduler.kube.patches import json_patch, merge_patch, strategic_patch
+from rescheduler.kube.api_resources import (
+    DEPLOYMENTS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+    Object,
+    json_patch,
+    merge_patch,
+    strategic_patch,
+)
 from tests.conformance.notes import at
 from tests.conformance.objects import deployment, node, pod, replica_set, template
 from tests.conformance.scenario import scenario

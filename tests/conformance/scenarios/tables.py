@@ -20,8 +20,8 @@ from rescheduler.kube.api_resources import (
     STATEFUL_SETS,
     ApiResource,
     Object,
+    merge_patch,
 )
-from rescheduler.kube.patches import merge_patch
 from tests.conformance.definitions import define, version
 from tests.conformance.notes import at
 from tests.conformance.objects import budget, config_map, deployment, node, pod, replica_set, template

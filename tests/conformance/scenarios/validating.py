@@ -20,8 +20,8 @@ from rescheduler.kube.api_resources import (
     STATEFUL_SETS,
     ApiResource,
     Object,
+    merge_patch,
 )
-from rescheduler.kube.patches import merge_patch
 from tests.conformance.objects import budget, config_map, deployment, node, pod, replica_set, template
 from tests.conformance.scenario import scenario
 from tests.conformance.world import World

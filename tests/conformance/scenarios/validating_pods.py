@@ -3,8 +3,7 @@
 from typing import Any
 
 from rescheduler.cluster.codecs.record_resources import PODS
-from rescheduler.kube.api_resources import Object
-from rescheduler.kube.patches import json_patch, merge_patch
+from rescheduler.kube.api_resources import Object, json_patch, merge_patch
 from tests.conformance.objects import pod
 from tests.conformance.scenario import scenario
 from tests.conformance.world import World

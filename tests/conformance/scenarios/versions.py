@@ -1,8 +1,7 @@
 """Resource versions, generations and who may write over whom."""
 
 from rescheduler.cluster.codecs.record_resources import PODS
-from rescheduler.kube.api_resources import CONFIG_MAPS, DEPLOYMENTS
-from rescheduler.kube.patches import json_patch, merge_patch
+from rescheduler.kube.api_resources import CONFIG_MAPS, DEPLOYMENTS, json_patch, merge_patch
 from tests.conformance.objects import config_map, deployment, pod
 from tests.conformance.scenario import scenario
 from tests.conformance.world import World

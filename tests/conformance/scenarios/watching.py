@@ -5,9 +5,8 @@ from typing import Any
 
 import msgspec
 
-from rescheduler.kube.api_resources import CONFIG_MAPS
+from rescheduler.kube.api_resources import CONFIG_MAPS, merge_patch
 from rescheduler.kube.errors import BadRequest
-from rescheduler.kube.patches import merge_patch
 from tests.conformance.notes import at
 from tests.conformance.objects import config_map
 from tests.conformance.scenario import scenario

@@ -4,8 +4,7 @@ import asyncio
 from functools import partial
 
 from rescheduler.cluster.codecs.record_resources import PODS
-from rescheduler.kube.api_resources import MUTATING_WEBHOOKS, Object
-from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.api_resources import MUTATING_WEBHOOKS, Object, merge_patch
 from tests.conformance.objects import pod
 from tests.conformance.scenario import scenario
 from tests.conformance.webhook import (

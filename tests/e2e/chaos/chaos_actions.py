@@ -9,9 +9,8 @@ from datetime import UTC, datetime
 
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import DEPLOYMENTS, STATEFUL_SETS, Object
+from rescheduler.kube.api_resources import DEPLOYMENTS, STATEFUL_SETS, Object, merge_patch
 from rescheduler.kube.client import Client, Propagation
-from rescheduler.kube.patches import merge_patch
 from tests.e2e.chaos.api_observer import POD_MIGRATIONS
 from tests.e2e.chaos.chaos_programs import Program
 from tests.e2e.chaos.chaos_workloads import CANT_GROW, MOVED_NAMESPACES, bare_pods

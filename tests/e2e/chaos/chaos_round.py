@@ -12,9 +12,9 @@ from kubesim.behaviour import load_behaviour
 from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME, podmigration_crd
 from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.kube.access.cluster_config import load_cluster_access
+from rescheduler.kube.api_resources import merge_patch
 from rescheduler.kube.client import Client
 from rescheduler.kube.http_transport import HttpTransport
-from rescheduler.kube.patches import merge_patch
 from rescheduler.steering.webhook.webhook_configurations import UrlAddress
 from tests.e2e.chaos.api_observer import ApiObserver
 from tests.e2e.chaos.audit_trail import audited_requests

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 
 from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import Object
-from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.api_resources import Object, merge_patch
 from tests.e2e.chaos.audit_trail import RESCHEDULER
 from tests.e2e.chaos.chaos_actions import ChaosActions
 from tests.e2e.chaos.object_versions import MAINTENANCE, NodeState

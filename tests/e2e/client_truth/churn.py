@@ -9,9 +9,14 @@ from typing import Any, Self
 
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS, ApiResource, Object, api_resource
+from rescheduler.kube.api_resources import (
+    CUSTOM_RESOURCE_DEFINITIONS,
+    ApiResource,
+    Object,
+    api_resource,
+    merge_patch,
+)
 from rescheduler.kube.client import Client
-from rescheduler.kube.patches import merge_patch
 
 __all__ = ["COLOURS", "WIDGETS", "Churn", "define_widgets"]
 

@@ -11,10 +11,10 @@ from rescheduler.kube.api_resources import (
     Object,
     api_resource,
     identity_of_object,
+    merge_patch,
 )
 from rescheduler.kube.client import Client
 from rescheduler.kube.http_transport import HttpTransport
-from rescheduler.kube.patches import merge_patch
 from tests.e2e.client_truth import rich
 from tests.testbed import ControlPlane
 

@@ -10,10 +10,9 @@ from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.cluster.node_record import NodeRecord
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import ApiResource
+from rescheduler.kube.api_resources import ApiResource, merge_patch
 from rescheduler.kube.client import Client
 from rescheduler.kube.codecs.codec import WatchEvent
-from rescheduler.kube.patches import merge_patch
 from rescheduler.kube.watch_stream import Watch
 from tests.e2e.client_truth import rich
 from tests.e2e.client_truth.encodings import JSON, PROTOBUF, Overheard, only

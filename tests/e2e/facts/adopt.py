@@ -18,9 +18,16 @@ from typing import Any, NamedTuple
 
 from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, REPLICA_SETS, ApiResource, Object, key_of
+from rescheduler.kube.api_resources import (
+    POD_DISRUPTION_BUDGETS,
+    REPLICA_SETS,
+    ApiResource,
+    Object,
+    key_of,
+    merge_patch,
+    strategic_patch,
+)
 from rescheduler.kube.client import Client
-from rescheduler.kube.patches import merge_patch, strategic_patch
 from tests.e2e.facts.podmigrations import PODMIGRATIONS, podmigration
 from tests.e2e.facts.waiting import until_object
 

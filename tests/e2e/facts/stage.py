@@ -6,9 +6,15 @@ from typing import Any
 
 from kubesim.behaviour import load_behaviour
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
-from rescheduler.kube.api_resources import DEPLOYMENTS, POD_DISRUPTION_BUDGETS, REPLICA_SETS, Object, key_of
+from rescheduler.kube.api_resources import (
+    DEPLOYMENTS,
+    POD_DISRUPTION_BUDGETS,
+    REPLICA_SETS,
+    Object,
+    key_of,
+    merge_patch,
+)
 from rescheduler.kube.client import Client
-from rescheduler.kube.patches import merge_patch
 from tests.e2e.facts import objects
 from tests.e2e.facts.adopt import key, ready_since
 from tests.e2e.facts.objects import ENDPOINT_SLICES, SERVICES

@@ -5,9 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from rescheduler.cluster.codecs.record_resources import PODS
-from rescheduler.kube.api_resources import NAMESPACES, REPLICA_SETS, Object
+from rescheduler.kube.api_resources import NAMESPACES, REPLICA_SETS, Object, strategic_patch
 from rescheduler.kube.client import Client, Propagation
-from rescheduler.kube.patches import strategic_patch
 from tests.e2e.facts import adopt, objects
 from tests.e2e.facts.observer import observing
 from tests.e2e.facts.podmigrations import PODMIGRATIONS, podmigration

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import NAMESPACES, ApiResource, Object
-from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.api_resources import NAMESPACES, ApiResource, Object, merge_patch
 from tests.e2e.facts import adopt
 from tests.e2e.facts.admission import policy_refuses, webhook_refuses
 from tests.e2e.facts.objects import LIMIT_RANGES, RESOURCE_QUOTAS

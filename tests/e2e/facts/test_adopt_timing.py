@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from rescheduler.cluster.codecs.record_resources import PODS
-from rescheduler.kube.api_resources import Object
-from rescheduler.kube.patches import strategic_patch
+from rescheduler.kube.api_resources import Object, strategic_patch
 from tests.e2e.facts import adopt
 from tests.e2e.facts.observer import Observer, observing, revisions
 from tests.e2e.facts.stage import SetStage, Stage, node_of

@@ -9,9 +9,8 @@ import msgspec
 import pytest
 
 from rescheduler.cluster.codecs.record_resources import PODS
-from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, Object, split_key
+from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, Object, merge_patch, split_key
 from rescheduler.kube.client import Client
-from rescheduler.kube.patches import merge_patch
 from rescheduler.kube.transport import ApiRequest
 from tests.e2e.facts import adopt, objects
 from tests.e2e.facts.stage import SetStage, Stage

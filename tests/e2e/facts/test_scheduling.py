@@ -8,9 +8,8 @@ from dataclasses import replace
 import pytest
 
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
-from rescheduler.kube.api_resources import Object
+from rescheduler.kube.api_resources import Object, strategic_patch
 from rescheduler.kube.client import Client
-from rescheduler.kube.patches import strategic_patch
 from tests.e2e.facts import adopt
 from tests.e2e.facts.stage import SetStage, node_of
 from tests.e2e.facts.waiting import until_object

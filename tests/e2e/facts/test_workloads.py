@@ -6,8 +6,7 @@ import pytest
 
 from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import DEPLOYMENTS, REPLICA_SETS, Object
-from rescheduler.kube.patches import json_patch, merge_patch
+from rescheduler.kube.api_resources import DEPLOYMENTS, REPLICA_SETS, Object, json_patch, merge_patch
 from tests.e2e.facts import adopt
 from tests.e2e.facts.objects import prefers
 from tests.e2e.facts.observer import observing

@@ -8,9 +8,8 @@ import pytest
 
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, REPLICA_SETS, Object
+from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, REPLICA_SETS, Object, merge_patch
 from rescheduler.kube.client import Client
-from rescheduler.kube.patches import merge_patch
 from tests.e2e.facts import adopt, objects
 from tests.e2e.facts.objects import HOSTNAME, PRIORITY_CLASSES, anti_affinity, requires
 from tests.e2e.facts.observer import Observer, observing

@@ -20,9 +20,8 @@ from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME
 from rescheduler.api.well_known_names import EMPTY_CONDITION, MAINTENANCE_LABEL
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
-from rescheduler.kube.api_resources import CONFIG_MAPS, DEPLOYMENTS, POD_DISRUPTION_BUDGETS
+from rescheduler.kube.api_resources import CONFIG_MAPS, DEPLOYMENTS, POD_DISRUPTION_BUDGETS, merge_patch
 from rescheduler.kube.client import Client
-from rescheduler.kube.patches import merge_patch
 from tests.e2e.facts import objects
 from tests.e2e.facts.stage import AT_ONCE, Stage, until_usable
 from tests.e2e.permissions import DAEMON, WEBHOOK, kubeconfig_as

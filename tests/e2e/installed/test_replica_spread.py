@@ -10,9 +10,8 @@ from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.install.install_options import Options
 from rescheduler.install.manifests import install_manifests
-from rescheduler.kube.api_resources import DEPLOYMENTS
+from rescheduler.kube.api_resources import DEPLOYMENTS, merge_patch
 from rescheduler.kube.client import Client
-from rescheduler.kube.patches import merge_patch
 from tests.e2e.facts import objects
 from tests.e2e.facts.stage import AT_ONCE
 from tests.testbed.fake_kubelet.nodes import KUBELET_LABEL

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import DEPLOYMENTS, Object
-from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.api_resources import DEPLOYMENTS, Object, merge_patch
 from tests.e2e.migrations.moving import Moves
 
 __all__ = ["INTERFERENCES", "Interference"]

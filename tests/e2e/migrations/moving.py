@@ -13,9 +13,8 @@ from rescheduler.api.well_known_names import FINALIZER
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS, WatchedObjects
 from rescheduler.config.policy import Policy
-from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, Object
+from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, Object, merge_patch, strategic_patch
 from rescheduler.kube.client import Client
-from rescheduler.kube.patches import merge_patch, strategic_patch
 from rescheduler.migrations import labels_and_names
 from rescheduler.migrations.controller.migration_controller import MigrationController
 from rescheduler.migrations.observation import RevalidationOutcome, RevalidationResult

@@ -10,8 +10,7 @@ from rescheduler.api.podmigration import MigrationPhase
 from rescheduler.api.well_known_names import FINALIZER
 from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
-from rescheduler.kube.api_resources import EVENTS, Object
-from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.api_resources import EVENTS, Object, merge_patch
 from rescheduler.migrations import labels_and_names
 from tests.e2e.facts.observer import observing
 from tests.e2e.facts.stage import node_of

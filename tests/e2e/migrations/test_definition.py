@@ -8,8 +8,7 @@ import pytest
 from rescheduler.api.podmigration import MigrationPhase, decode_migration
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import Object
-from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.api_resources import Object, merge_patch
 from tests.e2e.migrations.moving import SetMoves
 
 WISH: Object = {

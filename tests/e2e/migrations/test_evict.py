@@ -5,8 +5,7 @@ from datetime import timedelta
 from rescheduler.api.podmigration import ConditionType, Handover, MigrationPhase
 from rescheduler.api.well_known_names import STEERED_BY_ANNOTATION
 from rescheduler.cluster.codecs.record_resources import PODS
-from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, STATEFUL_SETS, api_resource
-from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, STATEFUL_SETS, api_resource, merge_patch
 from rescheduler.steering.intents import intent_of_migration
 from tests.e2e.facts.observer import observing
 from tests.e2e.facts.stage import node_of

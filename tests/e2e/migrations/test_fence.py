@@ -4,8 +4,7 @@ import pytest
 
 from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, Object
-from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, Object, merge_patch
 from tests.e2e.migrations.moving import SetMoves
 
 

@@ -9,8 +9,7 @@ from rescheduler.api.podmigration import ConditionType, MigrationPhase
 from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import DEPLOYMENTS, REPLICA_SETS, Object
-from rescheduler.kube.patches import merge_patch, strategic_patch
+from rescheduler.kube.api_resources import DEPLOYMENTS, REPLICA_SETS, Object, merge_patch, strategic_patch
 from rescheduler.migrations import labels_and_names
 from tests.e2e.facts.adopt import ready_since
 from tests.e2e.facts.observer import observing

@@ -7,8 +7,7 @@ import pytest
 
 from rescheduler.api.podmigration import ConditionType, Handover, MigrationPhase
 from rescheduler.cluster.codecs.record_resources import PODS
-from rescheduler.kube.api_resources import Object
-from rescheduler.kube.patches import strategic_patch
+from rescheduler.kube.api_resources import Object, strategic_patch
 from rescheduler.migrations import labels_and_names
 from tests.e2e.facts.adopt import ready_since
 from tests.e2e.facts.observer import observing

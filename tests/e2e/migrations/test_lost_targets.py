@@ -7,8 +7,7 @@ import pytest
 
 from rescheduler.api.podmigration import Handover, Migration, MigrationPhase
 from rescheduler.cluster.codecs.record_resources import NODES
-from rescheduler.kube.api_resources import Object
-from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.api_resources import Object, merge_patch
 from tests.e2e.facts.adopt import ready_since
 from tests.e2e.facts.observer import observing
 from tests.e2e.facts.stage import node_of

@@ -6,7 +6,7 @@ import pytest
 
 from rescheduler.api.podmigration import ConditionType, MigrationPhase
 from rescheduler.cluster.codecs.record_resources import PODS
-from rescheduler.kube.patches import strategic_patch
+from rescheduler.kube.api_resources import strategic_patch
 from rescheduler.migrations import make_before_break
 from tests.e2e.facts.adopt import ready_since
 from tests.e2e.facts.observer import observing

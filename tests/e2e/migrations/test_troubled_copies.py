@@ -8,8 +8,14 @@ import pytest
 
 from rescheduler.api.podmigration import Migration, MigrationPhase
 from rescheduler.cluster.codecs.record_resources import PODS
-from rescheduler.kube.api_resources import DEPLOYMENTS, NAMESPACES, ApiResource, Object
-from rescheduler.kube.patches import merge_patch, strategic_patch
+from rescheduler.kube.api_resources import (
+    DEPLOYMENTS,
+    NAMESPACES,
+    ApiResource,
+    Object,
+    merge_patch,
+    strategic_patch,
+)
 from tests.e2e.facts.admission import policy_refuses, webhook_refuses
 from tests.e2e.facts.objects import LIMIT_RANGES, RESOURCE_QUOTAS
 from tests.e2e.facts.observer import observing

@@ -8,9 +8,8 @@ import pytest
 from rescheduler.api.podmigration import MigrationPhase
 from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME, podmigration_crd
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
-from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS
+from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS, apply_patch
 from rescheduler.kube.client import Client
-from rescheduler.kube.patches import apply_patch
 from tests.e2e.facts.observer import observing
 from tests.e2e.migrations.moving import SetMoves
 from tests.e2e.migrations.test_crash import EndsAt, deployed, is_eviction, is_new_pod, stateful

@@ -10,9 +10,8 @@ from typing import NamedTuple
 import pytest
 
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
-from rescheduler.kube.api_resources import DEPLOYMENTS, POD_DISRUPTION_BUDGETS
+from rescheduler.kube.api_resources import DEPLOYMENTS, POD_DISRUPTION_BUDGETS, merge_patch
 from rescheduler.kube.client import Client
-from rescheduler.kube.patches import merge_patch
 from tests.testbed import ControlPlane
 
 PROPOSES_MOVES = 3

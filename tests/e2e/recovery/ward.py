@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from rescheduler.api.podmigration import FAILED_PODS, Migration, decode_migration
 from rescheduler.api.well_known_names import FAILED_ATTEMPTS_ANNOTATION
 from rescheduler.cluster.codecs.record_resources import PODS
-from rescheduler.cluster.node_exclusions import avoided_nodes
+from rescheduler.cluster.pod_constraints import avoided_nodes
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.config.policy import Policy
 from rescheduler.kube.api_resources import (
@@ -24,9 +24,9 @@ from rescheduler.kube.api_resources import (
     STATEFUL_SETS,
     ApiResource,
     Object,
+    merge_patch,
 )
 from rescheduler.kube.client import Client
-from rescheduler.kube.patches import merge_patch
 from rescheduler.recovery.attempt_ledger import AttemptLedger, read_ledger
 from tests.e2e.facts import objects
 from tests.e2e.facts.adopt import ready_since

@@ -20,11 +20,10 @@ from rescheduler.kube.api_resources import NAMESPACES as NAMESPACE_RESOURCE
 from rescheduler.kube.api_resources import PERSISTENT_VOLUME_CLAIMS as CLAIMS
 from rescheduler.kube.api_resources import PERSISTENT_VOLUMES as VOLUMES
 from rescheduler.kube.api_resources import STORAGE_CLASSES as CLASSES
-from rescheduler.kube.api_resources import ApiResource, api_resource, identity_of_object
+from rescheduler.kube.api_resources import ApiResource, api_resource, identity_of_object, merge_patch
 from rescheduler.kube.client import Client
 from rescheduler.kube.errors import NotFound
 from rescheduler.kube.http_transport import HttpTransport
-from rescheduler.kube.patches import merge_patch
 from tests.e2e.scheduler_truth import worlds
 from tests.e2e.scheduler_truth.extender import FOR_REAL, VERB, stopping_extender
 from tests.e2e.scheduler_truth.verdicts import Refused, verdict

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from rescheduler.api.well_known_names import STEERED_BY_ANNOTATION
 from rescheduler.cluster.codecs.record_resources import PODS
-from rescheduler.cluster.node_exclusions import avoided_nodes
+from rescheduler.cluster.pod_constraints import avoided_nodes
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.kube.api_resources import Object
 from rescheduler.kube.client import Client

@@ -8,12 +8,12 @@ from typing import Any
 
 from rescheduler.kube.api_resources import SECRETS
 from rescheduler.kube.client import Client
-from rescheduler.steering.webhook.certificate_rotation import (
+from rescheduler.steering.webhook.certificate_secret import (
     CertificateLifetimes,
     ServingCredentials,
+    credentials_of_secret,
     next_renewal_at,
 )
-from rescheduler.steering.webhook.certificate_secret import credentials_of_secret
 from rescheduler.steering.webhook.webhook_configurations import WEBHOOK_SECRET
 
 __all__ = ["LIFETIMES", "ROUNDS_S", "ClockAhead", "credentials_of", "is_caught_up", "under_load"]

@@ -12,15 +12,22 @@ from rescheduler.cluster.sources.webhook_probe import WEBHOOK_LABEL_SELECTOR
 from rescheduler.install.component_manifests import webhook_objects
 from rescheduler.install.install_options import Options
 from rescheduler.install.object_metadata import WEBHOOK, with_install_id
-from rescheduler.kube.api_resources import MUTATING_WEBHOOKS, SECRETS, Object
+from rescheduler.kube.api_resources import MUTATING_WEBHOOKS, SECRETS, Object, json_patch
 from rescheduler.kube.client import Client
-from rescheduler.kube.patches import json_patch
 from rescheduler.steering.steering_server import SteeringServer, SteeringServerOptions
-from rescheduler.steering.webhook.ca_bundle import WEBHOOK_CONFIGURATION_KINDS, CABundleWriter
 from rescheduler.steering.webhook.certificate_manager import CertificateIntervals
-from rescheduler.steering.webhook.certificate_rotation import CertificateLifetimes, renew_credentials
-from rescheduler.steering.webhook.certificate_secret import CertificateSecret
-from rescheduler.steering.webhook.webhook_configurations import WEBHOOK_SECRET, ServiceAddress, UrlAddress
+from rescheduler.steering.webhook.certificate_secret import (
+    CertificateLifetimes,
+    CertificateSecret,
+    renew_credentials,
+)
+from rescheduler.steering.webhook.webhook_configurations import (
+    WEBHOOK_CONFIGURATION_KINDS,
+    WEBHOOK_SECRET,
+    CABundleWriter,
+    ServiceAddress,
+    UrlAddress,
+)
 from tests.e2e.steering.steered import SetSteered
 from tests.e2e.webhook.rotating import (
     LIFETIMES,

@@ -18,10 +18,9 @@ from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.config.policy import Configuration, Policy
 from rescheduler.daemon.components import Rescheduler
 from rescheduler.kube.access.cluster_config import load_cluster_access
-from rescheduler.kube.api_resources import DEPLOYMENTS, EVENTS, Object
+from rescheduler.kube.api_resources import DEPLOYMENTS, EVENTS, Object, merge_patch
 from rescheduler.kube.client import Client
 from rescheduler.kube.http_transport import HttpTransport
-from rescheduler.kube.patches import merge_patch
 from rescheduler.migrations.runtime_state import RuntimeState, RuntimeStateHolder
 from rescheduler.steering.webhook.webhook_presence import WebhookPresence
 from tests.e2e.facts.objects import PRIORITY_CLASSES

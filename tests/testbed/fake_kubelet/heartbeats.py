@@ -8,9 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import LEASES, key_of
+from rescheduler.kube.api_resources import LEASES, key_of, merge_patch
 from rescheduler.kube.client import Client
-from rescheduler.kube.patches import merge_patch
 from tests.testbed.fake_kubelet.nodes import LEASE_NAMESPACE, lease_object, renewal
 
 __all__ = ["Heartbeats", "usual_period_s"]

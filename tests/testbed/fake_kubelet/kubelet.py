@@ -17,10 +17,9 @@ from typing import Any, Self
 from kubesim.behaviour import Behaviour, HostFacts, NodeBehaviour, PodRemoval, StatusUpdate, advance, of_node
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import LEASES, key_of
+from rescheduler.kube.api_resources import LEASES, key_of, merge_patch, strategic_patch
 from rescheduler.kube.client import Client
 from rescheduler.kube.informer import Informer, ListOptions
-from rescheduler.kube.patches import merge_patch, strategic_patch
 from tests.testbed.fake_kubelet.heartbeats import Heartbeats
 from tests.testbed.fake_kubelet.held import HELD_PODS, HeldPod
 from tests.testbed.fake_kubelet.nodes import (

@@ -10,9 +10,8 @@ from kubesim.behaviour import Behaviour, HostFacts, StatusUpdate, advance, load_
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import NAMESPACES as NAMESPACE_OBJECTS
-from rescheduler.kube.api_resources import REPLICA_SETS, key_of
+from rescheduler.kube.api_resources import REPLICA_SETS, key_of, merge_patch
 from rescheduler.kube.client import Client
-from rescheduler.kube.patches import merge_patch
 from tests.testbed.fake_kubelet import NodeShape
 from tests.testbed.fake_kubelet.nodes import node_address, node_object
 from tests.testbed.filler.contents import NAMESPACES, Workload, pod_object, replica_set_object

@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 
 from kubesim.behaviour import HostFacts
 from rescheduler.cluster.codecs.record_resources import PODS
-from rescheduler.kube.api_resources import key_of
+from rescheduler.kube.api_resources import key_of, merge_patch
 from rescheduler.kube.client import Client
 from rescheduler.kube.codecs import api_pb2
-from rescheduler.kube.patches import merge_patch
 from tests.testbed import etcd
 from tests.testbed.fake_kubelet.nodes import node_address
 from tests.testbed.filler.contents import Workload, pod_object

@@ -12,9 +12,8 @@ from aiohttp import web
 from kubevalues import SelectorError, parse_selector
 from rescheduler.http.http_server import serve_http
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import api_resource
+from rescheduler.kube.api_resources import api_resource, apply_patch
 from rescheduler.kube.client import Client
-from rescheduler.kube.patches import apply_patch
 from tests.testbed.fake_kubelet import FakeKubelet
 from tests.testbed.usage.certificate import self_signed
 from tests.testbed.usage.metrics import DISCOVERY, GROUP_VERSION, listed, node_metrics, pod_metrics

@@ -7,9 +7,9 @@ import pytest
 
 from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.kube.access import cluster_config
+from rescheduler.kube.api_resources import merge_patch
 from rescheduler.kube.client import Client
 from rescheduler.kube.http_transport import HttpTransport
-from rescheduler.kube.patches import merge_patch
 from tests.unit.cli.live_cluster import living_objects, scenario, write_config
 from tests.unit.cli.other_executor import executing_elsewhere
 from tests.unit.cli.simulated_server import served

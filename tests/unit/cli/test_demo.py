@@ -26,10 +26,9 @@ from rescheduler.cli.demo.demo_scenario import (
 from rescheduler.cli.demo.demo_screen import DemoScreen, print_demo_summary
 from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.kube.access import cluster_config
-from rescheduler.kube.api_resources import MUTATING_WEBHOOKS
+from rescheduler.kube.api_resources import MUTATING_WEBHOOKS, merge_patch
 from rescheduler.kube.client import Client
 from rescheduler.kube.http_transport import HttpTransport
-from rescheduler.kube.patches import merge_patch
 from rescheduler.kube.transport import InProcessTransport
 from rescheduler.steering.steering_service import SteeringService
 from rescheduler.steering.webhook.webhook_configurations import UrlAddress, webhook_configurations

@@ -17,11 +17,10 @@ from click.testing import CliRunner
 from rescheduler.cli import main
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.kube.access import cluster_config
-from rescheduler.kube.api_resources import DEPLOYMENTS, LEASES
+from rescheduler.kube.api_resources import DEPLOYMENTS, LEASES, merge_patch
 from rescheduler.kube.client import Client
 from rescheduler.kube.errors import NotFound
 from rescheduler.kube.http_transport import HttpTransport
-from rescheduler.kube.patches import merge_patch
 
 PATIENCE_S = 120
 ROOT = Path(__file__).parents[3]

@@ -12,7 +12,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from rescheduler.api.well_known_names import AVOIDED_NODES_ANNOTATION
 from rescheduler.cluster.budget_record import BudgetRecord
 from rescheduler.cluster.cluster_state import ClusterState
-from rescheduler.cluster.node_exclusions import encode_avoided_nodes, with_exclusions, without_exclusions
 from rescheduler.cluster.node_record import NodeCondition, NodeRecord
 from rescheduler.cluster.object_meta import OwnerReference
 from rescheduler.cluster.pod_constraints import (
@@ -21,6 +20,9 @@ from rescheduler.cluster.pod_constraints import (
     PodAffinity,
     PodAffinityTerm,
     SchedulingConstraints,
+    encode_avoided_nodes,
+    with_exclusions,
+    without_exclusions,
 )
 from rescheduler.cluster.pod_record import CLAIM_VOLUME, PodCondition, PodRecord, PodShape, PodVolume
 from rescheduler.cluster.resource_amounts import Resources

@@ -2,8 +2,13 @@
 
 import pytest
 
-from rescheduler.cluster.container_states import cant_run_reason, waiting_error
-from rescheduler.cluster.pod_record import ContainerStateRunning, ContainerStateWaiting, ContainerStatus
+from rescheduler.cluster.pod_record import (
+    ContainerStateRunning,
+    ContainerStateWaiting,
+    ContainerStatus,
+    cant_run_reason,
+    waiting_error,
+)
 
 
 @pytest.mark.parametrize(

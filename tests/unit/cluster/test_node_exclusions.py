@@ -5,13 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rescheduler.api.well_known_names import AVOIDED_NODES_ANNOTATION
-from rescheduler.cluster.node_exclusions import (
-    avoided_nodes,
-    encode_avoided_nodes,
-    preferred_node_term,
-    with_exclusions,
-    without_exclusions,
-)
 from rescheduler.cluster.pod_constraints import (
     Affinity,
     NodeAffinity,
@@ -21,6 +14,11 @@ from rescheduler.cluster.pod_constraints import (
     PodAffinity,
     PodAffinityTerm,
     PreferredSchedulingTerm,
+    avoided_nodes,
+    encode_avoided_nodes,
+    preferred_node_term,
+    with_exclusions,
+    without_exclusions,
 )
 
 NOT_A, NOT_B = (NodeSelectorRequirement("metadata.name", "NotIn", (name,)) for name in "ab")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from rescheduler.api.well_known_names import AVOIDED_NODES_ANNOTATION
-from rescheduler.cluster.node_exclusions import encode_avoided_nodes
+from rescheduler.cluster.pod_constraints import encode_avoided_nodes
 from rescheduler.cluster.snapshot import CPU
 from tests.building import ClusterBuilder, cluster
 

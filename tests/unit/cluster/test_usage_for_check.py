@@ -3,8 +3,7 @@
 import pytest
 
 from rescheduler.cluster.trusted_usage import UsageSubjects, usage_for_check
-from rescheduler.cluster.usage_readings import UsageReading, UsageReadings, UsageUnavailable
-from rescheduler.cluster.usage_smoothing import Smoothing
+from rescheduler.cluster.usage_readings import Smoothing, UsageReading, UsageReadings, UsageUnavailable
 from rescheduler.config.policy import UsageSource
 
 METRICS = UsageSource.METRICS

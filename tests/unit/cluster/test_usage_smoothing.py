@@ -6,8 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rescheduler.cluster.usage_readings import UsageReading, UsageReadings
-from rescheduler.cluster.usage_smoothing import CLOCK_SET_BACK_S, Smoothing, smooth
+from rescheduler.cluster.usage_readings import (
+    CLOCK_SET_BACK_S,
+    Smoothing,
+    UsageReading,
+    UsageReadings,
+    smooth,
+)
 from rescheduler.config.policy import UsageSource
 
 HALF_LIFE_S = 300.0

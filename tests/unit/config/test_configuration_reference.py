@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from rescheduler.cli import main as cli
 from rescheduler.config.policy import Policy
-from rescheduler.config.settings_schema import settings
+from rescheduler.config.policy_blocks import settings
 from tools.configuration_reference import main, with_reference
 from tools.generated_section import BEGIN, END
 

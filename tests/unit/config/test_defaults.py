@@ -19,8 +19,7 @@ from rescheduler.config.policy import (
     UsageSource,
     ZeroBudget,
 )
-from rescheduler.config.policy_blocks import Cost, Prometheus
-from rescheduler.config.settings_schema import settings
+from rescheduler.config.policy_blocks import Cost, Prometheus, settings
 
 SAMPLE = Path(__file__).parents[3] / "examples" / "original-sample.yaml"
 

@@ -6,7 +6,7 @@ import pytest
 
 from rescheduler.config.config_validation import ConfigurationError
 from rescheduler.config.policy import Policy
-from rescheduler.config.settings_schema import settings
+from rescheduler.config.policy_blocks import settings
 
 DURATION = "a duration of at least 1s, such as 90s, 1h30m or 500ms (units h, m, s, ms, us, ns)"
 STRATEGIES = "one of CostOptimization, LoadBalancing, NodeMaintenance, ResourceOptimization, TopologySpread"

@@ -15,9 +15,8 @@ from rescheduler.config.policy import (
     LeaderElection,
     Policy,
 )
-from rescheduler.config.policy_blocks import Window
+from rescheduler.config.policy_blocks import Window, settings
 from rescheduler.config.scheduler_file import inline_yaml, render_defaults, render_effective
-from rescheduler.config.settings_schema import settings
 
 UNUSUAL = {
     "enabledStrategies": ["CostOptimization", "LoadBalancing"],

@@ -9,7 +9,7 @@ from rescheduler.config import policy
 from rescheduler.config.config_loader import load_content
 from rescheduler.config.config_validation import BUILT_IN_STRATEGIES, ConfigurationError
 from rescheduler.config.policy import Configuration
-from rescheduler.config.settings_schema import settings
+from rescheduler.config.policy_blocks import settings
 
 NAMES = [
     "apiVersion", "kind", "profiles", "pluginConfig", "name", "args", "schedulerName",

@@ -10,8 +10,13 @@ from rescheduler.api.podmigration import MigrationPhase
 from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.config.policy_blocks import Window
-from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS, EVENTS, LEASES, NAMESPACES
-from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.api_resources import (
+    CUSTOM_RESOURCE_DEFINITIONS,
+    EVENTS,
+    LEASES,
+    NAMESPACES,
+    merge_patch,
+)
 from tests.e2e.facts.waiting import until_gone
 from tests.unit.cli.live_cluster import write_config
 

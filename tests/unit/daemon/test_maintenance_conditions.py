@@ -14,10 +14,9 @@ from rescheduler.api.well_known_names import CORDONED_BY_ANNOTATION, EMPTY_CONDI
 from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.cluster.sources.watched_objects import WatchedObjects
 from rescheduler.daemon.status_writer import MaintenanceConditionWriter
-from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS, EVENTS
+from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS, EVENTS, merge_patch
 from rescheduler.kube.client import Client
 from rescheduler.kube.event_recorder import EventRecorder
-from rescheduler.kube.patches import merge_patch
 from rescheduler.kube.transport import InProcessTransport
 from tests.objects import node_object
 

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from rescheduler.http.http_server import serve_http
 from rescheduler.steering.webhook.certificate_manager import ReloadableTLS
-from rescheduler.steering.webhook.certificate_rotation import CertificateLifetimes, renew_credentials
+from rescheduler.steering.webhook.certificate_secret import CertificateLifetimes, renew_credentials
 
 OK = b"HTTP/1.1 200 OK"
 

@@ -13,7 +13,7 @@ from aiohttp import web
 from rescheduler.http.http_server import serve_http
 from rescheduler.http.request_limits import BodyReader, ConnectionLimits, ConnectionPhase, OpenConnections
 from rescheduler.steering.webhook.certificate_manager import ReloadableTLS
-from rescheduler.steering.webhook.certificate_rotation import CertificateLifetimes, renew_credentials
+from rescheduler.steering.webhook.certificate_secret import CertificateLifetimes, renew_credentials
 from tests.unit.http.hostile_clients import connect, connected, probe
 
 OK = b"HTTP/1.1 200"

@@ -7,9 +7,8 @@ import pytest
 
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import DEPLOYMENTS
+from rescheduler.kube.api_resources import DEPLOYMENTS, apply_patch, json_patch, merge_patch, strategic_patch
 from rescheduler.kube.client import Client
-from rescheduler.kube.patches import apply_patch, json_patch, merge_patch, strategic_patch
 
 
 async def test_get_asks_for_the_one_object(client, server, things):

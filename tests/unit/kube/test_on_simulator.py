@@ -12,11 +12,18 @@ from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.kube import errors
 from rescheduler.kube.access.cluster_access import StoredCredentials
 from rescheduler.kube.access.cluster_config import ClusterAccess, load_cluster_access
-from rescheduler.kube.api_resources import CONFIG_MAPS, DEPLOYMENTS, POD_DISRUPTION_BUDGETS
+from rescheduler.kube.api_resources import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    POD_DISRUPTION_BUDGETS,
+    apply_patch,
+    json_patch,
+    merge_patch,
+    strategic_patch,
+)
 from rescheduler.kube.client import Client
 from rescheduler.kube.http_transport import HttpTransport
 from rescheduler.kube.informer import Informer
-from rescheduler.kube.patches import apply_patch, json_patch, merge_patch, strategic_patch
 
 
 @pytest.fixture

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import NAMESPACES, InvalidPathSegment, path_segment
-from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.api_resources import NAMESPACES, InvalidPathSegment, merge_patch, path_segment
 
 HOSTILE = [
     pytest.param("..", id="the folder above"),

@@ -5,10 +5,10 @@ from datetime import timedelta
 import pytest
 
 from rescheduler.config.policy import DefaultRetries, FailedPodsPolicy
-from rescheduler.recovery.failing_pods import find_failing_pods
-from rescheduler.recovery.suspect_nodes import (
+from rescheduler.recovery.failing_pods import (
     FailureOnNode,
     WorkloadFailures,
+    find_failing_pods,
     find_suspect_nodes,
     next_expiry_s,
 )

@@ -5,14 +5,13 @@ from typing import Any
 import pytest
 
 from rescheduler.install.component_manifests import certificate_secret
-from rescheduler.kube.api_resources import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
+from rescheduler.kube.api_resources import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS, json_patch
 from rescheduler.kube.client import Client
-from rescheduler.kube.patches import json_patch
 from rescheduler.steering.steering_server import SteeringServer, SteeringServerOptions
-from rescheduler.steering.webhook.ca_bundle import CABundleWriter
 from rescheduler.steering.webhook.pod_mutation import answer_review
 from rescheduler.steering.webhook.webhook_configurations import (
     WEBHOOK_SECRET,
+    CABundleWriter,
     ServiceAddress,
     UrlAddress,
     webhook_configurations,

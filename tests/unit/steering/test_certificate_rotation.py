@@ -9,7 +9,7 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from kubevalues.x509_certificates import InvalidCertificate, load_issued_certificate
-from rescheduler.steering.webhook.certificate_rotation import (
+from rescheduler.steering.webhook.certificate_secret import (
     CertificateLifetimes,
     ServingCredentials,
     next_renewal_at,

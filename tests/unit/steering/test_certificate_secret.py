@@ -10,13 +10,13 @@ import pytest
 
 from rescheduler.install.component_manifests import certificate_secret
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import SECRETS
+from rescheduler.kube.api_resources import SECRETS, merge_patch
 from rescheduler.kube.client import Client
-from rescheduler.kube.patches import merge_patch
-from rescheduler.steering.webhook.certificate_rotation import CertificateLifetimes, renew_credentials
 from rescheduler.steering.webhook.certificate_secret import (
+    CertificateLifetimes,
     CertificateSecret,
     credentials_of_secret,
+    renew_credentials,
     secret_data,
 )
 from rescheduler.steering.webhook.webhook_configurations import WEBHOOK_SECRET

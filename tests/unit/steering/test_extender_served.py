@@ -14,9 +14,8 @@ from kubesim.apiserver.fault_injection import InjectedFault
 from kubevalues.tls_contexts import load_certificate_into
 from kubevalues.x509_certificates import new_authority, new_client_certificate
 from rescheduler.http.request_limits import MAX_BODY_BYTES
-from rescheduler.kube.api_resources import MUTATING_WEBHOOKS, SECRETS
+from rescheduler.kube.api_resources import MUTATING_WEBHOOKS, SECRETS, merge_patch
 from rescheduler.kube.client import Client
-from rescheduler.kube.patches import merge_patch
 from rescheduler.steering.webhook.webhook_configurations import WEBHOOK_SECRET
 from tests.e2e.webhook.rotating import credentials_of
 from tests.unit.steering.conftest import Serve

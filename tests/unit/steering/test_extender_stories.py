@@ -75,6 +75,7 @@ async def set_steered(
         return Extended(stage, serving, eventually, reached.ask)
 
     yield set_it
+    life.controllers.stop()
     # Nobody may be in the middle of a call when the network goes.
     living = asyncio.all_tasks() - {asyncio.current_task()}
     for task in living:

@@ -10,7 +10,7 @@ import pytest
 from kubesim import ApiServer
 from rescheduler.api.well_known_names import AVOIDED_NODES_ANNOTATION, FAILED_ATTEMPTS_ANNOTATION
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
-from rescheduler.cluster.node_exclusions import avoided_nodes
+from rescheduler.cluster.pod_constraints import avoided_nodes
 from rescheduler.kube.api_resources import (
     CRON_JOBS,
     DEPLOYMENTS,
@@ -19,9 +19,9 @@ from rescheduler.kube.api_resources import (
     REPLICA_SETS,
     STATEFUL_SETS,
     ApiResource,
+    merge_patch,
 )
 from rescheduler.kube.client import Client
-from rescheduler.kube.patches import merge_patch
 from rescheduler.recovery.attempt_ledger import AttemptLedger, FailedAttempt, ReplicaLineage
 from rescheduler.steering.failed_attempts_watch import FailedAttemptsWatch
 from rescheduler.steering.intents import Intent

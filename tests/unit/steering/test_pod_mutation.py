@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from rescheduler.api.podmigration import ControllerReference
 from rescheduler.api.well_known_names import AVOIDED_NODES_ANNOTATION, STEERED_BY_ANNOTATION
-from rescheduler.cluster.node_exclusions import with_exclusions, without_exclusions
-from rescheduler.cluster.pod_constraints import Affinity
+from rescheduler.cluster.pod_constraints import Affinity, with_exclusions, without_exclusions
 from rescheduler.rules.node_affinity import node_affinity
 from rescheduler.rules.node_labels import NodeLabels
 from rescheduler.steering.intents import Intent, IntentIndex

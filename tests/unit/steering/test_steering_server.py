@@ -9,9 +9,8 @@ import pytest
 
 from kubesim import ApiServer
 from kubesim.apiserver.fault_injection import InjectedFault
-from rescheduler.kube.api_resources import MUTATING_WEBHOOKS, SECRETS
+from rescheduler.kube.api_resources import MUTATING_WEBHOOKS, SECRETS, merge_patch
 from rescheduler.kube.client import Client
-from rescheduler.kube.patches import merge_patch
 from rescheduler.steering.webhook.certificate_manager import CertificateIntervals
 from rescheduler.steering.webhook.webhook_configurations import WEBHOOK_SECRET
 from tests.e2e.webhook.rotating import (

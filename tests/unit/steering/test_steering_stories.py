@@ -47,6 +47,7 @@ async def set_steered(
         return Steered(stage, serving, eventually)
 
     yield set_it
+    life.controllers.stop()
     # Nobody may be in the middle of a call when the network goes.
     living = asyncio.all_tasks() - {asyncio.current_task()}
     for task in living:

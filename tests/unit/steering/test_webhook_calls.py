@@ -13,9 +13,13 @@ from rescheduler.api.well_known_names import (
     VERSION,
 )
 from rescheduler.cluster.codecs.record_resources import PODS
-from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS, MUTATING_WEBHOOKS
+from rescheduler.kube.api_resources import (
+    CUSTOM_RESOURCE_DEFINITIONS,
+    MUTATING_WEBHOOKS,
+    json_patch,
+    merge_patch,
+)
 from rescheduler.kube.client import Client
-from rescheduler.kube.patches import json_patch, merge_patch
 from tests.unit.steering.conftest import Serve
 from tests.unit.steering.reviews import OWNER, REQUIRED, pod_of
 from tests.unit.steering.steered_migrations import (

@@ -119,7 +119,7 @@ def _rate_limited_client(
 ) -> "Client":
     """Return a client with the configured rate limit that uses the same connections."""
     from rescheduler.kube.client import Client  # noqa: PLC0415
-    from rescheduler.kube.flow_control import RateLimiter  # noqa: PLC0415
+    from rescheduler.kube.request_sender import RateLimiter  # noqa: PLC0415
 
     connection = configuration.client_connection
     limit = RateLimiter(connection.qps, connection.burst) if connection.is_limited else RateLimiter()

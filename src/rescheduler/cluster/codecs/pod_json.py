@@ -1,17 +1,23 @@
 """Decode pods from JSON.
 
-As with protobuf, what pods of a template share is cached by its bytes: the structs of `pod_json_fields`,
-encoded again, are equal for all pods of a template.
+As with protobuf, what pods of a template share is cached by its bytes: the structs below, encoded
+again, are equal for all pods of a template. They name only the fields that are needed; the parser skips all
+others.
+
+Parts that pods share stay unparsed, as they are looked up by their bytes. Such a `Raw` points into the
+page it came from and would keep all of it alive, so it must not outlive the decoding of its pod.
 """
 
+from datetime import datetime
 from sys import intern
+from typing import Annotated, Final
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, UnsetType
 
-from rescheduler.cluster.codecs import pod_json_fields as forms
-from rescheduler.cluster.codecs.decode_cache import PER_NODE_CAPACITY, DecodeCache
 from rescheduler.cluster.codecs.pod_spec_codec import (
+    PER_NODE_CAPACITY,
+    DecodeCache,
     VolumeSources,
     affinity_from,
     requests_from,
@@ -37,11 +43,158 @@ from rescheduler.cluster.pod_record import (
 from rescheduler.cluster.resource_amounts import Resources
 from rescheduler.kube.codecs.json_codec import epoch_seconds, without_nulls
 
-__all__ = ["JsonPodReader"]
+__all__ = [
+    "NO_BYTES",
+    "ContainerResourceStatus",
+    "ContainerStateFields",
+    "ContainerStatusFields",
+    "JsonPodReader",
+    "PodConditionFields",
+    "PodFields",
+    "PodResourceStatus",
+]
+
+Part = Raw | UnsetType
+Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+NO_BYTES: Final = Raw(b"")
+
+
+class JsonFields(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
+    pass
+
+
+class PodMetadataFields(JsonFields):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    creation_timestamp: Moment | None = None
+    deletion_timestamp: Moment | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: Raw = NO_BYTES
+    annotations: dict[str, str] = {}
+    owner_references: Raw = NO_BYTES
+    finalizers: tuple[str, ...] = ()
+
+
+class ContainerFields(JsonFields):
+    name: str = ""
+    image: str = ""
+    ports: Part = UNSET
+    resources: Part = UNSET
+    restart_policy: str = ""
+    restart_policy_rules: Part = UNSET
+
+
+class PodSpecFields(JsonFields):
+    """Encoded again without `node_name`, `volumes` and `affinity`, it is the key of the pod's shape."""
+
+    node_name: str = ""
+    volumes: list[dict[str, Raw]] = []
+    """Each its name and its source."""
+    affinity: Raw = NO_BYTES
+    containers: list[ContainerFields] = []
+    init_containers: list[ContainerFields] = []
+    restart_policy: str = ""
+    termination_grace_period_seconds: int | None = None
+    node_selector: Part = UNSET
+    host_network: bool = False
+    scheduler_name: str = ""
+    tolerations: Part = UNSET
+    priority_class_name: str = ""
+    priority: int = 0
+    preemption_policy: str = ""
+    readiness_gates: Part = UNSET
+    overhead: Part = UNSET
+    topology_spread_constraints: Part = UNSET
+    host_users: bool | None = None
+    scheduling_gates: Part = UNSET
+    resource_claims: Part = UNSET
+    resources: Part = UNSET
+    scheduling_group: Part = UNSET
+
+
+class PodConditionFields(JsonFields):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: Moment | None = None
+
+
+class RunningFields(JsonFields):
+    started_at: Moment | None = None
+
+
+class WaitingFields(JsonFields):
+    reason: str = ""
+    message: str = ""
+
+
+class TerminatedFields(JsonFields):
+    exit_code: int = 0
+    signal: int = 0
+    reason: str = ""
+    started_at: Moment | None = None
+    finished_at: Moment | None = None
+
+
+class ContainerStateFields(JsonFields):
+    running: RunningFields | None = None
+    waiting: WaitingFields | None = None
+    terminated: TerminatedFields | None = None
+
+
+class ContainerStatusFields(JsonFields):
+    name: str = ""
+    ready: bool = False
+    started: bool | None = None
+    restart_count: int = 0
+    state: ContainerStateFields | None = None
+    last_state: ContainerStateFields | None = None
+    allocated_resources: Part = UNSET
+    resources: Part = UNSET
+
+
+class PodStatusFields(JsonFields):
+    phase: str = ""
+    reason: str = ""
+    conditions: list[PodConditionFields] = []
+    container_statuses: list[ContainerStatusFields] = []
+    init_container_statuses: list[ContainerStatusFields] = []
+    start_time: Moment | None = None
+    nominated_node_name: str = ""
+    resize: str = ""
+    allocated_resources: Part = UNSET
+    resources: Part = UNSET
+
+
+class PodFields(JsonFields):
+    metadata: PodMetadataFields = msgspec.field(default_factory=PodMetadataFields)
+    spec: PodSpecFields = msgspec.field(default_factory=PodSpecFields)
+    status: PodStatusFields = msgspec.field(default_factory=PodStatusFields)
+
+
+class ContainerResourceStatus(JsonFields):
+    """What a status tells about the resources of one container."""
+
+    name: str
+    allocated_resources: Part = UNSET
+    resources: Part = UNSET
+
+
+class PodResourceStatus(JsonFields):
+    """What a status tells about resources; encoded, it is part of the key of the pod's requests."""
+
+    container_statuses: list[ContainerResourceStatus] = []
+    allocated_resources: Part = UNSET
+    resources: Part = UNSET
+    conditions: list[PodConditionFields] = []
+
 
 _decode = msgspec.json.decode
 _encode = msgspec.json.Encoder().encode
-_decode_pod = msgspec.json.Decoder(forms.PodFields).decode
+_decode_pod = msgspec.json.Decoder(PodFields).decode
 _decode_labels = msgspec.json.Decoder(dict[str, str]).decode
 _decode_owners = msgspec.json.Decoder(tuple[OwnerReference, ...]).decode
 
@@ -72,7 +225,7 @@ class JsonPodReader:
             # Files written by hand have nulls where the API server leaves a field out.
             return self._record(_decode_pod(_encode(without_nulls(_decode(raw)))))
 
-    def _record(self, pod: forms.PodFields) -> PodRecord:
+    def _record(self, pod: PodFields) -> PodRecord:
         meta, spec, status = pod.metadata, pod.spec, pod.status
         namespace, name = intern(meta.namespace), meta.name
         node = intern(spec.node_name)
@@ -80,7 +233,7 @@ class JsonPodReader:
         volumes = self._volumes(name, spec.volumes)
         # What is left is the same in all pods of a template.
         spec.node_name = ""
-        spec.affinity = forms.NO_BYTES
+        spec.affinity = NO_BYTES
         spec.volumes = []
         template = _encode(spec)
         shape = self._shapes[template]
@@ -116,7 +269,7 @@ class JsonPodReader:
         is_kept = self._is_kept
         return {name: value for name, value in annotations.items() if is_kept[name]} or _NO_ANNOTATIONS
 
-    def _condition(self, form: forms.PodConditionFields) -> PodCondition:
+    def _condition(self, form: PodConditionFields) -> PodCondition:
         condition, is_timed = self._conditions[form.type, form.status, form.reason, form.message]
         if not is_timed:
             return condition
@@ -131,22 +284,21 @@ class JsonPodReader:
         return with_claims_of(pod, sources, [_decode(name, type=str) for name in names])
 
 
-def _resources_in_status(status: forms.PodStatusFields) -> bytes:
+def _resources_in_status(status: PodStatusFields) -> bytes:
     grants = []
     statuses = (*status.container_statuses, *status.init_container_statuses)
     if any([each.allocated_resources is not UNSET or each.resources is not UNSET for each in statuses]):  # noqa: C419 - runs per pod
         grants = [
-            forms.ContainerResourceStatus(each.name, each.allocated_resources, each.resources)
-            for each in statuses
+            ContainerResourceStatus(each.name, each.allocated_resources, each.resources) for each in statuses
         ]
     pending = [each for each in status.conditions if each.type == "PodResizePending"]
-    return _encode(forms.PodResourceStatus(grants, status.allocated_resources, status.resources, pending))
+    return _encode(PodResourceStatus(grants, status.allocated_resources, status.resources, pending))
 
 
-_NO_RESOURCES_IN_STATUS = _encode(forms.PodResourceStatus())
+_NO_RESOURCES_IN_STATUS = _encode(PodResourceStatus())
 
 
-def _container(status: forms.ContainerStatusFields) -> ContainerStatus:
+def _container(status: ContainerStatusFields) -> ContainerStatus:
     return ContainerStatus(
         intern(status.name),
         status.ready,
@@ -157,7 +309,7 @@ def _container(status: forms.ContainerStatusFields) -> ContainerStatus:
     )
 
 
-def _state(state: forms.ContainerStateFields) -> ContainerState | None:
+def _state(state: ContainerStateFields) -> ContainerState | None:
     if state.running is not None:
         return ContainerStateRunning(epoch_seconds(state.running.started_at))
     if state.waiting is not None:

@@ -9,8 +9,9 @@ from itertools import count
 from sys import intern
 from typing import NamedTuple
 
-from rescheduler.cluster.codecs.decode_cache import PER_NODE_CAPACITY, DecodeCache
 from rescheduler.cluster.codecs.pod_spec_codec import (
+    PER_NODE_CAPACITY,
+    DecodeCache,
     VolumeSources,
     affinity_from,
     requests_from,

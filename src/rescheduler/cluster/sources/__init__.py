@@ -1,11 +1,10 @@
 """Where the state of a cluster comes from (an API server or a file), and how it is saved to a file.
 
-cluster_kinds     the kinds that matter, how each is read, and what is assumed without it
+cluster_kinds     the kinds that matter, how each is read, and `ClusterReading`: what a read returned
 live_source       a live cluster, read once → `ClusterReading`
 saved_source      a file → `ClusterReading`, with every error in it
 watched_objects   one informer per kind for the controllers
 watched_cluster   a live cluster, kept up to date → snapshots
-cluster_reading   what a source returns → a snapshot
 usage_sources     usage from Prometheus (`metrics_api`: from metrics.k8s.io)
 webhook_probe     whether the webhook answers
 

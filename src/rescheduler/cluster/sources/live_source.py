@@ -14,7 +14,7 @@ from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 
 if TYPE_CHECKING:
-    from rescheduler.cluster.sources.cluster_reading import ClusterReading
+    from rescheduler.cluster.sources.cluster_kinds import ClusterReading
 __all__ = ["EmptyCluster", "UnavailableKind", "gather_all", "list_kind", "read_live"]
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ async def read_live(client: Client, usage: UsageReader, *, meanwhile: Sequence[s
     gate = asyncio.Semaphore(_CONCURRENT_LISTS)
     work: list[Coroutine[Any, Any, Any]] = [_in_turn(gate, client, each) for each in kinds]
     work.append(usage.read())
-    work.append(asyncio.to_thread(_import, (*meanwhile, "rescheduler.cluster.sources.cluster_reading")))
+    work.append(asyncio.to_thread(_import, (*meanwhile, "rescheduler.cluster.sources.cluster_kinds")))
     *lists, measured, _ = await gather_all(work)
     return _reading(kinds, lists, measured)
 
@@ -74,7 +74,7 @@ def _import(modules: Iterable[str]) -> None:
 
 
 def _reading(kinds: list[ClusterKind], lists: list[Any], measured: UsageOutcome) -> "ClusterReading":
-    from rescheduler.cluster.sources.cluster_reading import ClusterReading  # noqa: PLC0415
+    from rescheduler.cluster.sources.cluster_kinds import ClusterReading  # noqa: PLC0415
 
     reading = ClusterReading(datetime.now(UTC).timestamp(), usage=measured)
     by_kind = dict(zip([each.kind for each in kinds], lists, strict=True))

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from kubevalues.json_errors import json_error_text
+from kubevalues.bounded_yaml import json_error_text
 from kubevalues.quantity import QuantityError, quantity_of
 from kubevalues.saved_cluster import SAVED_AT, SavedCluster, SavedObject, UnreadableCluster, parse_cluster
 from rescheduler.cluster.codecs.node_codec import NodeReader
@@ -23,10 +23,11 @@ from rescheduler.cluster.sources.cluster_kinds import (
     CLUSTER_KINDS,
     METRICS_KINDS,
     ClusterKind,
+    ClusterReading,
+    WebhookProbeResult,
     cluster_kind,
     pod_dependencies,
 )
-from rescheduler.cluster.sources.cluster_reading import ClusterReading, WebhookProbeResult
 from rescheduler.cluster.sources.metrics_api import decode_metrics
 from rescheduler.cluster.sources.object_fields import FIELDS, FieldKind, FieldSpec
 from rescheduler.cluster.usage_readings import (

@@ -17,7 +17,7 @@ from rescheduler.api.well_known_names import (
     STEERING_WEBHOOK,
 )
 from rescheduler.cluster.codecs.record_resources import PODS
-from rescheduler.cluster.sources.cluster_reading import WebhookProbeResult
+from rescheduler.cluster.sources.cluster_kinds import WebhookProbeResult
 from rescheduler.cluster.sources.live_source import gather_all
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import MUTATING_WEBHOOKS

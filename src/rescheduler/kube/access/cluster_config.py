@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from rescheduler.config.confidential_urls import is_confidential
+from rescheduler.config.policy_blocks import is_confidential
 from rescheduler.kube.access.cluster_access import BadClusterConfig, ClusterAccess, StoredCredentials
 from rescheduler.kube.access.kubeconfig import (
     KubeConfig,

@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from kubevalues.bounded_yaml import load_yaml
-from rescheduler.config.confidential_urls import is_confidential
+from rescheduler.config.policy_blocks import is_confidential
 from rescheduler.kube.access.cluster_access import (
     BadClusterConfig,
     CredentialProvider,

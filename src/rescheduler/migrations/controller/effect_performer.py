@@ -18,9 +18,14 @@ from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS, WatchedObjects
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, ApiResource
+from rescheduler.kube.api_resources import (
+    POD_DISRUPTION_BUDGETS,
+    ApiResource,
+    Patch,
+    merge_patch,
+    strategic_patch,
+)
 from rescheduler.kube.client import Client
-from rescheduler.kube.patches import Patch, merge_patch, strategic_patch
 from rescheduler.migrations import effects, labels_and_names
 from rescheduler.migrations.controller.copy_creation import REFUSAL_ERRORS, CopyCreator, lacks_permission
 from rescheduler.migrations.controller.observation_builder import budgets_covering, observe

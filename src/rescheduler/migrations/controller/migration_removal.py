@@ -25,10 +25,9 @@ from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS, WatchedObjects, is_watched
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import Object
+from rescheduler.kube.api_resources import Object, Patch
 from rescheduler.kube.client import Client
 from rescheduler.kube.event_recorder import EventCorrelator
-from rescheduler.kube.patches import Patch
 from rescheduler.migrations.controller.effect_performer import complete_copy_patch, unmark_source_patch
 from rescheduler.migrations.controller.migration_log import MigrationLog
 from rescheduler.migrations.controller.observation_builder import source_of

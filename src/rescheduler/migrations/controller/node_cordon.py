@@ -13,9 +13,8 @@ from rescheduler.api.well_known_names import CORDONED_BY_ANNOTATION
 from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.cluster.node_record import NodeChange, NodeRecord, cordoned_by_others, is_cordoned_by
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import Object, identity_of_object
+from rescheduler.kube.api_resources import Object, identity_of_object, merge_patch
 from rescheduler.kube.client import Client
-from rescheduler.kube.patches import merge_patch
 from rescheduler.planner.plan import PlannedNodeChange
 
 __all__ = ["NodeCordoner", "remove_stale_cordon_annotation"]

@@ -18,7 +18,7 @@ from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS, WatchedO
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import Object
 from rescheduler.kube.client import Client
-from rescheduler.kube.flow_control import Backoff
+from rescheduler.kube.request_sender import Backoff
 from rescheduler.migrations.controller.node_cordon import NodeCordoner
 from rescheduler.migrations.controller.observation_builder import migration_at
 from rescheduler.migrations.controller.podmigration_manifest import group_name, podmigration_for

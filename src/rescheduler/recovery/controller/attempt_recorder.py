@@ -27,10 +27,9 @@ from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.sources.watched_cluster import WatchedCluster
 from rescheduler.cluster.sources.watched_objects import WatchedObjects
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import split_key
+from rescheduler.kube.api_resources import Patch, merge_patch, split_key
 from rescheduler.kube.client import Client
 from rescheduler.kube.informer import ReadYourWrites
-from rescheduler.kube.patches import Patch, merge_patch
 from rescheduler.migrations.runtime_state import RuntimeStateHolder
 from rescheduler.planner.plan import Move
 from rescheduler.recovery import recovery_decision

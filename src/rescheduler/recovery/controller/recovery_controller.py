@@ -23,12 +23,12 @@ from rescheduler.kube.informer import ChangeHandler, Informer
 from rescheduler.kube.work_queue import WorkerPool, WorkQueue
 from rescheduler.migrations.runtime_state import RuntimeState, RuntimeStateHolder
 from rescheduler.recovery.controller.owner_trees import RECOVERY_ANNOTATIONS, OwnerTrees
-from rescheduler.recovery.controller.recovery_events import RecoveryEvents
 from rescheduler.recovery.controller.recovery_reconciler import RecoveryReconciler
 from rescheduler.recovery.controller.recovery_report import (
     ExaminationCache,
     FailureListener,
     ObservedFailures,
+    RecoveryEvents,
     RecoveryReport,
 )
 

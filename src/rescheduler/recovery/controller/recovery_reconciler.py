@@ -14,7 +14,7 @@ from typing import Final
 
 from rescheduler.api.strategy_traits import traits_of
 from rescheduler.api.well_known_names import STEERED_BY_ANNOTATION
-from rescheduler.cluster.node_exclusions import avoided_nodes
+from rescheduler.cluster.pod_constraints import avoided_nodes
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.sources.watched_cluster import WatchedCluster
 from rescheduler.cluster.sources.watched_objects import WatchedObjects
@@ -27,7 +27,7 @@ from rescheduler.recovery.attempt_ledger import AttemptLedger
 from rescheduler.recovery.controller.attempt_recorder import LedgerWriter, with_failed_copies
 from rescheduler.recovery.controller.owner_trees import OwnerTrees
 from rescheduler.recovery.controller.pod_removal import PodRemover
-from rescheduler.recovery.controller.recovery_events import RecoveryEvents
+from rescheduler.recovery.controller.recovery_report import RecoveryEvents
 from rescheduler.recovery.recovery_decision import ForceDelete, RecordOnly, RestartInPlace, RetriesExhausted
 from rescheduler.recovery.replica_lineage import has_identity
 from rescheduler.recovery.workload_examination import FailingReplica, WorkloadExamination

@@ -2,22 +2,43 @@
 
 `ObservedFailures` are the nodes on which migrations have seen pods fail. Ledgers are text of their owners, so
 they are compared with it.
+
+`RecoveryEvents` reports failures as Events on workloads, pods and nodes, and as log lines.
 """
 
+import logging
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from rescheduler.api.daemon_status import FailingPod, SuspectNode
+from rescheduler.api.well_known_names import FAILED_ATTEMPTS_ANNOTATION
 from rescheduler.cluster.cluster_state import observed_pod_failures
+from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.sources.watched_objects import WatchedObjects, object_key
+from rescheduler.cluster.workload_record import WORKLOAD_KINDS
 from rescheduler.config.policy import FailedPodsPolicy
-from rescheduler.kube.api_resources import Object
-from rescheduler.recovery.recovery_decision import NoAction, NotRequested, RetriesExhausted
-from rescheduler.recovery.suspect_nodes import find_suspect_nodes, next_expiry_s, workload_failures_of
+from rescheduler.kube.api_resources import Object, split_key
+from rescheduler.kube.event_recorder import EventRecorder, InvolvedObject
+from rescheduler.recovery.controller.owner_trees import OwnerTrees
+from rescheduler.recovery.failing_pods import find_suspect_nodes, next_expiry_s, workload_failures_of
+from rescheduler.recovery.recovery_decision import (
+    RETRIES_ANNOTATION,
+    NoAction,
+    NotRequested,
+    RetriesExhausted,
+)
 from rescheduler.recovery.workload_examination import FailingReplica, WorkloadExamination
 
-__all__ = ["ExaminationCache", "FailureListener", "ObservedFailures", "RecoveryReport", "SuspectNodeReport"]
+__all__ = [
+    "ExaminationCache",
+    "FailureListener",
+    "ObservedFailures",
+    "RecoveryEvents",
+    "RecoveryReport",
+    "SuspectNodeReport",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,3 +182,93 @@ class ObservedFailures(Mapping[str, Collection[str]]):
 
     def __len__(self) -> int:
         return len(self._nodes)
+
+
+log = logging.getLogger("rescheduler.recovery")
+
+_MAX_WORKLOADS_NAMED: Final = 5
+
+
+class RecoveryEvents:
+    def __init__(self, events: EventRecorder, trees: OwnerTrees) -> None:
+        self._events = events
+        self._trees = trees
+        self._suspects: frozenset[str] = frozenset()
+
+    def tell(self, seen: WorkloadExamination) -> None:
+        """Report what an examination shows. Calls may be repeated."""
+        holder = _workload_subject(seen.holder.kind, seen.holder.key, seen.holder.uid)
+        for each in seen.malformed:
+            record = self._trees.record(each.kind, each.key)
+            subject = holder if record is None else _workload_subject(each.kind, each.key, record.uid)
+            self._events.tell(
+                subject, "SchedulingRetriesIgnored", f"Ignored: {each.why}", warning=True, once=True
+            )
+        for allowance in seen.capped:
+            self._events.tell(holder, "SchedulingRetriesCapped", allowance.cap, warning=True, once=True)
+        if seen.ledger.is_damaged:
+            message = (
+                f"{FAILED_ATTEMPTS_ANNOTATION} was invalid and has been removed: "
+                "attempts are counted from zero again"
+            )
+            self._events.tell(holder, "FailedAttemptsUnreadable", message, warning=True)
+        if seen.is_carried_over:
+            message = "converted the record of kse-rescheduler, and removed its annotation"
+            self._events.tell(holder, "FailedAttemptsCarriedOver", message)
+        for name in seen.recovered:
+            if seen.ledger.lineage(name).count:
+                log.info("%s/%s replica=%s has recovered", seen.holder.kind, seen.holder.key, name)
+                self._events.tell(
+                    holder, "Recovered", f"{name} runs again: its failed attempts are forgotten"
+                )
+        for replica in seen.failing:
+            if isinstance(replica.decision, RetriesExhausted):
+                self._exhausted(holder, replica)
+
+    def _exhausted(self, holder: InvolvedObject, replica: FailingReplica) -> None:
+        attempts = (
+            f"{replica.retries} of {replica.retries} reschedulings"
+            if replica.retries != 1
+            else "1 rescheduling"
+        )
+        failure = f"{replica.pod.name} still fails after {attempts} ({replica.failure.message})"
+        message = f"{failure}: it stays where it is until its template or {RETRIES_ANNOTATION} changes"
+        for subject in {holder, _pod_subject(replica.pod)}:
+            self._events.tell(subject, "ReschedulingExhausted", message, warning=True, once=True)
+
+    # -- what was done
+
+    def restarted(self, replica: FailingReplica) -> None:
+        message = f"restarting {replica.pod.name} on {replica.pod.node}: {replica.failure.message}"
+        self._did(replica, "RestartedInPlace", message)
+
+    def removed(self, replica: FailingReplica) -> None:
+        message = f"force-deleted {replica.pod.name} from {replica.pod.node}: {replica.failure.message}"
+        self._did(replica, "RemovedFromLostNode", message)
+
+    def _did(self, replica: FailingReplica, reason: str, message: str) -> None:
+        log.info("pod=%s node=%s %s: %s", replica.pod.key, replica.pod.node, reason, message)
+        self._events.tell(_pod_subject(replica.pod), reason, message, warning=True)
+
+    # -- nodes
+
+    def suspects(self, found: Mapping[str, Iterable[str]]) -> None:
+        """Report each suspect node once, when it becomes suspect."""
+        for node in sorted(found.keys() - self._suspects):
+            workloads = sorted(found[node])
+            named = ", ".join(workloads[:_MAX_WORKLOADS_NAMED]) + (
+                ", …" if len(workloads) > _MAX_WORKLOADS_NAMED else ""
+            )
+            message = f"{len(workloads)} workloads fail on this node ({named}): check the node"
+            log.warning("node=%s is suspect: %s", node, message)
+            self._events.tell(InvolvedObject.of_node(node), "SuspectNode", message, warning=True, once=True)
+        self._suspects = frozenset(found)
+
+
+def _workload_subject(kind: str, key: str, uid: str) -> InvolvedObject:
+    namespace, name = split_key(key)
+    return InvolvedObject(WORKLOAD_KINDS.get(kind, "v1"), kind, namespace, name, uid)
+
+
+def _pod_subject(pod: PodRecord) -> InvolvedObject:
+    return InvolvedObject("v1", "Pod", pod.namespace, pod.name, pod.uid)

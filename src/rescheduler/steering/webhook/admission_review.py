@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from rescheduler.api.well_known_names import PROBE_ANSWERED, PROBE_LABEL
-from rescheduler.steering.placement_advice import PartialPod
+from rescheduler.steering.intents import PartialPod
 
 __all__ = [
     "AdmissionRequest",

@@ -24,10 +24,12 @@ from rescheduler.kube import errors
 from rescheduler.kube.api_resources import SECRETS, Object
 from rescheduler.kube.client import Client
 from rescheduler.kube.informer import Informer, ListOptions
-from rescheduler.steering.webhook.ca_bundle import WEBHOOK_CONFIGURATION_KINDS, CABundleWriter
-from rescheduler.steering.webhook.certificate_rotation import ServingCredentials
-from rescheduler.steering.webhook.certificate_secret import CertificateSecret
-from rescheduler.steering.webhook.webhook_configurations import WEBHOOK_SECRET
+from rescheduler.steering.webhook.certificate_secret import CertificateSecret, ServingCredentials
+from rescheduler.steering.webhook.webhook_configurations import (
+    WEBHOOK_CONFIGURATION_KINDS,
+    WEBHOOK_SECRET,
+    CABundleWriter,
+)
 
 __all__ = ["CertificateIntervals", "CertificateManager", "ReloadableTLS"]
 

@@ -19,16 +19,18 @@ from typing import Any, Final
 import msgspec
 
 from rescheduler.api.well_known_names import AVOIDED_NODES_ANNOTATION, STEERED_BY_ANNOTATION, STEERING_WEBHOOK
-from rescheduler.cluster.node_exclusions import (
+from rescheduler.cluster.pod_constraints import (
     avoided_nodes,
     encode_avoided_nodes,
     exclusion_requirements,
     preferred_node_term,
 )
-from rescheduler.steering.intents import NOTHING_USED, Intent, IntentIndex
-from rescheduler.steering.placement_advice import (
+from rescheduler.steering.intents import (
+    NOTHING_USED,
     PREFERRED,
     REQUIRED,
+    Intent,
+    IntentIndex,
     PartialAffinity,
     PartialNodeSelector,
     advice_for,

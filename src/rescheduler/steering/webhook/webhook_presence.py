@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Final, Protocol
 
-from rescheduler.cluster.sources.cluster_reading import WebhookProbeResult
+from rescheduler.cluster.sources.cluster_kinds import WebhookProbeResult
 from rescheduler.cluster.sources.webhook_probe import (
     WEBHOOK_LABEL_SELECTOR,
     probe_webhook,

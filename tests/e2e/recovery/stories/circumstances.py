@@ -8,7 +8,7 @@ import pytest
 from kubesim.behaviour import load_behaviour
 from rescheduler.api.well_known_names import AVOIDED_NODES_ANNOTATION, FAILED_ATTEMPTS_ANNOTATION
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
-from rescheduler.kube.patches import merge_patch, strategic_patch
+from rescheduler.kube.api_resources import merge_patch, strategic_patch
 from tests.e2e.facts.adopt import ready_since
 from tests.e2e.facts.stage import AT_ONCE, node_of
 from tests.e2e.recovery.stories.workloads import uid_of

@@ -11,7 +11,7 @@ import pytest
 from rescheduler.cluster.sources import pseudonyms
 from rescheduler.cluster.sources.anonymizer import anonymize
 from rescheduler.cluster.sources.cluster_export import trim_object
-from rescheduler.cluster.sources.cluster_reading import snapshot_of
+from rescheduler.cluster.sources.cluster_kinds import snapshot_of
 from rescheduler.cluster.sources.saved_source import read_saved
 from rescheduler.config.policy import Policy
 from rescheduler.planner.plan import Plan

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kubevalues.saved_cluster import UnreadableCluster
 from rescheduler.cluster.sources.anonymizer import anonymize
 from rescheduler.cluster.sources.cluster_export import export_of_file
-from rescheduler.cluster.sources.cluster_reading import snapshot_of
+from rescheduler.cluster.sources.cluster_kinds import snapshot_of
 from rescheduler.cluster.sources.saved_source import read_saved
 from rescheduler.config.policy import Policy
 from rescheduler.planner.plan_builder import build_plan

@@ -6,7 +6,7 @@ import pytest
 
 from kubevalues.saved_cluster import UnreadableCluster
 from rescheduler.cluster.snapshot import Snapshot
-from rescheduler.cluster.sources.cluster_reading import snapshot_of
+from rescheduler.cluster.sources.cluster_kinds import snapshot_of
 from rescheduler.cluster.sources.saved_source import read_saved
 from rescheduler.config.policy import Policy
 from rescheduler.planner.explanation import explain_node, explain_pod

@@ -225,7 +225,7 @@ def waits(monkeypatch):
     async def no_wait(seconds):
         waited.append(seconds)
 
-    monkeypatch.setattr("rescheduler.kube.flow_control.asyncio.sleep", no_wait)
+    monkeypatch.setattr("rescheduler.kube.request_sender.asyncio.sleep", no_wait)
     return waited
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 import pytest
 
 from kubevalues.saved_cluster import UnreadableCluster
-from rescheduler.cluster.sources.cluster_reading import ClusterReading, snapshot_of
+from rescheduler.cluster.sources.cluster_kinds import ClusterReading, snapshot_of
 from rescheduler.cluster.sources.saved_source import read_saved, saved_usage
 from rescheduler.config.policy import Policy, UsageSource
 from rescheduler.rules.placement import Placement

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rescheduler.config.confidential_urls import is_confidential
+from rescheduler.config.policy_blocks import is_confidential
 from rescheduler.kube.access.cluster_access import ClusterAccess, StoredCredentials, bearer_authorization
 from rescheduler.kube.access.cluster_config import BadClusterConfig, load_cluster_access
 from rescheduler.kube.http_transport import HttpTransport

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from rescheduler.cluster.codecs.decode_cache import PER_NODE_CAPACITY, DecodeCache
 from rescheduler.cluster.codecs.pod_json import JsonPodReader
 from rescheduler.cluster.codecs.pod_protobuf import ProtobufPodReader
+from rescheduler.cluster.codecs.pod_spec_codec import PER_NODE_CAPACITY, DecodeCache
 from rescheduler.cluster.codecs.record_resources import PodReader
 from rescheduler.cluster.pod_record import PodRecord
 from tests.unit.kube.codecs.manifests import REQUIRED, SCHEMA, Json

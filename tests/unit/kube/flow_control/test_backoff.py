@@ -2,7 +2,7 @@
 
 import random
 
-from rescheduler.kube.flow_control import Backoff
+from rescheduler.kube.request_sender import Backoff
 
 
 def test_waits_double_up_to_the_limit_each_from_the_upper_half_of_its_range():

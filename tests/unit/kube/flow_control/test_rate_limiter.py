@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from rescheduler.kube.client import Client
-from rescheduler.kube.flow_control import RateLimiter
+from rescheduler.kube.request_sender import RateLimiter
 
 
 async def test_without_a_rate_nobody_waits():

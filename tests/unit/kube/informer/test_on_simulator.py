@@ -8,11 +8,10 @@ import pytest
 from kubesim.apiserver.api_server import ApiServer
 from kubesim.apiserver.fault_injection import InjectedFault
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
-from rescheduler.kube.api_resources import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, api_resource
+from rescheduler.kube.api_resources import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, api_resource, merge_patch
 from rescheduler.kube.client import Client
 from rescheduler.kube.errors import KubeError
 from rescheduler.kube.informer import Informer
-from rescheduler.kube.patches import merge_patch
 from rescheduler.kube.transport import InProcessTransport
 
 

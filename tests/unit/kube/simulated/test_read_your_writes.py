@@ -4,9 +4,8 @@ import asyncio
 
 import pytest
 
-from rescheduler.kube.api_resources import CONFIG_MAPS, NAMESPACES
+from rescheduler.kube.api_resources import CONFIG_MAPS, NAMESPACES, merge_patch
 from rescheduler.kube.informer import Informer, ReadYourWrites
-from rescheduler.kube.patches import merge_patch
 
 INDICES = {"colour": lambda item: [item["metadata"].get("labels", {}).get("colour")]}
 

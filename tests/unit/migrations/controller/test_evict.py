@@ -3,8 +3,7 @@
 from datetime import timedelta
 
 from rescheduler.api.podmigration import MigrationPhase
-from rescheduler.kube.api_resources import STATEFUL_SETS
-from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.api_resources import STATEFUL_SETS, merge_patch
 from tests.e2e.migrations.test_evict import *  # noqa: F403
 from tests.e2e.migrations.workloads import stateful_set
 

@@ -9,8 +9,7 @@ import pytest
 from rescheduler.api.podmigration import ControllerReference, MigrationPhase, PodReference, decode_migration
 from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS, WatchedObjects
-from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, REPLICA_SETS
-from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, REPLICA_SETS, merge_patch
 from rescheduler.migrations import effects, labels_and_names
 from rescheduler.migrations.controller.effect_performer import EffectPerformer
 from rescheduler.migrations.controller.observation_builder import observe

@@ -5,9 +5,8 @@ from collections import Counter
 
 from rescheduler.api.well_known_names import FAILED_ATTEMPTS_ANNOTATION
 from rescheduler.cluster.codecs.record_resources import PODS
-from rescheduler.kube.api_resources import DEPLOYMENTS, LEASES
+from rescheduler.kube.api_resources import DEPLOYMENTS, LEASES, merge_patch
 from rescheduler.kube.client import Client
-from rescheduler.kube.patches import merge_patch
 from rescheduler.kube.transport import InProcessTransport
 from tests.e2e.facts.stage import node_of
 from tests.e2e.recovery.program import recovering

@@ -6,8 +6,7 @@ from rescheduler.api.podmigration import MigrationPhase, decode_migration
 from rescheduler.api.well_known_names import API_VERSION, POD_MIGRATION_KIND
 from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
-from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS
-from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, merge_patch
 from rescheduler.migrations import labels_and_names
 from rescheduler.migrations.labels_and_names import copy_name
 from tests.e2e.facts.objects import pod, pod_spec

@@ -13,8 +13,7 @@ from kubesim.virtual_time import run_virtual
 from rescheduler.api.well_known_names import STEERED_BY_ANNOTATION
 from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import NAMESPACES
-from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.api_resources import NAMESPACES, merge_patch
 from rescheduler.migrations import labels_and_names
 from tests.e2e.facts.objects import pod, pod_spec
 from tests.e2e.facts.stage import ready_since

@@ -10,7 +10,7 @@ from kubesim.apiserver.api_messages import object_response
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.config.policy import Configuration
 from rescheduler.daemon.components import Rescheduler
-from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.api_resources import merge_patch
 from rescheduler.migrations.runtime_state import SteeringStatus
 from tests.e2e.facts.observer import observing
 from tests.e2e.facts.stage import node_of

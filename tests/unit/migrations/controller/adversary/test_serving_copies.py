@@ -4,7 +4,7 @@ import asyncio
 from datetime import timedelta
 
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
-from rescheduler.kube.patches import merge_patch
+from rescheduler.kube.api_resources import merge_patch
 from tests.e2e.facts.adopt import ready_since
 from tests.e2e.facts.observer import observing
 from tests.e2e.facts.stage import node_of
