@@ -38,8 +38,8 @@ def best(pod: PodInfo, nodes: Sequence[NodeInfo], more: Mapping[str, float]) -> 
     preferences = _preferences(pod, nodes)
 
     def score(node: NodeInfo) -> float:
-        wished = siblings.get(node.name, 0.0) + _PREFERENCE_WEIGHT * preferences.get(node.name, 0.0)
-        return _least_allocated(pod, node) + wished + more.get(node.name, 0.0)
+        preferred = siblings.get(node.name, 0.0) + _PREFERENCE_WEIGHT * preferences.get(node.name, 0.0)
+        return _least_allocated(pod, node) + preferred + more.get(node.name, 0.0)
 
     return min(nodes, key=lambda node: (-score(node), node.name))
 

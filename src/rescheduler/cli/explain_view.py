@@ -25,57 +25,60 @@ __all__ = [
 _MAX_WORKLOADS_ON_SCREEN = 8
 
 
-def recovery_lines(told: RecoveryExplanation, terminal: Terminal) -> Iterator[str]:
+def recovery_lines(explained: RecoveryExplanation, terminal: Terminal) -> Iterator[str]:
     """Yield whether a pod fails, the attempts so far and the next step; without its rejections."""
     yield ""
-    if told.trouble:
+    if explained.trouble:
         yield f"{terminal.bold('Is it failing?')}  {terminal.styled('yes', {'fg': 'red'})}"
-        yield from wrapped(terminal, f"{told.trouble}, since {_time_text(told.since_s)}", indent="  ")
+        yield from wrapped(
+            terminal, f"{explained.trouble}, since {_time_text(explained.since_s)}", indent="  "
+        )
     else:
         yield f"{terminal.bold('Is it failing?')}  {terminal.styled('no', {'fg': 'green'})}"
-    if told.retries is not None:
-        allowed = f"{counted(told.retries, 'rescheduling')} allowed by {told.by}"
-        yield from wrapped(terminal, f"{allowed}, {told.used} used", indent="  ")
-    for each in told.tries:
+    if explained.retries is not None:
+        allowed = f"{counted(explained.retries, 'rescheduling')} allowed by {explained.by}"
+        yield from wrapped(terminal, f"{allowed}, {explained.used} used", indent="  ")
+    for each in explained.tries:
         yield f"    {_attempt_line(each)}"
-    if told.next:
-        yield from wrapped(terminal, f"next: {told.next}", indent="  ")
+    if explained.next:
+        yield from wrapped(terminal, f"next: {explained.next}", indent="  ")
 
 
-def recovery_document(told: RecoveryExplanation | None) -> dict[str, Any] | None:
+def recovery_document(explained: RecoveryExplanation | None) -> dict[str, Any] | None:
     """Return the same as `recovery_lines`, for JSON."""
-    if told is None:
+    if explained is None:
         return None
     return {
-        "failing": bool(told.trouble),
-        "trouble": told.trouble,
-        "since": _timestamp(told.since_s),
-        "retries": told.retries,
-        "allowedBy": told.by,
-        "used": told.used,
+        "failing": bool(explained.trouble),
+        "trouble": explained.trouble,
+        "since": _timestamp(explained.since_s),
+        "retries": explained.retries,
+        "allowedBy": explained.by,
+        "used": explained.used,
         "tries": [
-            {"time": _timestamp(each.at_s), "node": each.node, "podUid": each.pod} for each in told.tries
+            {"time": _timestamp(each.at_s), "node": each.node, "podUid": each.pod} for each in explained.tries
         ],
-        "next": told.next,
+        "next": explained.next,
     }
 
 
-def suspicion_lines(told: SuspectNodeExplanation, terminal: Terminal) -> Iterator[str]:
+def suspicion_lines(explained: SuspectNodeExplanation, terminal: Terminal) -> Iterator[str]:
     """Yield why a node is suspect."""
     yield ""
     yield f"{terminal.bold('Suspect?')}  {terminal.styled('yes', {'fg': 'red'})}"
-    failed = f"{counted(len(told.workloads), 'workload')} failed here within {short_duration(told.window)}"
-    most = len(told.workloads) if terminal.width is None else _MAX_WORKLOADS_ON_SCREEN
-    yield from wrapped(terminal, f"{failed}: {abbreviated_list(told.workloads, most=most)}", indent="  ")
+    count, window = counted(len(explained.workloads), "workload"), short_duration(explained.window)
+    failed = f"{count} failed here within {window}"
+    most = len(explained.workloads) if terminal.width is None else _MAX_WORKLOADS_ON_SCREEN
+    yield from wrapped(terminal, f"{failed}: {abbreviated_list(explained.workloads, most=most)}", indent="  ")
     remedy = "Pods are sent here only as a last resort until the workloads recover. Check why they fail."
     yield from (terminal.dim(line) for line in wrapped(terminal, remedy, indent="  "))
 
 
-def suspicion_document(told: SuspectNodeExplanation | None) -> dict[str, Any] | None:
+def suspicion_document(explained: SuspectNodeExplanation | None) -> dict[str, Any] | None:
     """Return the same as `suspicion_lines`, for JSON."""
-    if told is None:
+    if explained is None:
         return None
-    return {"workloads": list(told.workloads), "within": short_duration(told.window)}
+    return {"workloads": list(explained.workloads), "within": short_duration(explained.window)}
 
 
 def _attempt_line(each: FailedAttempt) -> str:
@@ -96,10 +99,14 @@ _BAR = 10
 
 
 def explanation_lines(
-    told: PodExplanation | NodeExplanation, assumptions: Sequence[str], terminal: Terminal
+    explained: PodExplanation | NodeExplanation, assumptions: Sequence[str], terminal: Terminal
 ) -> Iterator[str]:
     """Yield the lines that `rescheduler explain` prints."""
-    yield from _pod_lines(told, terminal) if isinstance(told, PodExplanation) else _node_lines(told, terminal)
+    yield from (
+        _pod_lines(explained, terminal)
+        if isinstance(explained, PodExplanation)
+        else _node_lines(explained, terminal)
+    )
     if assumptions:
         yield ""
         yield terminal.bold("Assumptions")
@@ -110,38 +117,39 @@ def explanation_lines(
 # --- a pod
 
 
-def _pod_lines(told: PodExplanation, terminal: Terminal) -> Iterator[str]:
-    yield terminal.bold(told.pod) + (f" on {told.node}" if told.node else " on no node")
+def _pod_lines(explained: PodExplanation, terminal: Terminal) -> Iterator[str]:
+    yield terminal.bold(explained.pod) + (f" on {explained.node}" if explained.node else " on no node")
     yield ""
-    yield from _eligibility_lines(told, terminal)
-    if told.recovery is not None:
-        yield from recovery_lines(told.recovery, terminal)
-        yield from _rejection_lines(told.recovery.kept_by, terminal)
-    if told.handover is not None:
+    yield from _eligibility_lines(explained, terminal)
+    if explained.recovery is not None:
+        yield from recovery_lines(explained.recovery, terminal)
+        yield from _rejection_lines(explained.recovery.kept_by, terminal)
+    if explained.handover is not None:
         yield ""
-        yield f"{terminal.bold('Handover')}  {told.handover}"
-        for text in filter(None, (told.why, told.assumed and f"assumption: {told.assumed}")):
+        yield f"{terminal.bold('Handover')}  {explained.handover}"
+        for text in filter(None, (explained.why, explained.assumed and f"assumption: {explained.assumed}")):
             yield from wrapped(terminal, text, indent="  ")
-    if told.group:
+    if explained.group:
         yield ""
-        members = abbreviated_list(told.members, most=_limit(terminal, len(told.members)))
-        yield f"{terminal.bold('Moves with its group')}  {told.group}"
+        members = abbreviated_list(explained.members, most=_limit(terminal, len(explained.members)))
+        yield f"{terminal.bold('Moves with its group')}  {explained.group}"
         yield from wrapped(terminal, members, indent="  ")
-    if told.places is not None:
-        yield from _target_lines(told.places, terminal)
+    if explained.places is not None:
+        yield from _target_lines(explained.places, terminal)
 
 
-def _eligibility_lines(told: PodExplanation, terminal: Terminal) -> Iterator[str]:
-    yield f"{terminal.bold('Can it move?')}  {_yes_or_no(not told.kept_by, terminal)}"
-    yield from _rejection_lines(told.kept_by, terminal)
-    if told.kept_by != told.kept_in_maintenance_by:
-        yield f"{terminal.bold('In maintenance?')}  {_yes_or_no(not told.kept_in_maintenance_by, terminal)}"
-        yield from _rejection_lines(told.kept_in_maintenance_by, terminal)
-    yield from _window_lines(told, terminal)
+def _eligibility_lines(explained: PodExplanation, terminal: Terminal) -> Iterator[str]:
+    yield f"{terminal.bold('Can it move?')}  {_yes_or_no(not explained.kept_by, terminal)}"
+    yield from _rejection_lines(explained.kept_by, terminal)
+    if explained.kept_by != explained.kept_in_maintenance_by:
+        may_leave = not explained.kept_in_maintenance_by
+        yield f"{terminal.bold('In maintenance?')}  {_yes_or_no(may_leave, terminal)}"
+        yield from _rejection_lines(explained.kept_in_maintenance_by, terminal)
+    yield from _window_lines(explained, terminal)
 
 
-def _window_lines(told: PodExplanation | NodeExplanation, terminal: Terminal) -> Iterator[str]:
-    if not told.in_window:
+def _window_lines(explained: PodExplanation | NodeExplanation, terminal: Terminal) -> Iterator[str]:
+    if not explained.in_window:
         yield f"{terminal.bold('Now?')}  {_yes_or_no(False, terminal)}"
         meaning, remedy = meaning_and_remedy(Reason.OUTSIDE_WINDOW)
         yield from wrapped(terminal, f"{Reason.OUTSIDE_WINDOW}: {meaning}", first="  - ", indent="    ")
@@ -198,28 +206,28 @@ def _limit(terminal: Terminal, count: int, most: int = _MAX_ITEMS_ON_SCREEN) -> 
 # --- a node
 
 
-def _node_lines(told: NodeExplanation, terminal: Terminal) -> Iterator[str]:
+def _node_lines(explained: NodeExplanation, terminal: Terminal) -> Iterator[str]:
     states = [
-        "Ready" if told.ready else "not Ready",
-        *(["cordoned"] if not told.schedulable else []),
-        *(["in maintenance"] if told.in_maintenance else []),
+        "Ready" if explained.ready else "not Ready",
+        *(["cordoned"] if not explained.schedulable else []),
+        *(["in maintenance"] if explained.in_maintenance else []),
     ]
-    yield terminal.bold(told.node) + f" is {', '.join(states)}"
-    rows = [[Cell(name), load_cell(terminal, load, _BAR)] for name, load in told.loads.items()]
+    yield terminal.bold(explained.node) + f" is {', '.join(states)}"
+    rows = [[Cell(name), load_cell(terminal, load, _BAR)] for name, load in explained.loads.items()]
     yield from table(terminal, ("", ""), rows, indent="  ")
-    if told.suspicion is not None:
-        yield from suspicion_lines(told.suspicion, terminal)
-    movable = [tenant for tenant in told.tenants if not tenant.kept_by]
+    if explained.suspicion is not None:
+        yield from suspicion_lines(explained.suspicion, terminal)
+    movable = [tenant for tenant in explained.tenants if not tenant.kept_by]
     yield ""
     yield (
-        f"{terminal.bold('What can leave?')}  {len(movable)} of {counted(len(told.tenants), 'pod')}"
-        f"{' during maintenance' if told.in_maintenance or not told.schedulable else ''}"
+        f"{terminal.bold('What can leave?')}  {len(movable)} of {counted(len(explained.tenants), 'pod')}"
+        f"{' during maintenance' if explained.in_maintenance or not explained.schedulable else ''}"
     )
-    yield from _window_lines(told, terminal)
+    yield from _window_lines(explained, terminal)
     yield from _movable_pod_lines(movable, terminal)
-    yield from _kept_pod_lines([tenant for tenant in told.tenants if tenant.kept_by], terminal)
+    yield from _kept_pod_lines([tenant for tenant in explained.tenants if tenant.kept_by], terminal)
     yield ""
-    yield from _incoming_pod_lines(told, terminal)
+    yield from _incoming_pod_lines(explained, terminal)
 
 
 def _movable_pod_lines(movable: Sequence[ExplainedPod], terminal: Terminal) -> Iterator[str]:
@@ -257,49 +265,57 @@ def _kept_pod_lines(kept: Sequence[ExplainedPod], terminal: Terminal) -> Iterato
             yield from (terminal.dim(line) for line in wrapped(terminal, remedy, indent="      "))
 
 
-def _incoming_pod_lines(told: NodeExplanation, terminal: Terminal) -> Iterator[str]:
+def _incoming_pod_lines(explained: NodeExplanation, terminal: Terminal) -> Iterator[str]:
     title = terminal.bold("What can enter?")
-    if told.takes_none:
-        yield f"{title}  nothing: the node {told.takes_none}"
+    if explained.takes_none:
+        yield f"{title}  nothing: the node {explained.takes_none}"
         return
-    count = ("" if told.all_asked else "at least ") + counted(told.could_come, "pod")
+    count = ("" if explained.all_asked else "at least ") + counted(explained.could_come, "pod")
     yield f"{title}  {count} from other nodes can move and fit"
-    if told.could_come:
+    if explained.could_come:
         yield from wrapped(
-            terminal, abbreviated_list(told.could_come_examples, told.could_come, most=10), indent="  "
+            terminal,
+            abbreviated_list(explained.could_come_examples, explained.could_come, most=10),
+            indent="  ",
         )
 
 
 JsonObject = dict[str, Any]
 
 
-def explanation_document(told: PodExplanation | NodeExplanation, assumptions: Iterable[str]) -> JsonObject:
+def explanation_document(
+    explained: PodExplanation | NodeExplanation, assumptions: Iterable[str]
+) -> JsonObject:
     """Return the same as `explanation_lines`, for JSON."""
-    form = _pod_document(told) if isinstance(told, PodExplanation) else _node_document(told)
+    form = _pod_document(explained) if isinstance(explained, PodExplanation) else _node_document(explained)
     return {**form, "assumptions": list(assumptions)}
 
 
-def _pod_document(told: PodExplanation) -> JsonObject:
+def _pod_document(explained: PodExplanation) -> JsonObject:
     return {
-        "pod": told.pod,
-        "node": told.node or None,
-        "mayMove": told.may_move,
-        "inWindow": told.in_window,
-        "handover": told.handover and told.handover.value,
-        "why": told.why,
-        "assumed": told.assumed,
-        "keptBy": _rejection_documents(told.kept_by),
-        "keptInMaintenanceBy": _rejection_documents(told.kept_in_maintenance_by),
-        "group": told.group,
-        "members": list(told.members),
-        "places": None if told.places is None else _targets_document(told.places),
-        "recovery": _recovery_with_rejections(told.recovery),
+        "pod": explained.pod,
+        "node": explained.node or None,
+        "mayMove": explained.may_move,
+        "inWindow": explained.in_window,
+        "handover": explained.handover and explained.handover.value,
+        "why": explained.why,
+        "assumed": explained.assumed,
+        "keptBy": _rejection_documents(explained.kept_by),
+        "keptInMaintenanceBy": _rejection_documents(explained.kept_in_maintenance_by),
+        "group": explained.group,
+        "members": list(explained.members),
+        "places": None if explained.places is None else _targets_document(explained.places),
+        "recovery": _recovery_with_rejections(explained.recovery),
     }
 
 
-def _recovery_with_rejections(told: RecoveryExplanation | None) -> JsonObject | None:
-    form = recovery_document(told)
-    return form if form is None or told is None else {**form, "keptBy": _rejection_documents(told.kept_by)}
+def _recovery_with_rejections(explained: RecoveryExplanation | None) -> JsonObject | None:
+    form = recovery_document(explained)
+    return (
+        form
+        if form is None or explained is None
+        else {**form, "keptBy": _rejection_documents(explained.kept_by)}
+    )
 
 
 def _targets_document(places: NodeAvailability) -> JsonObject:
@@ -317,20 +333,20 @@ def _targets_document(places: NodeAvailability) -> JsonObject:
     }
 
 
-def _node_document(told: NodeExplanation) -> JsonObject:
+def _node_document(explained: NodeExplanation) -> JsonObject:
     return {
-        "node": told.node,
-        "ready": told.ready,
-        "schedulable": told.schedulable,
-        "inMaintenance": told.in_maintenance,
-        "inWindow": told.in_window,
-        "suspect": suspicion_document(told.suspicion),
-        "loads": dict(told.loads),
-        "pods": [_node_pod_document(each) for each in told.tenants],
-        "takesNone": told.takes_none,
-        "couldCome": told.could_come,
-        "allAsked": told.all_asked,
-        "couldComeExamples": list(told.could_come_examples),
+        "node": explained.node,
+        "ready": explained.ready,
+        "schedulable": explained.schedulable,
+        "inMaintenance": explained.in_maintenance,
+        "inWindow": explained.in_window,
+        "suspect": suspicion_document(explained.suspicion),
+        "loads": dict(explained.loads),
+        "pods": [_node_pod_document(each) for each in explained.tenants],
+        "takesNone": explained.takes_none,
+        "couldCome": explained.could_come,
+        "allAsked": explained.all_asked,
+        "couldComeExamples": list(explained.could_come_examples),
     }
 
 
