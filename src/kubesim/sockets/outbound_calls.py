@@ -21,6 +21,7 @@ from kubesim.admission.field_errors import quoted
 from kubesim.admission.webhook_admission import WebhookCallFailed, WebhookEndpoint
 from kubesim.apiserver.api_messages import Object
 from kubesim.scheduler import ExtenderTransport
+from kubevalues.http_connector import ClosingConnector
 
 __all__ = ["HttpExtenderCaller", "HttpsWebhookCaller", "WebhookAddress"]
 
@@ -101,7 +102,9 @@ class HttpsWebhookCaller:
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             # The whole call has its time-out; a proxy has no business between a server and its webhooks.
-            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None), trust_env=False)
+            self._session = aiohttp.ClientSession(
+                connector=ClosingConnector(), timeout=aiohttp.ClientTimeout(total=None), trust_env=False
+            )
         return self._session
 
 
@@ -166,7 +169,9 @@ class HttpExtenderCaller:
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             # Each question has its own time-out, and a proxy has no business here.
-            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None), trust_env=False)
+            self._session = aiohttp.ClientSession(
+                connector=ClosingConnector(), timeout=aiohttp.ClientTimeout(total=None), trust_env=False
+            )
         return self._session
 
 

@@ -1,7 +1,6 @@
 """The transport to a real API server: HTTP/1.1 over TLS, with credentials that are renewed automatically."""
 
 import asyncio
-import contextlib
 import logging
 import os
 import socket
@@ -11,10 +10,10 @@ from types import TracebackType
 from typing import Final, Self
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import getproxies_environment, proxy_bypass
-from weakref import WeakSet
 
 import aiohttp
 
+from kubevalues.http_connector import ClosingConnector
 from rescheduler.config.policy_blocks import is_confidential, is_loopback
 from rescheduler.kube.access.cluster_access import (
     ClientCertificate,
@@ -32,7 +31,6 @@ log = logging.getLogger(__name__)
 CONNECT_TIMEOUT_S = 10.0
 CONNECTIONS = 100
 """The largest number of open connections; each watch uses one."""
-CLOSE_TIMEOUT_S = 1.0
 DEAD_PEER_OPTIONS: Final = {
     "TCP_KEEPIDLE": 5,
     "TCP_KEEPALIVE": 5,
@@ -55,7 +53,6 @@ class HttpTransport:
         self._session: aiohttp.ClientSession | None = None
         self._certificate: ClientCertificate | None = None
         self._outdated: list[aiohttp.ClientSession] = []
-        self._sockets: WeakSet[socket.socket] = WeakSet()
 
     async def send(self, request: ApiRequest) -> "_HttpResponse":
         try:
@@ -87,19 +84,6 @@ class HttpTransport:
         self._outdated, self._session = [], None
         for session in sessions:
             await session.close()
-        await self._wait_for_closed_sockets()
-
-    async def _wait_for_closed_sockets(self) -> None:
-        """Wait until the connections of cancelled requests are closed, because aiohttp does not."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(CLOSE_TIMEOUT_S):
-                while any(each.fileno() >= 0 for each in self._sockets):  # noqa: ASYNC110 - there is no event
-                    await asyncio.sleep(0.005)
-
-    def _open(self, address: aiohttp.AddrInfoType) -> socket.socket:
-        opened = _socket(address)
-        self._sockets.add(opened)
-        return opened
 
     async def __aenter__(self) -> Self:
         return self
@@ -166,7 +150,7 @@ class HttpTransport:
         if access.server.startswith("https"):
             trust = client_tls_context(access.authority, insecure=access.insecure, certificate=certificate)
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=CONNECTIONS, ssl=trust, socket_factory=self._open),
+            connector=ClosingConnector(limit=CONNECTIONS, ssl=trust, open_socket=_socket),
             timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_connect=self._connect_timeout_s),
             cookie_jar=aiohttp.DummyCookieJar(),
             # A page of a large list has many megabytes, so use fewer, larger reads. Even larger reads are

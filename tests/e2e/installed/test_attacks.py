@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from kubevalues.http_connector import ClosingConnector
 from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME
 from rescheduler.install.object_metadata import DAEMON, WEBHOOK
 from tests.e2e.installed import attacks
@@ -66,7 +67,7 @@ def tokens(control_plane: ControlPlane) -> dict[str, str]:
 async def send(control_plane: ControlPlane, tokens: dict[str, str]) -> AsyncIterator[Send]:
     """await send(request, as_whom, dry_run=False): the status code and what the server says."""
     trusted = ssl.create_default_context(cafile=str(control_plane.ca_certificate))
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trusted)) as session:
+    async with aiohttp.ClientSession(connector=ClosingConnector(ssl=trusted)) as session:
 
         async def sent(request: Request, whom: str, *, dry_run: bool = False) -> tuple[int, dict[str, Any]]:
             headers = {"Authorization": f"Bearer {tokens[whom]}", "Content-Type": request.content_type}

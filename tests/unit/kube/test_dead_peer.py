@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ipaddress
 import os
 import shutil
 import socket
@@ -13,12 +14,16 @@ from typing import NamedTuple
 
 import pytest
 
+from kubevalues.http_connector import ClosingConnector
 from rescheduler.kube.access.cluster_access import ClusterAccess, StoredCredentials
 from rescheduler.kube.http_transport import DEAD_PEER_OPTIONS, HttpTransport
 from rescheduler.kube.transport import ApiRequest, NoResponse
 
 NOTICED_S = 20.0
-HERE, THERE, PORT = "198.51.100.1", "198.51.100.2", 8000
+# Each process has a subnet of its own in the range for benchmarks, so that two runs don't share an address.
+_SUBNET = list(ipaddress.ip_network("198.18.0.0/15").subnets(new_prefix=30))[os.getpid() % 2**15]
+HERE, THERE = map(str, _SUBNET.hosts())
+PORT = 8000
 _SERVER = f"""
 import socket
 with socket.create_server(("{THERE}", {PORT})) as server:
@@ -99,7 +104,9 @@ async def test_every_socket_asks_the_kernel_to_find_out_about_dead_peers() -> No
     port = server.sockets[0].getsockname()[1]
     async with server, HttpTransport(_access("127.0.0.1", port)) as network:
         async with await network.send(ApiRequest("GET", "/", streaming=True)):
-            (made,) = network._sockets
+            assert network._session is not None
+            assert isinstance(network._session.connector, ClosingConnector)
+            (made,) = network._session.connector._sockets
             assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
             for option, value in DEAD_PEER_OPTIONS.items():
                 if hasattr(socket, option):

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import aiohttp
 
+from kubevalues.http_connector import ClosingConnector
 from kubevalues.tls_contexts import load_certificate_into
 from rescheduler.kube.client import Client
 from rescheduler.steering.steering_server import SteeringServer
@@ -24,7 +25,7 @@ async def trusted_by_callers(client: Client) -> str:
 @contextlib.asynccontextmanager
 async def calling(client: Client, webhook: SteeringServer) -> AsyncIterator[Call]:
     """call(method, path, body), each on a connection of its own, so that every one sees the certificate."""
-    async with aiohttp.ClientSession() as session:
+    async with aiohttp.ClientSession(connector=ClosingConnector()) as session:
 
         async def call(method: str, path: str, body: bytes = b"", *, trusted: str = "") -> tuple[int, bytes]:
             context = ssl.create_default_context(cadata=trusted or await trusted_by_callers(client))
@@ -36,7 +37,7 @@ async def calling(client: Client, webhook: SteeringServer) -> AsyncIterator[Call
 @contextlib.asynccontextmanager
 async def asking(client: Client, webhook: SteeringServer) -> AsyncIterator[Call]:
     """call(method, path, body), as a scheduler that was given the certificate for that."""
-    async with aiohttp.ClientSession() as session:
+    async with aiohttp.ClientSession(connector=ClosingConnector()) as session:
 
         async def call(method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
             context = await scheduler_tls(client)

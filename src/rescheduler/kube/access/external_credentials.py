@@ -24,6 +24,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from kubevalues.http_connector import ClosingConnector
 from rescheduler.config.policy_blocks import is_confidential
 from rescheduler.kube.access.cluster_access import (
     ClientCertificate,
@@ -255,7 +256,7 @@ class OidcCredentials:
     async def _request_tokens(self) -> OidcTokens:
         trust = client_tls_context(self._authority, insecure=False, certificate=None)
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
-        connector = aiohttp.TCPConnector(ssl=trust)
+        connector = ClosingConnector(ssl=trust)
         async with aiohttp.ClientSession(
             connector=connector, timeout=timeout, raise_for_status=True
         ) as session:
