@@ -1,4 +1,4 @@
-"""Values of the Kubernetes API: quantities, durations, selectors, saved clusters, certificates.
+"""Values of the Kubernetes API (quantities, durations, selectors, saved clusters), certificates, connections.
 
 The simulator (kubesim) and the product share this package and nothing else, so it imports neither. The
 package itself exports selectors. Kubernetes distinguishes two kinds of empty selector: a *missing* one
