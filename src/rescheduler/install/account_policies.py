@@ -226,6 +226,14 @@ _PODS: Final = (
 
 # -- other kinds
 
+_BUDGET_OF_ONE_WORKLOAD: Final = PolicyRequirement(
+    "Only budgets that allow one disruption among selected pods; others could block every eviction.",
+    "has(object.spec.maxUnavailable) && string(object.spec.maxUnavailable) == '1' && "
+    "has(object.spec.selector) && "
+    "(object.spec.selector.?matchLabels.orValue({}).size() > 0 || "
+    "object.spec.selector.?matchExpressions.orValue([]).size() > 0)",
+)
+
 _OTHERS: Final = (
     *(
         AdmissionPolicy(
@@ -298,9 +306,13 @@ _OTHERS: Final = (
                     "Only temporary budgets, named *-rescheduler-pdb and owned by a PodMigration.",
                     f"{item}.metadata.name.endsWith('-rescheduler-pdb') && {is_owned_by_migration(item)}",
                 ),
+                *requirements,
             ),
         )
-        for operation, item in (("CREATE", "object"), ("DELETE", "oldObject"))
+        for operation, item, requirements in (
+            ("CREATE", "object", (_BUDGET_OF_ONE_WORKLOAD,)),
+            ("DELETE", "oldObject", ()),
+        )
     ),
     *(
         AdmissionPolicy(

@@ -223,6 +223,7 @@ def _annotated(value: str) -> dict[str, Any]:
 _PODS: Final = f"/api/v1/namespaces/{SHOP}/pods"
 _APPS: Final = f"/apis/apps/v1/namespaces/{SHOP}"
 _BATCH: Final = f"/apis/batch/v1/namespaces/{SHOP}"
+_SELECTOR: Final = {"matchLabels": {"app": "web"}}
 _BUDGETS: Final = f"/apis/policy/v1/namespaces/{SHOP}/poddisruptionbudgets"
 _ADMISSION: Final = "/apis/admissionregistration.k8s.io/v1"
 _RBAC_API: Final = "/apis/rbac.authorization.k8s.io/v1"
@@ -546,6 +547,24 @@ DAEMONS: Final = (
         _object("policy/v1", "PodDisruptionBudget", "x-rescheduler-pdb", spec={"maxUnavailable": 0}),
         POLICY,
     ),
+    *(
+        _create(
+            f"block every eviction in a namespace with a budget {how}",
+            _BUDGETS,
+            {
+                **_object("policy/v1", "PodDisruptionBudget", "", spec=spec),
+                "metadata": {"name": "x-rescheduler-pdb", "ownerReferences": [_MIGRATION]},
+            },
+            POLICY,
+        )
+        for how, spec in (
+            ("for all pods", {"maxUnavailable": 1, "selector": {}}),
+            ("without a selector", {"maxUnavailable": 1}),
+            ("that allows nothing", {"maxUnavailable": 0, "selector": _SELECTOR}),
+            ("of a percentage", {"maxUnavailable": "1%", "selector": _SELECTOR}),
+            ("with minAvailable", {"minAvailable": "100%", "selector": _SELECTOR}),
+        )
+    ),
     Request("delete a budget of others", "DELETE", f"{_BUDGETS}/web", by=POLICY),
     _create(
         "write an Event of another component",
@@ -753,7 +772,9 @@ JOB: Final = (
         "protect a workload by a temporary budget",
         _BUDGETS,
         {
-            **_object("policy/v1", "PodDisruptionBudget", "", spec={"maxUnavailable": 1}),
+            **_object(
+                "policy/v1", "PodDisruptionBudget", "", spec={"maxUnavailable": 1, "selector": _SELECTOR}
+            ),
             "metadata": {"name": "x-rescheduler-pdb", "ownerReferences": [_MIGRATION]},
         },
     ),
