@@ -269,9 +269,9 @@ class EffectPerformer:
         different = await self._copies.difference(observation)
         if different is not None:
             return different
-        await self._patch(
-            observation, effect.pod, nominate_node_patch(effect.pod.uid, effect.node), PODS.status
-        )
+        nomination = nominate_node_patch(effect.pod.uid, effect.node)
+        if not await self._try_patch(observation, effect.pod, nomination, PODS.status):
+            return None
         return self._copies.ignored(observation, effect.node)
 
     async def _open_gate(
@@ -282,20 +282,17 @@ class EffectPerformer:
     async def _request_budget_sync(
         self, observation: Observation, effect: effects.RequestBudgetSync
     ) -> EffectOutcome:
-        return await self._patch(
-            observation, effect.pod, request_budget_sync_patch(effect.pod.uid, effect.value)
-        )
+        requested = request_budget_sync_patch(effect.pod.uid, effect.value)
+        return await self._patch(observation, effect.pod, requested)
 
     async def _offer(self, observation: Observation, effect: effects.OfferCopyForAdoption) -> EffectOutcome:
-        return await self._patch(
-            observation, effect.pod, offer_for_adoption_patch(observation.migration, effect.pod.uid)
-        )
+        offer = offer_for_adoption_patch(observation.migration, effect.pod.uid)
+        return await self._patch(observation, effect.pod, offer)
 
     async def _release(self, observation: Observation, effect: effects.ReleaseTarget) -> EffectOutcome:
         assert observation.target is not None
-        return await self._patch(
-            observation, effect.pod, release_target_patch(observation, observation.target)
-        )
+        release = release_target_patch(observation, observation.target)
+        return await self._patch(observation, effect.pod, release)
 
     async def _return(self, observation: Observation, effect: effects.RestoreCopyOwner) -> EffectOutcome:
         # Read live: those that its controller left behind show that the copy is to stay, too.
@@ -374,26 +371,28 @@ class EffectPerformer:
 
     # -- common to all patches of pods
 
-    async def _patch(
-        self,
-        observation: Observation,
-        pod: PodReference,
-        patch: Patch,
-        resource: ApiResource[PodRecord] = PODS,
-    ) -> EffectOutcome:
-        """If another client was faster, what that made of the pod is looked at next."""
+    async def _patch(self, observation: Observation, pod: PodReference, patch: Patch) -> EffectOutcome:
+        await self._try_patch(observation, pod, patch, PODS)
+        return None
+
+    async def _try_patch(
+        self, observation: Observation, pod: PodReference, patch: Patch, resource: ApiResource[PodRecord]
+    ) -> bool:
+        """Patch a pod; return false, with the pod read again, if it has changed since it was observed."""
         key = _pod_key(observation, pod)
         before = self._watched.pods.get(key)
         try:
             self._watched.pods.learn(await self._client.patch(resource, key, patch))
         except (errors.NotFound, errors.Conflict):
             await self._watched.read_pod(key, pod.uid)
+            return False
         except errors.Invalid:
             # So is a patch of another pod of the same name, and some of a pod that has changed since.
             await self._watched.read_pod(key, pod.uid)
             if self._watched.pods.get(key) == before:
                 raise
-        return None
+            return False
+        return True
 
 
 def _pod_key(observation: Observation, pod: PodReference) -> str:

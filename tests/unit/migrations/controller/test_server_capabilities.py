@@ -109,3 +109,29 @@ async def test_a_server_that_knows(set_moves, connect, server, path_end, part, f
     assert migration.status.failure == failure
     assert "1.30" in migration.status.message
     assert len(await moves.stage.until_ready(1)) == 1
+
+
+async def test_a_nomination_that_meets_a_conflict_is_repeated(set_moves, connect, server):
+    """The copy changed at that moment: the server does know nominations."""
+    conflicts = 1
+
+    async def handle(method, target, headers, body):
+        nonlocal conflicts
+        if (
+            method == "PATCH"
+            and target.partition("?")[0].endswith("/status")
+            and b"nominatedNodeName" in body
+        ):
+            conflicts -= 1
+            if conflicts >= 0:
+                return object_response(409, {"kind": "Status", "code": 409, "reason": "Conflict"})
+        return await server.handle(method, target, headers, body)
+
+    moves = await set_moves(nodes=2)
+    await moves.stage.deployment(1)
+    (source,) = await moves.stage.pods()
+    key = await moves.wish(source, await moves.stage.free_node())
+    async with moves.executing(connect(handle)):
+        migration = await moves.until_finished(key)
+    assert conflicts < 0
+    assert (migration.status.phase, migration.status.failure) == (MigrationPhase.COMPLETED, "")
