@@ -16,6 +16,7 @@ from rescheduler.cluster.sources.usage_sources import InvalidVector, PrometheusR
 from rescheduler.cluster.usage_readings import UsageReading, UsageReadings, UsageUnavailable
 from rescheduler.config.policy import UsageSource
 from rescheduler.config.policy_blocks import Prometheus
+from rescheduler.http.http_server import serve_http
 from tests.testbed.usage.certificate import self_signed
 
 AT_S = 1_700_000_000.5
@@ -61,16 +62,14 @@ class Server:
     async def running(self, ssl_context: Any = None) -> AsyncIterator["Server"]:
         app = web.Application()
         app.router.add_get("/prefix/api/v1/query", self.answer)
-        runner = web.AppRunner(app, shutdown_timeout=1)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=ssl_context).start()
+        tls = (lambda: ssl_context) if ssl_context else None
         scheme, host = ("https", "localhost") if ssl_context else ("http", "127.0.0.1")
-        self.url = f"{scheme}://{host}:{runner.addresses[0][1]}/prefix"
-        try:
-            yield self
-        finally:
-            self.released.set()
-            await runner.cleanup()
+        async with serve_http(app, "127.0.0.1", 0, tls=tls) as port:
+            self.url = f"{scheme}://{host}:{port}/prefix"
+            try:
+                yield self
+            finally:
+                self.released.set()
 
     async def read(self, **settings: Any) -> UsageReadings | UsageUnavailable:
         given = {"url": self.url, "cpu_query": "cpu", "memory_query": "memory"} | settings

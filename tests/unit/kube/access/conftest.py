@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from rescheduler.http.http_server import serve_http
 from rescheduler.kube.access.cluster_config import load_cluster_access
 from rescheduler.kube.http_transport import HttpTransport
 from rescheduler.kube.transport import ApiRequest
@@ -129,16 +130,9 @@ def serve(authority: Authority, tmp_path: Path) -> Callable[..., Any]:
 
         app = web.Application()
         app.router.add_route("*", "/{tail:.*}", answer)
-        runner = web.AppRunner(app)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
-        await site.start()
-        port = runner.addresses[0][1]
-        server = LoopbackServer(f"{'https' if tls else 'http'}://127.0.0.1:{port}")
-        try:
+        async with serve_http(app, "127.0.0.1", 0, tls=(lambda: context) if context else None) as port:
+            server = LoopbackServer(f"{'https' if tls else 'http'}://127.0.0.1:{port}")
             yield server
-        finally:
-            await runner.cleanup()
 
     return running
 

@@ -12,6 +12,7 @@ import yaml
 from aiohttp import web
 from cryptography import x509
 
+from rescheduler.http.http_server import serve_http
 from rescheduler.kube.access.cluster_config import BadClusterConfig, load_cluster_access
 from rescheduler.kube.transport import NoResponse
 
@@ -48,15 +49,12 @@ async def issuer(authority, tmp_path):
     app = web.Application()
     app.router.add_get("/.well-known/openid-configuration", discovery)
     app.router.add_post("/token", token)
-    runner = web.AppRunner(app)
-    await runner.setup()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     pair = authority.issue("issuer", x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
     context.load_cert_chain(*pair.write(tmp_path, "issuer"))
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-    made.url = f"https://127.0.0.1:{runner.addresses[0][1]}"
-    yield made
-    await runner.cleanup()
+    async with serve_http(app, "127.0.0.1", 0, tls=lambda: context) as port:
+        made.url = f"https://127.0.0.1:{port}"
+        yield made
 
 
 def oidc(issuer, authority=None, **settings) -> dict:

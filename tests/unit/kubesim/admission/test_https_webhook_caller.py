@@ -19,6 +19,7 @@ from kubesim.admission.webhook_admission import (
 from kubesim.apiserver.kind_registry import KindRegistry
 from kubesim.sockets.outbound_calls import HttpsWebhookCaller, WebhookAddress
 from kubesim.sockets.serving_certificate import make_serving_certificate
+from rescheduler.http.http_server import serve_http
 
 CERTIFICATES = make_serving_certificate()
 OTHERS = make_serving_certificate()
@@ -37,14 +38,8 @@ def serve(tmp_path):
         context.load_cert_chain(certificate, key)
         application = web.Application()
         application.router.add_post("/{path:.*}", respond)
-        runner = web.AppRunner(application, shutdown_timeout=0.1)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
-        await site.start()
-        try:
-            yield runner.addresses[0][1]
-        finally:
-            await runner.cleanup()
+        async with serve_http(application, "127.0.0.1", 0, tls=lambda: context) as port:
+            yield port
 
     return serving
 
