@@ -75,6 +75,7 @@ class RunningServer:
     async def stop(self) -> None:
         for stream in tuple(self._streams):
             stream.cancel()
+        await self._listener.stop_accepting()
         await self._runner.cleanup()
         await self._listener.end_connections()
 
@@ -95,11 +96,22 @@ class _Listener(socket.socket):
     def __init__(self, family: int, kind: int, protocol: int) -> None:
         super().__init__(family, kind, protocol)
         self._accepted: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+        self._ends = False
 
     def accept(self) -> tuple[socket.socket, Any]:
+        if self._ends:
+            raise BlockingIOError
         made, peer = super().accept()
         self._accepted.add(made)
         return made, peer
+
+    async def stop_accepting(self) -> None:
+        """Accept no more connections, and let the event loop set up those that it has just accepted.
+
+        If the server were closed in between, asyncio would fail to set them up and never close them.
+        """
+        self._ends = True
+        await asyncio.sleep(0)
 
     async def end_connections(self) -> None:
         """End all connections, whatever clients do, and let the event loop close them."""

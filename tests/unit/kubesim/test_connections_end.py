@@ -43,3 +43,21 @@ def test_a_client_that_does_not_hang_up_leaves_no_open_socket_behind(connect):
         warnings.simplefilter("error", ResourceWarning)
         with asyncio.run(run()):
             gc.collect()
+
+
+@pytest.mark.parametrize("turns", range(5))
+def test_a_client_that_connects_while_the_server_stops_leaves_no_open_socket_behind(turns):
+    """asyncio accepts a connection in one turn of its loop, and sets it up in the next."""
+
+    async def run() -> socket.socket:
+        async with await serve(ApiServer(seed=1)) as running:
+            client = before_its_handshake(("127.0.0.1", int(running.url.rpartition(":")[2])))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+        return client
+
+    gc.collect()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ResourceWarning)
+        with asyncio.run(run()):
+            gc.collect()
