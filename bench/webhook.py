@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from aiohttp import web
 
 from bench.decode import calibration
-from kubevalues.tls_contexts import server_tls_context
+from kubevalues.connections import server_tls_context
 from rescheduler.api.podmigration import ControllerReference
 from rescheduler.http.http_server import serve_http
 from rescheduler.steering.intents import Intent, IntentIndex

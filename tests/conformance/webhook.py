@@ -10,7 +10,7 @@ import msgspec
 from aiohttp import web
 
 from kubesim.sockets.serving_certificate import make_serving_certificate
-from kubevalues.tls_contexts import server_tls_context
+from kubevalues.connections import server_tls_context
 from rescheduler.http.http_server import serve_http
 from rescheduler.kube.api_resources import CONFIG_MAPS, MUTATING_WEBHOOKS, ApiResource, Object, api_resource
 from tests.conformance.objects import config_map

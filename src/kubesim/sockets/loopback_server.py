@@ -16,7 +16,7 @@ from aiohttp import web
 from kubesim.apiserver.api_messages import ServerResponse
 from kubesim.apiserver.fault_injection import ResponseLost
 from kubesim.sockets.serving_certificate import make_serving_certificate
-from kubevalues.tls_contexts import server_tls_context
+from kubevalues.connections import server_tls_context
 
 __all__ = ["RunningServer", "kubeconfig", "serve"]
 

@@ -21,7 +21,7 @@ from kubesim.admission.field_errors import quoted
 from kubesim.admission.webhook_admission import WebhookCallFailed, WebhookEndpoint
 from kubesim.apiserver.api_messages import Object
 from kubesim.scheduler import ExtenderTransport
-from kubevalues.http_connector import ClosingConnector
+from kubevalues.connections import ClosingConnector
 
 __all__ = ["HttpExtenderCaller", "HttpsWebhookCaller", "WebhookAddress"]
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from rescheduler.api.well_known_names import EMPTY_CONDITION, SCHEDULING_GATE
 from rescheduler.install.admission_policies import (
+    BUDGET_OF_ONE_WORKLOAD,
     METADATA_VARIABLES,
     OBJECT_VARIABLES,
     OWN_PREFIX,
@@ -226,14 +227,6 @@ _PODS: Final = (
 
 # -- other kinds
 
-_BUDGET_OF_ONE_WORKLOAD: Final = PolicyRequirement(
-    "Only budgets that allow one disruption among selected pods; others could block every eviction.",
-    "has(object.spec.maxUnavailable) && string(object.spec.maxUnavailable) == '1' && "
-    "has(object.spec.selector) && "
-    "(object.spec.selector.?matchLabels.orValue({}).size() > 0 || "
-    "object.spec.selector.?matchExpressions.orValue([]).size() > 0)",
-)
-
 _OTHERS: Final = (
     *(
         AdmissionPolicy(
@@ -306,13 +299,10 @@ _OTHERS: Final = (
                     "Only temporary budgets, named *-rescheduler-pdb and owned by a PodMigration.",
                     f"{item}.metadata.name.endsWith('-rescheduler-pdb') && {is_owned_by_migration(item)}",
                 ),
-                *requirements,
+                *((BUDGET_OF_ONE_WORKLOAD,) if operation == "CREATE" else ()),
             ),
         )
-        for operation, item, requirements in (
-            ("CREATE", "object", (_BUDGET_OF_ONE_WORKLOAD,)),
-            ("DELETE", "oldObject", ()),
-        )
+        for operation, item in (("CREATE", "object"), ("DELETE", "oldObject"))
     ),
     *(
         AdmissionPolicy(

@@ -14,6 +14,7 @@ from rescheduler.install.object_metadata import DAEMON, WEBHOOK, metadata
 from rescheduler.kube.api_resources import Object
 
 __all__ = [
+    "BUDGET_OF_ONE_WORKLOAD",
     "METADATA_VARIABLES",
     "OBJECT_VARIABLES",
     "OWN_PREFIX",
@@ -148,6 +149,14 @@ def is_owned_by_migration(item: str) -> str:
     owned = f"o, {is_migration('o')} && {is_controller('o')}"
     return f"has({item}.metadata.ownerReferences) && {item}.metadata.ownerReferences.exists({owned})"
 
+
+BUDGET_OF_ONE_WORKLOAD: Final = PolicyRequirement(
+    "Only budgets that allow one disruption among selected pods; others could block every eviction.",
+    "has(object.spec.maxUnavailable) && string(object.spec.maxUnavailable) == '1' && "
+    "has(object.spec.selector) && "
+    "(object.spec.selector.?matchLabels.orValue({}).size() > 0 || "
+    "object.spec.selector.?matchExpressions.orValue([]).size() > 0)",
+)
 
 _SERVER_FIELDS: Final = ("managedFields", "resourceVersion", "generation")
 """Metadata fields that the server itself changes with every write."""

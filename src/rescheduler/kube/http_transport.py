@@ -13,7 +13,7 @@ from urllib.request import getproxies_environment, proxy_bypass
 
 import aiohttp
 
-from kubevalues.http_connector import ClosingConnector
+from kubevalues.connections import ClosingConnector
 from rescheduler.config.policy_blocks import is_confidential, is_loopback
 from rescheduler.kube.access.cluster_access import (
     ClientCertificate,

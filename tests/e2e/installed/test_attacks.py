@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from kubevalues.http_connector import ClosingConnector
+from kubevalues.connections import ClosingConnector
 from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME
 from rescheduler.install.object_metadata import DAEMON, WEBHOOK
 from tests.e2e.installed import attacks

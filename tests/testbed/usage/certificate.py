@@ -3,7 +3,7 @@
 import ssl
 from datetime import UTC, datetime, timedelta
 
-from kubevalues.tls_contexts import server_tls_context
+from kubevalues.connections import server_tls_context
 from kubevalues.x509_certificates import new_authority, new_serving_certificate
 
 __all__ = ["self_signed"]

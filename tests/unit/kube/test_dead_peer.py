@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from kubevalues.http_connector import ClosingConnector
+from kubevalues.connections import ClosingConnector
 from rescheduler.kube.access.cluster_access import ClusterAccess, StoredCredentials
 from rescheduler.kube.http_transport import DEAD_PEER_OPTIONS, HttpTransport
 from rescheduler.kube.transport import ApiRequest, NoResponse

@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import aiohttp
 
-from kubevalues.http_connector import ClosingConnector
-from kubevalues.tls_contexts import load_certificate_into
+from kubevalues.connections import ClosingConnector, load_certificate_into
 from rescheduler.kube.client import Client
 from rescheduler.steering.steering_server import SteeringServer
 from tests.e2e.webhook.rotating import credentials_of

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kubesim import ApiServer
 from kubesim.apiserver.fault_injection import InjectedFault
-from kubevalues.tls_contexts import load_certificate_into
+from kubevalues.connections import load_certificate_into
 from kubevalues.x509_certificates import new_authority, new_client_certificate
 from rescheduler.http.request_limits import MAX_BODY_BYTES
 from rescheduler.kube.api_resources import MUTATING_WEBHOOKS, SECRETS, merge_patch

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from kubevalues.tls_contexts import load_certificate_into
+from kubevalues.connections import load_certificate_into
 
 __all__ = [
     "BadClusterConfig",

@@ -24,7 +24,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from kubevalues.http_connector import ClosingConnector
+from kubevalues.connections import ClosingConnector
 from rescheduler.config.policy_blocks import is_confidential
 from rescheduler.kube.access.cluster_access import (
     ClientCertificate,

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from kubevalues.tls_contexts import server_tls_context
+from kubevalues.connections import server_tls_context
 from rescheduler.api.structured_log import log_event
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import SECRETS, Object

@@ -12,8 +12,7 @@ from datetime import UTC, datetime, timedelta
 import aiohttp
 import pytest
 
-from kubevalues.http_connector import ClosingConnector
-from kubevalues.tls_contexts import load_certificate_into
+from kubevalues.connections import ClosingConnector, load_certificate_into
 from kubevalues.x509_certificates import new_authority, new_serving_certificate
 
 LIFETIME = timedelta(hours=1)
