@@ -16,13 +16,7 @@ EXPLORED = int(os.environ.get("EXPLORE", "1"))
 settings.register_profile(
     "everyday", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile(
-    "explore",
-    max_examples=100 * EXPLORED,
-    deadline=None,
-    print_blob=True,
-    suppress_health_check=list(HealthCheck),
-)
+settings.register_profile("explore", deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
 settings.load_profile("everyday" if EXPLORED == 1 else "explore")
 
 
