@@ -83,7 +83,7 @@ async def migrated(
         policy = Policy(max_concurrent_migrations=at_once, migration_timeout=timedelta(hours=2))
         runtime = RuntimeStateHolder(RuntimeState(policy))
         controller = MigrationController(
-            client, runtime, _ApprovingRevalidator(seen), followed=seen, now=cluster.server.clock.now
+            client, runtime, _ApprovingRevalidator(seen), watched=seen, now=cluster.server.clock.now
         )
         moves = await cluster.moves(client)
         async with beside(cluster), seen.running(), controller.running():

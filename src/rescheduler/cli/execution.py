@@ -89,7 +89,7 @@ class Execution:
             rescheduler = Rescheduler(
                 client, self.configuration, lease_at=at, runtime=runtime, webhook=webhook
             )
-            async with webhook.running(), rescheduler.looking():
+            async with webhook.running(), rescheduler.watching():
                 return await use(rescheduler)
 
         return self.ask(used)
@@ -150,7 +150,7 @@ async def execute_plan(
     from rescheduler.migrations.controller.plan_execution import PlanExecution  # noqa: PLC0415
 
     run = PlanExecution(
-        rescheduler.client, rescheduler.followed, plan, progress.tell, record=rescheduler.record
+        rescheduler.client, rescheduler.watched, plan, progress.on_progress, record=rescheduler.record
     )
     async with rescheduler.executing():
         await report_other_executor(

@@ -28,10 +28,10 @@ _MAX_WORKLOADS_ON_SCREEN = 8
 def recovery_lines(explained: RecoveryExplanation, terminal: Terminal) -> Iterator[str]:
     """Yield whether a pod fails, the attempts so far and the next step; without its rejections."""
     yield ""
-    if explained.trouble:
+    if explained.failure:
         yield f"{terminal.bold('Is it failing?')}  {terminal.styled('yes', {'fg': 'red'})}"
         yield from wrapped(
-            terminal, f"{explained.trouble}, since {_time_text(explained.since_s)}", indent="  "
+            terminal, f"{explained.failure}, since {_time_text(explained.since_s)}", indent="  "
         )
     else:
         yield f"{terminal.bold('Is it failing?')}  {terminal.styled('no', {'fg': 'green'})}"
@@ -49,8 +49,8 @@ def recovery_document(explained: RecoveryExplanation | None) -> dict[str, Any] |
     if explained is None:
         return None
     return {
-        "failing": bool(explained.trouble),
-        "trouble": explained.trouble,
+        "failing": bool(explained.failure),
+        "trouble": explained.failure,
         "since": _timestamp(explained.since_s),
         "retries": explained.retries,
         "allowedBy": explained.by,

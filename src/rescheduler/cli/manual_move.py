@@ -42,36 +42,36 @@ def manual_move_refusals(
             else did_you_mean(key, snapshot.pods.row)
         )
         return [Rejection(key, Reason.GONE, "", f"pod not found{hint}")]
-    told = explain_pod(
+    explained = explain_pod(
         snapshot, policy_for_manual_move(state.policy), key, steered=state.steers, guarded=state.guards
     )
-    found = [each for each in told.kept_in_maintenance_by if each.reason not in TEMPORARY_REASONS]
-    return found or _target_refusals(snapshot, told, target)
+    found = [each for each in explained.kept_in_maintenance_by if each.reason not in TEMPORARY_REASONS]
+    return found or _target_refusals(snapshot, explained, target)
 
 
-def _target_refusals(snapshot: Snapshot, told: PodExplanation, target: str | None) -> list[Rejection]:
-    if told.places is None:
+def _target_refusals(snapshot: Snapshot, explained: PodExplanation, target: str | None) -> list[Rejection]:
+    if explained.places is None:
         return []
     if target is None:
-        if told.places.available:
+        if explained.places.available:
             return []
-        return [Rejection(told.pod, Reason.NO_TARGET, "", availability_message(told.places))]
-    if target in told.places.available:
+        return [Rejection(explained.pod, Reason.NO_TARGET, "", availability_message(explained.places))]
+    if target in explained.places.available:
         return []
-    return [Rejection(told.pod, Reason.TARGET_UNFIT, target, _why_unfit(snapshot, told, target))]
+    return [Rejection(explained.pod, Reason.TARGET_UNFIT, target, _why_unfit(snapshot, explained, target))]
 
 
-def _why_unfit(snapshot: Snapshot, told: PodExplanation, target: str) -> str:
-    assert told.places is not None
+def _why_unfit(snapshot: Snapshot, explained: PodExplanation, target: str) -> str:
+    assert explained.places is not None
     if target not in snapshot.nodes.row:
         return f"node {target} not found{did_you_mean(target, snapshot.nodes.row)}"
-    if target == told.node:
+    if target == explained.node:
         return f"the pod is already on {target}"
     if closed := closed_because(snapshot, snapshot.nodes.row[target]):
         return f"{target} {closed}"
     reasons = [
         f"{each.reason}{f' ({detail})' if detail else ''}"
-        for each in told.places.forbidden
+        for each in explained.places.forbidden
         for node, detail in each.nodes
         if node == target
     ]

@@ -68,8 +68,8 @@ _STEPS: Final = {
 def move_state(progress: MoveProgress) -> tuple[str, str]:
     """Return the state in one word and as a message."""
     migration = progress.migration
-    if progress.given_up:
-        return "Cancelled", progress.given_up
+    if progress.cancelled_because:
+        return "Cancelled", progress.cancelled_because
     if migration is None:
         return "Planned", ""
     status = migration.status
@@ -93,7 +93,11 @@ def is_worth_reporting(progress: MoveProgress) -> bool:
 
 def completed_fraction(progress: MoveProgress) -> float:
     """Return the fraction of the steps that are done; 0 while the move is rolled back."""
-    return 0.0 if progress.migration is None or progress.given_up else migration_fraction(progress.migration)
+    return (
+        0.0
+        if progress.migration is None or progress.cancelled_because
+        else migration_fraction(progress.migration)
+    )
 
 
 def migration_fraction(migration: Migration) -> float:
@@ -138,12 +142,13 @@ def moves_summary(moves: Sequence[MoveProgress]) -> str:
     left = [progress for progress in moves if not progress.is_over]
     begun = sum(progress.is_under_way for progress in left)
     failed = sum(
-        progress.is_over and not progress.is_completed and not progress.given_up for progress in moves
+        progress.is_over and not progress.is_completed and not progress.cancelled_because
+        for progress in moves
     )
-    given_up = len(moves) - completed - failed - begun
+    not_made = len(moves) - completed - failed - begun
     parts = [f"{completed} of {counted(len(moves), 'move')} made"]
     parts += [f"{number} {what}" for number, what in (
-        (failed, "failed"), (begun, "still running"), (given_up, "not made")
+        (failed, "failed"), (begun, "still running"), (not_made, "not made")
     ) if number]  # fmt: skip
     return ", ".join(parts) + "."
 

@@ -53,19 +53,19 @@ class ProgressDisplay:
         self._terminal = terminal
         self._print = print_line
         self._began_s = time.monotonic()
-        self._told: dict[int, str] = {}
+        self._reported: dict[int, str] = {}
 
     @contextlib.contextmanager
     def showing(self, moves: Sequence[MoveProgress]) -> Iterator[None]:  # noqa: ARG002 - lines need no overview
         """Show the moves while the body runs."""
         yield
 
-    def tell(self, progress: MoveProgress) -> None:
+    def on_progress(self, progress: MoveProgress) -> None:
         state, words = move_state(progress)
         line = f"{state}{f': {words}' if words else ''}"
-        if self._told.get(id(progress)) == line or not is_worth_reporting(progress):
+        if self._reported.get(id(progress)) == line or not is_worth_reporting(progress):
             return
-        self._told[id(progress)] = line
+        self._reported[id(progress)] = line
         move, terminal = progress.move, self._terminal
         target = (progress.migration.target_node if progress.migration else "") or move.target or "?"
         shown = terminal.styled(state, {"fg": STATE_COLOURS[state]}) if state in STATE_COLOURS else state
@@ -143,7 +143,7 @@ class LiveProgressDisplay(ProgressDisplay):
         with frames:
             yield
 
-    def tell(self, progress: MoveProgress) -> None:
+    def on_progress(self, progress: MoveProgress) -> None:
         state, words = move_state(progress)
         if state not in _FINAL_STATE_SYMBOLS or id(progress) in self._over:
             return
@@ -257,21 +257,21 @@ class DrainDisplay(ProgressDisplay):
     def __init__(self, terminal: Terminal, print_line: Callable[[str], object]) -> None:
         super().__init__(terminal, print_line)
         self._print_line = print_line
-        self._told_nodes: dict[str, str] = {}
+        self._reported_nodes: dict[str, str] = {}
 
     @contextlib.contextmanager
     def showing_nodes(self, now: NodeStates) -> Iterator[None]:  # noqa: ARG002 - lines are printed when told
         yield
 
-    def tell_nodes(self, nodes: Sequence[NodeInMaintenance]) -> None:
+    def on_nodes(self, nodes: Sequence[NodeInMaintenance]) -> None:
         for node in nodes:
-            if not self.has_told(node):
-                self._told_nodes[node.node] = node.message
+            if not self.has_reported(node):
+                self._reported_nodes[node.node] = node.message
                 self._print_line(f"{self.elapsed:>6}  {node.node}: {node.message}")
 
-    def has_told(self, node: NodeInMaintenance) -> bool:
+    def has_reported(self, node: NodeInMaintenance) -> bool:
         """Return whether the current state of the node has been shown."""
-        return self._told_nodes.get(node.node) == node.message
+        return self._reported_nodes.get(node.node) == node.message
 
 
 class LiveDrainDisplay(DrainDisplay):
@@ -292,17 +292,17 @@ class LiveDrainDisplay(DrainDisplay):
         with frames:
             yield
 
-    def tell(self, progress: MoveProgress) -> None:
+    def on_progress(self, progress: MoveProgress) -> None:
         """Print failed moves and show the latest step of the running ones."""
         state, words = move_state(progress)
         if state in {"Failed", "Cancelled"}:
-            super().tell(progress)
+            super().on_progress(progress)
         self._moving[progress.move.source] = f"{progress.move.pod}: {words or state}"
 
-    def tell_nodes(self, nodes: Sequence[NodeInMaintenance]) -> None:
+    def on_nodes(self, nodes: Sequence[NodeInMaintenance]) -> None:
         """Do nothing: the bars read the state themselves."""
 
-    def has_told(self, node: NodeInMaintenance) -> bool:
+    def has_reported(self, node: NodeInMaintenance) -> bool:
         """Return whether the node is empty: the bars on the screen don't name remaining pods."""
         return not node.left
 

@@ -89,7 +89,7 @@ def simulate(
     checks: int,
     usage: UsageOutcome,
     guarded: bool = False,
-    tell: Callable[[SimulatedCheck], object] = lambda _: None,
+    on_check: Callable[[SimulatedCheck], object] = lambda _: None,
 ) -> list[SimulatedCheck]:
     """Run the checks one after the other, from `start` on; not inside a running event loop.
 
@@ -102,7 +102,7 @@ def simulate(
         if item["kind"] not in _LEFT_OUT and item["metadata"]["name"] != PODMIGRATION_CRD_NAME
     ]
     saved = _SavedInput(loaded, start, usage, SteeringStatus(steers=True, guards=guarded))
-    return run_virtual(_simulate(saved, configuration, checks, tell))
+    return run_virtual(_simulate(saved, configuration, checks, on_check))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ async def _simulate(
     cluster: _SavedInput,
     configuration: Configuration,
     checks: int,
-    tell: Callable[[SimulatedCheck], object],
+    on_check: Callable[[SimulatedCheck], object],
 ) -> list[SimulatedCheck]:
     done: list[SimulatedCheck] = []
     # Controllers reconcile everything once when they start and write what the file lacks.
@@ -131,12 +131,12 @@ async def _simulate(
         rescheduler = Rescheduler(
             client, configuration, lease_at=_LEASE, runtime=runtime, now=now, me="simulated"
         )
-        async with rescheduler.looking(), rescheduler.executing(lambda: rescheduler.recovering().running()):
+        async with rescheduler.watching(), rescheduler.executing(lambda: rescheduler.recovering().running()):
             reader = _reader(cluster.usage, rescheduler.cluster, now)
             async with rescheduler.checking(reader) as loop:
                 async for check in loop.checks():
                     done.append(await _execute(check, rescheduler, now))
-                    tell(done[-1])
+                    on_check(done[-1])
                     if len(done) == checks:
                         break
     return done
@@ -191,12 +191,13 @@ async def _execute(
     def record(progress: MoveProgress) -> None:
         course.append(
             MoveUpdate(
-                now(), MoveProgress(progress.move, progress.key, progress.migration, progress.given_up)
+                now(),
+                MoveProgress(progress.move, progress.key, progress.migration, progress.cancelled_because),
             )
         )
 
     run = PlanExecution(
-        rescheduler.client, rescheduler.followed, check.plan, record, record=rescheduler.record
+        rescheduler.client, rescheduler.watched, check.plan, record, record=rescheduler.record
     )
     if not rescheduler.configuration.policy.dry_run:
         with contextlib.suppress(TimeoutError):
@@ -240,7 +241,7 @@ class _RepeatedUsage:
     _measured: dict[str, UsageReading] = field(init=False)
 
     def __post_init__(self) -> None:
-        pods = list(self.cluster.followed.pods.informer)
+        pods = list(self.cluster.watched.pods.informer)
         self._measured = {pod.uid: self.usage.pods[pod.key] for pod in pods if pod.key in self.usage.pods}
         by_owner: dict[OwnerKey, list[UsageReading]] = {}
         for pod in pods:
@@ -250,7 +251,7 @@ class _RepeatedUsage:
 
     async def read(self) -> UsageOutcome:
         at_s = self.now().timestamp()
-        found = {pod.key: self._used(pod) for pod in self.cluster.followed.pods.informer if pod.node}
+        found = {pod.key: self._used(pod) for pod in self.cluster.watched.pods.informer if pod.node}
         pods: UsageByName = {
             key: UsageReading(used.cpu_millis, used.memory_bytes, at_s) for key, used in found.items() if used
         }

@@ -119,12 +119,12 @@ def _views(
         return {} if infeasible else container.requests
 
     def allocated(container: ContainerResourceSpec) -> Quantities:
-        told = granted.get(container.name, nothing).allocated
-        return asked(container) if told is None else told
+        amounts = granted.get(container.name, nothing).allocated
+        return asked(container) if amounts is None else amounts
 
     def actual(container: ContainerResourceSpec) -> Quantities:
-        told = granted.get(container.name, nothing).actual
-        return allocated(container) if told is None else told
+        amounts = granted.get(container.name, nothing).actual
+        return allocated(container) if amounts is None else amounts
 
     if not infeasible:
         yield _over_containers(pod, asked)

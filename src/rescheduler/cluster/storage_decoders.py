@@ -245,7 +245,7 @@ def decode_csi_driver(item: Object) -> CsiDriverRecord:
     found = decode_object("CSIDriver", item, _CsiDriver)
     return CsiDriverRecord(
         name=found.metadata.name,
-        tells_capacity=found.spec.storage_capacity,
+        publishes_capacity=found.spec.storage_capacity,
         must_be_installed=found.spec.prevent_pod_scheduling_if_missing,
         needs_attachment=found.spec.attach_required,
     )

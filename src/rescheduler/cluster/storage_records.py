@@ -135,7 +135,7 @@ class CsiNodeRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 class CsiDriverRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     name: str
-    tells_capacity: bool = False
+    publishes_capacity: bool = False
     """It publishes what it has left: volumes are only made where there is enough."""
     must_be_installed: bool = False
     """Pods with its volumes only go where it runs."""

@@ -111,21 +111,21 @@ class UsageAverage(msgspec.Struct, frozen=True, gc=False):
 class UsageAverages(Mapping[str, UsageAverage]):
     """By name. Whoever wants all of them takes the columns."""
 
-    __slots__ = ("_names", "_place", "_uids", "columns")
+    __slots__ = ("_names", "_row_of_name", "_uids", "columns")
 
     def __init__(self, names: list[str], uids: list[str], columns: Columns) -> None:
         """All in the same order."""
         self._names = names
         self._uids = uids
         self.columns = columns
-        self._place: dict[str, int] | None = None
+        self._row_of_name: dict[str, int] | None = None
         """By name, once somebody asks for it."""
 
-    def places_of(self, names: list[str], uids: list[str]) -> npt.NDArray[np.int64]:
+    def rows_of(self, names: list[str], uids: list[str]) -> npt.NDArray[np.int64]:
         """Of each in the columns; `UNKNOWN` also where the name is another object's by now."""
         if names == self._names and uids == self._uids:  # as in most checks
             return np.arange(len(names))
-        place, known = self._places(), self._uids
+        place, known = self._rows_by_name(), self._uids
         found = [place.get(name, UNKNOWN) for name in names]
         pairs = zip(found, uids, strict=True)
         return np.array(
@@ -139,7 +139,7 @@ class UsageAverages(Mapping[str, UsageAverage]):
         return dict(zip(self._names, used, strict=True))
 
     def __getitem__(self, name: str) -> UsageAverage:
-        place = self._places()[name]
+        place = self._rows_by_name()[name]
         return UsageAverage(self._uids[place], *self.columns[:, place].tolist())
 
     def __iter__(self) -> Iterator[str]:
@@ -148,10 +148,10 @@ class UsageAverages(Mapping[str, UsageAverage]):
     def __len__(self) -> int:
         return len(self._names)
 
-    def _places(self) -> dict[str, int]:
-        if self._place is None:
-            self._place = {name: place for place, name in enumerate(self._names)}
-        return self._place
+    def _rows_by_name(self) -> dict[str, int]:
+        if self._row_of_name is None:
+            self._row_of_name = {name: place for place, name in enumerate(self._names)}
+        return self._row_of_name
 
 
 def _whole(column: Columns) -> list[int]:
@@ -207,7 +207,7 @@ def _averages(
     before: UsageAverages, read: UsageByName, uids: Mapping[str, str], half_life_s: float
 ) -> UsageAverages:
     names, owners = list(uids), list(uids.values())
-    place = before.places_of(names, owners)
+    place = before.rows_of(names, owners)
     known = place != UNKNOWN
     old, new = np.zeros((3, len(names))), np.zeros((3, len(names)))
     old[:, known] = before.columns[:, place[known]]

@@ -205,7 +205,7 @@ class Checker:
         self._number += 1
         began, state = self._now(), self._runtime.current
         outcome = await (await self._usage(state.policy)).read()
-        under_way = unfinished_now(self._cluster.followed)
+        under_way = unfinished_now(self._cluster.watched)
         decide = _Planning(self._cluster, state, self._history)
         decided = await asyncio.to_thread(decide, outcome, under_way, self._now().timestamp())
         self._history = decided.history

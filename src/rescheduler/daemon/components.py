@@ -60,8 +60,8 @@ class Rescheduler:
         self.configuration = configuration
         """As it was at the start; `runtime` has the policy of now."""
         self.runtime = runtime or RuntimeStateHolder(RuntimeState(configuration.policy))
-        self.followed = WatchedObjects(client)
-        self.cluster = WatchedCluster(client, self.followed, now)
+        self.watched = WatchedObjects(client)
+        self.cluster = WatchedCluster(client, self.watched, now)
         self._webhook: SteeringProbe = webhook or AssumedSteering(self.runtime)
         self.revalidation = Revalidation(self.cluster, self.runtime, now)
         self.lease = LeaderElector(
@@ -85,19 +85,19 @@ class Rescheduler:
         )
 
     @contextlib.asynccontextmanager
-    async def looking(self, *, only: bool = False) -> AsyncIterator[None]:
+    async def watching(self, *, only: bool = False) -> AsyncIterator[None]:
         """Follows the cluster. Raises `KubeError` for what it can't do without.
 
         And `MissingDefinition`, unless `only` that is done, and nothing executed.
         """
-        async with self.cluster.running(only_looks=only):
+        async with self.cluster.running(read_only=only):
             yield
 
     # -- executing
 
     @contextlib.asynccontextmanager
     async def executing(self, beside: WhileLeading = contextlib.nullcontext) -> AsyncIterator[None]:
-        """Executes migrations whenever the Lease is ours, while the body runs within `looking()`.
+        """Executes migrations whenever the Lease is ours, while the body runs within `watching()`.
 
         Otherwise whoever has the Lease executes them. Raises `KubeError` if it can't even be asked for.
         """
@@ -162,7 +162,7 @@ class Rescheduler:
             self.client,
             self.runtime,
             self.revalidation,
-            followed=self.followed,
+            watched=self.watched,
             now=self._now,
             webhook=self._webhook,
         )
@@ -171,7 +171,7 @@ class Rescheduler:
 
     @contextlib.asynccontextmanager
     async def checking(self, usage: UsageReader | None = None) -> AsyncIterator[Checker]:
-        """Checks, within `looking()`; load comes from `usage`, or from where the policy says."""
+        """Checks, within `watching()`; load comes from `usage`, or from where the policy says."""
         checker = Checker(self.client, self.cluster, self.runtime, now=self._now, usage=usage)
         try:
             yield checker

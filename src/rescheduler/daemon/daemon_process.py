@@ -192,7 +192,7 @@ class Daemon:
         self._status_writer = StatusWriter(client, namespace, me, options.now)
         announcer = DaemonEvents(self._events, self._state)
         self._maintenance = MaintenanceConditionWriter(
-            client, self.rescheduler.followed, self._events, options.now
+            client, self.rescheduler.watched, self._events, options.now
         )
         self.listener = ListenerFanout(
             (DaemonLog(), self._status_writer, announcer, self._maintenance, *options.listeners)
@@ -205,13 +205,13 @@ class Daemon:
     @property
     def not_ready(self) -> list[str]:
         """What is not known yet, or no more, in words; empty if all is."""
-        silent = [each for each in self.rescheduler.followed.informers if not each.is_fresh]
+        silent = [each for each in self.rescheduler.watched.informers if not each.is_fresh]
         return [f"{each.resource.plural}: {_why_not_fresh(each)}" for each in silent]
 
     @property
     def lags(self) -> dict[str, float]:
         """Since when nothing was heard, in seconds, by kind."""
-        known = [each for each in self.rescheduler.followed.informers if each.is_synced]
+        known = [each for each in self.rescheduler.watched.informers if each.is_synced]
         return {each.resource.kind: each.staleness() for each in known}
 
     @property
@@ -225,11 +225,11 @@ class Daemon:
             try:
                 async with interrupted_by(ended):
                     await stack.enter_async_context(self._state.running())
-                    await stack.enter_async_context(self.rescheduler.looking(only=self._is_dry_run))
+                    await stack.enter_async_context(self.rescheduler.watching(only=self._is_dry_run))
                     await stack.enter_async_context(self._webhook.running())
             except Interrupted:
                 return
-            stack.callback(self.rescheduler.followed.migrations.informer.subscribe(self._on_migration))
+            stack.callback(self.rescheduler.watched.migrations.informer.subscribe(self._on_migration))
             self._use_policy(self.runtime.current.policy)
             background = await stack.enter_async_context(in_background(ended))
             background(self.halt_monitor.run(), "halts")
@@ -260,9 +260,9 @@ class Daemon:
     def _is_busy(self) -> bool:
         """Whether something is under way that only we go on with: it is not left half done, and nothing
         that is held by us is left without anybody who lets it go."""
-        followed = self.rescheduler.followed
+        watched = self.rescheduler.watched
         return self.rescheduler.controller is not None and bool(
-            followed.being_asked_for or migrations_to_finish(followed)
+            watched.being_requested or migrations_to_finish(watched)
         )
 
     @contextlib.asynccontextmanager
@@ -294,7 +294,7 @@ class Daemon:
         self.listener.migration_changed(self._migration(old), self._migration(new))
 
     def _migration(self, item: Object | None) -> Migration | None:
-        return None if item is None else self.rescheduler.followed.records.migration(item)
+        return None if item is None else self.rescheduler.watched.records.migration(item)
 
     # -- the configuration
 
@@ -312,7 +312,7 @@ class Daemon:
 
     def _use_policy(self, policy: Policy) -> None:
         """Without a place where moves are recorded it stays a dry run, whatever is wanted."""
-        if self.rescheduler.followed.is_without_migrations:
+        if self.rescheduler.watched.is_without_migrations:
             words = (
                 f"{MissingPodMigrationCRD()} Until you do that and restart the daemon, it runs as a dry run."
             )

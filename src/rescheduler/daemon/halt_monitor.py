@@ -47,12 +47,12 @@ class HaltMonitor:
 
     async def run(self) -> None:
         """Evaluate every two seconds, and as soon as an informer reports something that may cause a halt."""
-        followed = self._rescheduler.followed
+        watched = self._rescheduler.watched
         self._is_running = True
         ends = [
             self._state.informer.subscribe(lambda _old, _new: self.evaluate()),
-            followed.nodes.subscribe(self._on_node),
-            followed.migrations.informer.subscribe(self._on_migration),
+            watched.nodes.subscribe(self._on_node),
+            watched.migrations.informer.subscribe(self._on_migration),
         ]
         try:
             while True:
@@ -93,13 +93,13 @@ class HaltMonitor:
             self.evaluate_soon()
 
     def _facts(self) -> HaltFacts:
-        followed, now = self._rescheduler.followed, self._now()
+        watched, now = self._rescheduler.watched, self._now()
         return HaltFacts(
             now=now,
             pause=self._state.pause,
             migrations=list(self._finished(now - FAILURE_WINDOW)),
-            nodes=len(followed.nodes),
-            not_ready=[node.name for node in followed.nodes if not node.is_ready],
+            nodes=len(watched.nodes),
+            not_ready=[node.name for node in watched.nodes if not node.is_ready],
             answers=self._api_responses.lately(asyncio.get_running_loop().time()),
             stale=[_stale_cache(each) for each in self._caches() if not each.is_fresh],
         )
@@ -109,10 +109,10 @@ class HaltMonitor:
         yield self._state.informer
 
     def _finished(self, after: datetime) -> Iterator[Migration]:
-        followed = self._rescheduler.followed
+        watched = self._rescheduler.watched
         for minute in range(minute_of(after), minute_of(self._now()) + 2):
-            for item in followed.migrations.informer.find("finished", minute):
-                migration = followed.records.migration(item)
+            for item in watched.migrations.informer.find("finished", minute):
+                migration = watched.records.migration(item)
                 if migration is not None:
                     yield migration
 

@@ -213,7 +213,7 @@ class DaemonEvents(DaemonListener):
     def leads(self, leads: bool) -> None:
         self.is_on = leads
         if leads:
-            self._events.tell(self._subject, "Leading", "this replica holds the Lease and moves pods")
+            self._events.record(self._subject, "Leading", "this replica holds the Lease and moves pods")
             self.halted(self._halts)
 
     def halted(self, halts: tuple[Halt, ...]) -> None:
@@ -224,15 +224,15 @@ class DaemonEvents(DaemonListener):
         for halt in halts:
             if (halt.reason, halt.namespace) not in self._announced:
                 message = f"{halt.reason}: {halt.words}. Ends {halt.ends}"
-                self._events.tell(self._subject, "Halted", message, warning=True)
+                self._events.record(self._subject, "Halted", message, warning=True)
         for reason, namespace in sorted(self._announced - now):
             of = f" of namespace {namespace}" if namespace else ""
-            self._events.tell(self._subject, "HaltEnded", f"{reason}{of} has ended")
+            self._events.record(self._subject, "HaltEnded", f"{reason}{of} has ended")
         self._announced = now
 
     def configuration_refused(self, why: str) -> None:
         if self.is_on:
-            self._events.tell(self._subject, "ConfigurationRefused", why, warning=True)
+            self._events.record(self._subject, "ConfigurationRefused", why, warning=True)
 
     @property
     def _subject(self) -> InvolvedObject:

@@ -216,9 +216,9 @@ class Metrics(DaemonListener):
     # -- the state of the cluster
 
     def failing(self, pods: Iterable[FailingPod]) -> None:
-        given_up = [pod.tries >= pod.allowed for pod in pods]
-        self._failing.labels("given-up").set(sum(given_up))
-        self._failing.labels("tried").set(len(given_up) - sum(given_up))
+        exhausted = [pod.tries >= pod.allowed for pod in pods]
+        self._failing.labels("given-up").set(sum(exhausted))
+        self._failing.labels("tried").set(len(exhausted) - sum(exhausted))
 
     def suspects(self, nodes: Iterable[SuspectNode]) -> None:
         self._suspects.set(len(list(nodes)))

@@ -40,7 +40,7 @@ class NodeDrain:
         nodes: Collection[str],
         *,
         runtime: RuntimeStateHolder,
-        tell: Callable[[MoveProgress], None] = lambda _: None,
+        on_progress: Callable[[MoveProgress], None] = lambda _: None,
     ) -> None:
         """Limits on the size of plans and maintenance windows don't apply to a drain."""
         self._client = client
@@ -48,7 +48,7 @@ class NodeDrain:
         self._policy = replace(runtime.current.policy, max_reschedule_pods=10_000, windows=())
         self._nodes = frozenset(nodes)
         self._runtime = runtime
-        self._tell = tell
+        self._on_progress = on_progress
         self._run: PlanExecution | None = None
         self._is_stopped = False
 
@@ -80,7 +80,7 @@ class NodeDrain:
             if new is None and old is not None and old.node in self._nodes:
                 gone.set()
 
-        end = self._cluster.followed.pods.informer.subscribe(note)
+        end = self._cluster.watched.pods.informer.subscribe(note)
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_REPLAN_INTERVAL_S):
@@ -99,7 +99,7 @@ class NodeDrain:
         return maintenance_status(self._cluster.snapshot(), Plan(taken_at_s=0.0), only=self._nodes)
 
     def _plan(self) -> Plan:
-        under_way = moves_under_way(self._cluster.followed)
+        under_way = moves_under_way(self._cluster.watched)
         expected = expected_snapshot(self._cluster.snapshot(), under_way)
         state = self._runtime.current
         strategies = [NodeMaintenance(self._nodes)]
@@ -110,14 +110,14 @@ class NodeDrain:
 
     def _carrying_out(self, made: Plan) -> PlanExecution:
         said = {INCLUDES_SYSTEM_ANNOTATION: "true"} if self._policy.maintenance_includes_system else None
-        return PlanExecution(self._client, self._cluster.followed, made, self._tell, annotations=said)
+        return PlanExecution(self._client, self._cluster.watched, made, self._on_progress, annotations=said)
 
     def _is_under_way(self) -> bool:
         """Whether somebody else moves pods of these nodes, or they are just going."""
-        pods = self._cluster.followed.pods
+        pods = self._cluster.watched.pods
         moving = any(
             (pod := pods.get(each.pod)) is not None and pod.node in self._nodes
-            for each in moves_under_way(self._cluster.followed)
+            for each in moves_under_way(self._cluster.watched)
         )
         return moving or self._are_going()
 

@@ -131,7 +131,7 @@ class PeriodicChecks:
         if self._policy.dry_run:
             return
         within = self._policy.migration_timeout
-        for hops in interrupted_hops(self._rescheduler.followed, self._rescheduler.now(), within):
+        for hops in interrupted_hops(self._rescheduler.watched, self._rescheduler.now(), within):
             run = self._run_of(hops.plan)
             run.resume_after(hops.first_hop)
             self._begin(run, f"second hop after {hops.first_hop}")
@@ -139,7 +139,7 @@ class PeriodicChecks:
     def _run_of(self, plan: Plan) -> PlanExecution:
         rescheduler = self._rescheduler
         return PlanExecution(
-            rescheduler.client, rescheduler.followed, plan, _log_cancelled_move, record=rescheduler.record
+            rescheduler.client, rescheduler.watched, plan, _log_cancelled_move, record=rescheduler.record
         )
 
     def _begin(self, run: PlanExecution, name: str) -> None:
@@ -163,6 +163,13 @@ class PeriodicChecks:
 
 
 def _log_cancelled_move(progress: MoveProgress) -> None:
-    if progress.given_up:
+    if progress.cancelled_because:
         move = progress.move
-        log_event(log, logging.INFO, "MoveCancelled", progress.given_up, pod=move.pod, strategy=move.strategy)
+        log_event(
+            log,
+            logging.INFO,
+            "MoveCancelled",
+            progress.cancelled_because,
+            pod=move.pod,
+            strategy=move.strategy,
+        )

@@ -195,10 +195,10 @@ class MaintenanceConditionWriter(DaemonListener):
                 )
 
     async def _write_all(self) -> None:
-        told = {each.node: each for each in self._nodes}
+        conditions = {each.node: each for each in self._nodes}
         for node in list(self._watched.nodes):
-            if node.name in told:
-                await self._write(node, told[node.name])
+            if node.name in conditions:
+                await self._write(node, conditions[node.name])
             elif node.condition(EMPTY_CONDITION) is not None:
                 await self._patch(node.name, {"$patch": "delete", "type": EMPTY_CONDITION})
             # If it is out of date, or the node is gone, the next check sees what is there then.
@@ -226,7 +226,7 @@ class MaintenanceConditionWriter(DaemonListener):
         await self._patch(node.name, condition)
         if before is None or before.reason != reason:
             log_event(log, logging.INFO, f"Maintenance{reason}", message, node=node.name)
-            self._events.tell(
+            self._events.record(
                 InvolvedObject.of_node(node.name),
                 f"Maintenance{reason}",
                 message,

@@ -93,7 +93,7 @@ class Leftover:
 @dataclass(frozen=True, slots=True)
 class LeftoverSearch:
     resource: ApiResource[Any]
-    look: Callable[[ApiResource[Any], Object], Leftover | None]
+    find: Callable[[ApiResource[Any], Object], Leftover | None]
     labels: str = ""
 
 

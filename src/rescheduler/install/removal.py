@@ -145,7 +145,7 @@ class Removal:
             found.failures.append(f"can't list {search.resource.label}: {error}")
             return []
         leftovers = [
-            (item, leftover) for item in page.items if (leftover := search.look(search.resource, item))
+            (item, leftover) for item in page.items if (leftover := search.find(search.resource, item))
         ]
         if search.resource.kind != PODS.kind:
             return [leftover for _, leftover in leftovers]
@@ -253,7 +253,7 @@ class Removal:
             if search.resource.plural != leftover.resource.plural:
                 continue
             item = await self._read(search.resource, leftover.key, RemovalFindings())
-            found = None if item is None else search.look(search.resource, item)
+            found = None if item is None else search.find(search.resource, item)
             if found is not None and found.resource == leftover.resource:
                 return found
         return None

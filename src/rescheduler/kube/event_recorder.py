@@ -147,7 +147,7 @@ class EventRecorder:
         self._waiting: asyncio.Queue[Object] = asyncio.Queue(_MAX_PENDING)
         self._limits = EventCorrelator()
 
-    def tell(
+    def record(
         self, subject: InvolvedObject, reason: str, message: str, *, warning: bool = False, once: bool = False
     ) -> None:
         """Write an Event. With `once`, it is not repeated while it exists on the server, even by another

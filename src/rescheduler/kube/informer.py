@@ -173,8 +173,8 @@ class Informer(Generic[T]):
     def is_fresh(self) -> bool:
         """Whether the cache is synced and followed; see the top of this module."""
         timing = self._timing
-        is_followed = self.lost_s() < timing.lost_after_s and self.staleness() < timing.stale_after_s
-        return self.is_synced and is_followed
+        is_current = self.lost_s() < timing.lost_after_s and self.staleness() < timing.stale_after_s
+        return self.is_synced and is_current
 
     def lost_s(self) -> float:
         """Return for how many seconds no watch has been open; 0 while one is."""
@@ -259,14 +259,14 @@ class ReadYourWrites(Generic[T]):
         items = (self.get(key) for key in sorted({*map(self.key, cached), *answered}))
         return [item for item in items if item is not None and value in set(values_of(item))]
 
-    def learn(self, item: T) -> None:
+    def observe(self, item: T) -> None:
         """Record the answer to a write or a live read; older answers change nothing."""
         key = self._identify(item).key
         known = self._trusted(key)
         if known is None or self._version(known) <= self._version(item):
             self._answers[key] = item, _now_s()
 
-    def learn_gone(self, key: str, uid: str) -> None:
+    def observe_deleted(self, key: str, uid: str) -> None:
         """Record that the server has deleted the object."""
         self._deleted[key] = uid, _now_s()
         answer = self._answers.get(key)

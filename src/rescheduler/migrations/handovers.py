@@ -173,22 +173,22 @@ def replacing(observation: Observation) -> Decision:
         return Transition(
             Trigger.UNREPLACED, "the workload was scaled down: its controller creates no replacement"
         )
-    given_up_at = (
+    deadline = (
         observation.migration.status.handed_over_at or observation.now
     ) + observation.policy.migration_timeout
     if replacement is not None and not replacement.is_terminating:
         if is_serving(replacement):
             return _replaced(observation, replacement)
-        if (trouble := _replacement_failure(observation, replacement)) is not None:
+        if (failure := _replacement_failure(observation, replacement)) is not None:
             return Transition(
-                Trigger.UNREPLACED, f"{replacement.name} on {replacement.node} also fails: {trouble.message}"
+                Trigger.UNREPLACED, f"{replacement.name} on {replacement.node} also fails: {failure.message}"
             )
         if (decision := _unschedulable_as_steered(observation, replacement)) is not None:
             return decision
-    if observation.now >= given_up_at:
+    if observation.now >= deadline:
         return Transition(Trigger.UNREPLACED, "no replacement became ready in time")
-    look_again_at = _replacement_failure_check_at(observation, replacement) or given_up_at
-    return Wait(min(given_up_at, look_again_at), "waiting for the replacement to become ready")
+    retry_at = _replacement_failure_check_at(observation, replacement) or deadline
+    return Wait(min(deadline, retry_at), "waiting for the replacement to become ready")
 
 
 def _replaced(observation: Observation, replacement: PodRecord) -> Transition:

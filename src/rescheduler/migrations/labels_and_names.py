@@ -83,10 +83,10 @@ def copy_annotations(migration: Migration, original_name: str, now: datetime) ->
 
 def source_annotations(pod: PodRecord, now: datetime) -> dict[str, str]:
     """A pod that was moved before keeps what it says of its origin."""
-    told = {TIME_ANNOTATION: _timestamp(now)}
+    annotations = {TIME_ANNOTATION: _timestamp(now)}
     if ORIGINAL_POD_ANNOTATION not in pod.annotations:
-        told |= {ORIGINAL_POD_ANNOTATION: pod.uid, ORIGINAL_POD_NAME_ANNOTATION: pod.name}
-    return told
+        annotations |= {ORIGINAL_POD_ANNOTATION: pod.uid, ORIGINAL_POD_NAME_ANNOTATION: pod.name}
+    return annotations
 
 
 def metadata_to_remove(pod: PodRecord) -> tuple[tuple[str, ...], tuple[str, ...]]:

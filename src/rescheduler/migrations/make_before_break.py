@@ -134,11 +134,11 @@ def starting(observation: Observation) -> Decision:
         is_late = ended.event is Trigger.TIMED_OUT
         return replace(ended, reports=(_copy_not_ready(observation, "NotReady"),)) if is_late else ended
     assert copy is not None
-    trouble = _copy_failure(observation, copy)
-    if trouble:
+    failure = _copy_failure(observation, copy)
+    if failure:
         return Transition(
             Trigger.COPY_FAILING,
-            f"copy {copy.name} can't run: {trouble}",
+            f"copy {copy.name} can't run: {failure}",
             COPY_FAILING,
             reports=(_copy_not_ready(observation, COPY_FAILING),),
         )

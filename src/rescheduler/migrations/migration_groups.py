@@ -91,11 +91,11 @@ def waiting_for_group(observation: Observation) -> Transition | Wait | None:
                 f"{each.name} of the same group failed: {each.status.message}", "PartnerFailed"
             )
     if missing := group.size - len(observation.group):
-        given_up_at = migration.created + observation.policy.migration_timeout
+        deadline = migration.created + observation.policy.migration_timeout
         words = f"group {group.name} has {group.size - missing} of {group.size} members"
-        if observation.now >= given_up_at:
+        if observation.now >= deadline:
             return _group_refused(f"{words}; create all of them within migrationTimeout", "GroupIncomplete")
-        return Wait(given_up_at, f"waiting for the rest of its group: {words}")
+        return Wait(deadline, f"waiting for the rest of its group: {words}")
     if observation.obstacle:
         return _group_refused(
             f"group {group.name} can't start together: {observation.obstacle}", "GroupTooLarge"

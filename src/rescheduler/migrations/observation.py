@@ -70,7 +70,7 @@ class Observation:
     owner: WorkloadRecord | None = None
     """The controller of the source, as it is now; None if it is gone, was re-made, or is of a kind that is
     not followed."""
-    owner_is_followed: bool = True
+    owner_is_watched: bool = True
     """False for kinds that we don't know: then nothing follows from not seeing it."""
     deployment: WorkloadRecord | None = None
     """The one above a ReplicaSet."""
@@ -150,7 +150,7 @@ class Observation:
         return "deleted" if source.is_terminating else "gone for an unknown reason"
 
     @property
-    def source_trouble(self) -> str:
+    def source_state(self) -> str:
         """Why the source does not serve, in words."""
         if self.source is None or not self.source_stands:
             return self.source_end
@@ -188,7 +188,7 @@ class Observation:
 
     @property
     def owner_is_gone(self) -> bool:
-        return self.owner_is_followed and (self.owner is None or self.owner.deleted_s is not None)
+        return self.owner_is_watched and (self.owner is None or self.owner.deleted_s is not None)
 
     @property
     def target_reference(self) -> PodReference:

@@ -117,8 +117,8 @@ def _taken_over(observation: Observation) -> Transition:
 def _words(observation: Observation) -> str:
     assert observation.target is not None
     pod, failure = observation.migration.spec.pod.name, observation.migration.status.failure
-    copy, trouble = observation.target.name, observation.source_trouble
-    return f"pod {pod} is {trouble}: the rollback ({failure}) keeps copy {copy}"
+    copy, state = observation.target.name, observation.source_state
+    return f"pod {pod} is {state}: the rollback ({failure}) keeps copy {copy}"
 
 
 def is_overdue(observation: Observation) -> bool:

@@ -103,7 +103,7 @@ def evicting(observation: Observation) -> Decision:
     )
     if ended is None and not observation.source_is_ours:
         # Another process has begun to call it off, and ended before it could say why.
-        ended = Transition(Trigger.TIMED_OUT, "eviction cancelled", "CalledOff")
+        ended = Transition(Trigger.TIMED_OUT, "eviction cancelled", "EvictionCancelled")
     if ended is not None:
         return _cancel_eviction(observation, ended)
     if (spent := _exhausted_budget(observation)) is not None:

@@ -226,12 +226,12 @@ def advance(observation: Observation, transition: Transition) -> Migration:
     if phase_of(step).is_final:
         changes["finished_at"] = now
     status = msgspec.structs.replace(before, **changes)
-    told = (
+    report = (
         None
         if _is_already_handed_over(before, transition.event)
         else _CONDITION_OF_TRIGGER.get(transition.event)
     )
-    reports = transition.reports if told is None else (*transition.reports, told)
+    reports = transition.reports if report is None else (*transition.reports, report)
     return msgspec.structs.replace(migration, status=with_conditions(status, reports, message, now))
 
 

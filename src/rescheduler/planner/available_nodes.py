@@ -86,11 +86,11 @@ def availability_message(found: NodeAvailability) -> str:
 
 
 def _example_nodes(each: UnavailableNodes) -> str:
-    told = [f"{name} {detail}" for name, detail in each.nodes[:_SHOWN] if detail]
-    if not told:
+    details = [f"{name} {detail}" for name, detail in each.nodes[:_SHOWN] if detail]
+    if not details:
         return ""
     more = ["…"] if len(each.nodes) > _SHOWN else []
-    return f" ({'; '.join([*told, *more])})"
+    return f" ({'; '.join([*details, *more])})"
 
 
 def open_nodes(snapshot: Snapshot) -> Flags:

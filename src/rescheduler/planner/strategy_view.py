@@ -47,11 +47,11 @@ class RejectionLog:
         That a pod fails, and is left to FailedPods, is not said where that has said more about it.
         """
         left_out = frozenset(moved)
-        told = {subject for subject, reason in self._found if reason != Reason.FAILING}
+        reported = {subject for subject, reason in self._found if reason != Reason.FAILING}
         return [
             self._found[subject, reason]
             for subject, reason in sorted(self._found)
-            if subject not in left_out and not (reason == Reason.FAILING and subject in told)
+            if subject not in left_out and not (reason == Reason.FAILING and subject in reported)
         ]
 
     @staticmethod

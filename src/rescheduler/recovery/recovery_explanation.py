@@ -27,7 +27,7 @@ __all__ = ["RecoveryExplanation", "SuspectNodeExplanation", "explain_failing_pod
 class RecoveryExplanation:
     """Whether a pod fails, which attempts failed, and what happens next."""
 
-    trouble: str
+    failure: str
     """The message of its failure; empty if it does not fail."""
     since_s: float
     retries: int | None
@@ -96,7 +96,7 @@ def _explanation(
         what_next = f"nothing: {allowance.why}"
     allowed = allowance if isinstance(allowance, RetryAllowance) else None
     return RecoveryExplanation(
-        trouble=replica.failure.message if replica is not None else "",
+        failure=replica.failure.message if replica is not None else "",
         since_s=replica.failure.since_s if replica is not None else 0.0,
         retries=allowed.retries if allowed is not None else None,
         by=allowed.source if allowed is not None else "",

@@ -116,5 +116,5 @@ class _PodAffinity:
         return self.matches_itself and not any(place.domain_counts.counts for place in self.near)
 
 
-def _refusal(reason: str, wish: str, place: _TermCounts, node: int) -> NodeRefusal:
-    return NodeRefusal(SchedulerRule.POD_AFFINITY, (reason,), f"{wish}: {place.shown(node)}")
+def _refusal(reason: str, requirement: str, place: _TermCounts, node: int) -> NodeRefusal:
+    return NodeRefusal(SchedulerRule.POD_AFFINITY, (reason,), f"{requirement}: {place.shown(node)}")

@@ -99,9 +99,9 @@ class AttachedVolumes:
         }
         self._users: defaultdict[str, dict[int, int]] = defaultdict(dict)
         self._count: dict[str, Ints] = {}
-        self._told = set(_attachments(snapshot))
+        self._attached = set(_attachments(snapshot))
         """Volumes and nodes of which the cluster says that they are attached, with or without a pod."""
-        for driver, _, node in self._told:
+        for driver, _, node in self._attached:
             self.count_of(driver)[node] += 1
         for pod_class, node in positions.each_of(self._of_class):
             self.count(pod_class, node, 1)
@@ -125,7 +125,7 @@ class AttachedVolumes:
                 users[node] = after
             else:
                 del users[node]
-            if (before > 0) != (after > 0) and (*volume[:2], node) not in self._told:
+            if (before > 0) != (after > 0) and (*volume[:2], node) not in self._attached:
                 self.count_of(volume.driver)[node] += by
 
 
@@ -171,8 +171,8 @@ def _installed(
     refusal = NodeRefusal(SchedulerRule.VOLUME_LIMITS, (reason,), f"needs {volumes[0].handle}")
     # Without a word of its drivers, nobody on the node has taken over volumes that were no CSI volumes once.
     counts_anywhere = not all(volume.is_translated for volume in volumes)
-    told = (storage.csi_nodes.get(record.name) for record in node_labels.records)
-    passes = [not counts_anywhere if node is None else driver in node.drivers for node in told]
+    csi_nodes = (storage.csi_nodes.get(record.name) for record in node_labels.records)
+    passes = [not counts_anywhere if node is None else driver in node.drivers for node in csi_nodes]
     return StaticCheck(np.array(passes, np.bool_), lambda _: refusal)
 
 

@@ -226,7 +226,7 @@ def _has_room(
 ) -> Flags:
     """Asked only of drivers that publish what they have left."""
     driver = storage.csi_drivers.get(made_by.provisioner)
-    found = np.full(len(node_labels), driver is None or not driver.tells_capacity or not claim.size_bytes)
+    found = np.full(len(node_labels), driver is None or not driver.publishes_capacity or not claim.size_bytes)
     if not found.all():
         for capacity in storage.capacities.values():
             largest = capacity.largest_volume_bytes

@@ -44,8 +44,8 @@ IntentsChanged = Callable[[str, tuple[Intent, ...]], None]
 
 
 class FailedAttemptsWatch:
-    def __init__(self, client: Client, learn: IntentsChanged) -> None:
-        self._learn = learn
+    def __init__(self, client: Client, update: IntentsChanged) -> None:
+        self._update = update
         self._open_nodes: frozenset[str] = frozenset()
         self._steering: dict[tuple[str, str], None] = {}
         """Kind and key of the controllers whose pods avoid nodes: refreshed when nodes change."""
@@ -95,7 +95,7 @@ class FailedAttemptsWatch:
             self._steering[kind, key] = None
         else:
             self._steering.pop((kind, key), None)
-        self._learn(f"{kind}/{key}", intents)
+        self._update(f"{kind}/{key}", intents)
 
     def _intents(self, kind: str, item: Object) -> Iterator[Intent]:
         metadata = item["metadata"]

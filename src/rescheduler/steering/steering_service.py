@@ -49,11 +49,11 @@ class IntentCache:
             item = old if new is None else new
             assert item is not None
             key = f"{kind}/{item['metadata'].get('namespace', '')}/{item['metadata']['name']}"
-            self.learn(key, () if new is None else tuple(read(new)))
+            self.update(key, () if new is None else tuple(read(new)))
 
         return changed
 
-    def learn(self, key: str, intents: tuple[Intent, ...]) -> None:
+    def update(self, key: str, intents: tuple[Intent, ...]) -> None:
         """Replace the intents of the record with that key."""
         before = self._by_record.get(key, ())
         if intents == before:
@@ -93,7 +93,7 @@ class SteeringService:
             client, api_resource(GROUP, VERSION, POD_MIGRATION_PLURAL, POD_MIGRATION_KIND)
         )
         self.informer.subscribe(self._known.reading(POD_MIGRATION_KIND, _intents_of_object))
-        self._attempts = FailedAttemptsWatch(client, self._known.learn)
+        self._attempts = FailedAttemptsWatch(client, self._known.update)
         self._guard = SurplusGuard(self.informer, now, _loop_s)
 
     @property

@@ -81,7 +81,7 @@ class Moves:
             client,
             RuntimeStateHolder(RuntimeState(replace(self.policy, **policy))),
             ApprovingRevalidator(seen),
-            followed=seen,
+            watched=seen,
             now=self.now,
             workers=4,
         )
@@ -91,7 +91,7 @@ class Moves:
         self, client: Client | None = None, **policy: Any
     ) -> AsyncIterator[MigrationController]:
         controller = self.controller(client, **policy)
-        async with controller.followed.running(), controller.running():
+        async with controller.watched.running(), controller.running():
             yield controller
 
     # -- wishes

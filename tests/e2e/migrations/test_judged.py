@@ -26,7 +26,7 @@ async def executing(moves: Moves, **policy: Any) -> AsyncIterator[Rescheduler]:
         policy=replace(moves.policy, **policy), leader_election=LeaderElection(leader_elect=False)
     )
     rescheduler = Rescheduler(moves.client, configuration, lease_at="default/rescheduler", now=moves.now)
-    async with rescheduler.looking(), rescheduler.executing():
+    async with rescheduler.watching(), rescheduler.executing():
         yield rescheduler
 
 

@@ -234,7 +234,7 @@ async def daemon(
         runtime=runtime,
         webhook=webhook,
     )
-    async with webhook.running(), made.looking(), made.executing():
+    async with webhook.running(), made.watching(), made.executing():
         yield made, webhook
     await client.close()
 

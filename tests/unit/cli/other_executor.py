@@ -28,7 +28,7 @@ def executing_elsewhere(kubeconfig: Path, config: Path, *, me: str, lease_at: st
             client = Client(network)
             await install_definition(client)
             daemon = Rescheduler(client, configuration, lease_at=lease_at, me=me)
-            async with daemon.looking(), daemon.executing():
+            async with daemon.watching(), daemon.executing():
                 await daemon.lease.acquired()
                 leading.set()
                 await end.wait()

@@ -44,17 +44,17 @@ def test_the_name_of_a_node_is_not_cut_however_much_there_is_to_say_of_its_pods(
 
 def test_bars_say_that_a_node_is_empty_but_not_what_is_left():
     view = LiveDrainDisplay(Console(file=io.StringIO(), width=100), Terminal(100))
-    assert view.has_told(NodeInMaintenance("worker-1", 0, (), "empty"))
+    assert view.has_reported(NodeInMaintenance("worker-1", 0, (), "empty"))
     left = NodeInMaintenance("worker-1", 2, (), "2 pods are still there")
-    view.tell_nodes([left])
-    assert not view.has_told(left)
+    view.on_nodes([left])
+    assert not view.has_reported(left)
 
 
 def test_as_lines_each_state_is_told_once():
     lines = []
     view = DrainDisplay(Terminal(), lines.append)
     state = NodeInMaintenance("worker-1", 2, (), "2 pods are still there")
-    view.tell_nodes([state])
-    view.tell_nodes([state])
-    view.tell_nodes([NodeInMaintenance("worker-1", 0, (), "empty")])
+    view.on_nodes([state])
+    view.on_nodes([state])
+    view.on_nodes([NodeInMaintenance("worker-1", 0, (), "empty")])
     assert [line.split("  ")[-1] for line in lines] == ["worker-1: 2 pods are still there", "worker-1: empty"]

@@ -17,14 +17,14 @@ from tests.unit.migrations.observations import NOW, migration
 REFUSED = MigrationCondition(ConditionType.BUDGET_ALLOWS, "False", NOW, "Refused")
 
 
-def errand(step=None, handover=Handover.ADOPT, *, pod="shop/web-1-a", given_up="", **status):
+def errand(step=None, handover=Handover.ADOPT, *, pod="shop/web-1-a", cancelled_because="", **status):
     move = Move(
         pod=pod, uid="source-uid", source="old", target="new", strategy="LoadBalancing", handover=handover,
         reason="because", gain=0.1,
     )  # fmt: skip
     if step is None:
-        return MoveProgress(move, given_up=given_up)
-    return MoveProgress(move, "shop/move", migration(step, handover, status=status), given_up)
+        return MoveProgress(move, cancelled_because=cancelled_because)
+    return MoveProgress(move, "shop/move", migration(step, handover, status=status), cancelled_because)
 
 
 # -- in words
@@ -80,7 +80,9 @@ def test_what_is_under_way_says_what_it_does_or_waits_for(moving, words):
 def test_what_failed_is_told_with_its_pod_its_reason_and_what_to_do():
     known = errand(MigrationStep.FAILED, message="no node has room", failure="NoTarget")
     other = errand(MigrationStep.FAILED, message="copy b can't run", failure="CopyFailing")
-    told = list(failure_lines([known, errand(MigrationStep.COMPLETED), other, errand(given_up="cancelled")]))
+    told = list(
+        failure_lines([known, errand(MigrationStep.COMPLETED), other, errand(cancelled_because="cancelled")])
+    )
     assert told[0] == "  shop/web-1-a: no node has room"
     assert told[1].strip()
     assert told[2:] == [
@@ -90,7 +92,11 @@ def test_what_failed_is_told_with_its_pod_its_reason_and_what_to_do():
 
 
 def test_all_of_them_are_summed_up():
-    over = [errand(MigrationStep.COMPLETED), errand(MigrationStep.FAILED), errand(given_up="cancelled")]
+    over = [
+        errand(MigrationStep.COMPLETED),
+        errand(MigrationStep.FAILED),
+        errand(cancelled_because="cancelled"),
+    ]
     for each in over[:2]:
         each.migration = migration(MigrationStep(each.migration.status.step), finalizers=())
     assert (
@@ -121,8 +127,8 @@ def shown(*moves, width=120, height=30, interrupted=False):
     progress = LiveProgressDisplay(console, Terminal(width, colour=True))
     progress._moves = moves
     for each in moves:
-        progress.tell(each)
-        progress.tell(each)
+        progress.on_progress(each)
+        progress.on_progress(each)
     if interrupted:
         progress.interrupted()
     above = console.file.getvalue()

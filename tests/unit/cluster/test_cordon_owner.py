@@ -62,9 +62,9 @@ def test_after_any_history_only_the_client_that_cordoned_last_owns_the_cordon(hi
 @pytest.mark.parametrize(("manager", "uncordons"), [("rescheduler", True), ("kubectl-cordon", False)])
 def test_uninstall_removes_the_mark_but_not_the_cordon_of_another_client(manager, uncordons):
     (look,) = [
-        each.look
+        each.find
         for each in LEFTOVER_SEARCHES
-        if each.resource.plural == "nodes" and "_node" in str(each.look)
+        if each.resource.plural == "nodes" and "_node" in str(each.find)
     ]
     trace = look(NODES.as_json, node(entry(manager, CORDON)))
     assert (b'"unschedulable"' in trace.patch.body) is uncordons

@@ -141,9 +141,13 @@ def test_what_is_kept_of_the_drivers_on_a_node():
 def test_what_is_kept_of_a_driver():
     spec = {"storageCapacity": True, "attachRequired": False, "preventPodSchedulingIfMissing": True}
     found = decode_csi_driver({"metadata": {"name": "x"}, "spec": spec})
-    assert (found.tells_capacity, found.needs_attachment, found.must_be_installed) == (True, False, True)
+    assert (found.publishes_capacity, found.needs_attachment, found.must_be_installed) == (True, False, True)
     silent = decode_csi_driver({"metadata": {"name": "x"}})
-    assert (silent.tells_capacity, silent.needs_attachment, silent.must_be_installed) == (False, True, False)
+    assert (silent.publishes_capacity, silent.needs_attachment, silent.must_be_installed) == (
+        False,
+        True,
+        False,
+    )
 
 
 @pytest.mark.parametrize(

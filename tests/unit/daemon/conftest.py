@@ -204,11 +204,13 @@ async def draining(connect, server):
         rescheduler = Rescheduler(
             client, configuration, lease_at=f"{HOME}/rescheduler", now=server.clock.now, me=me
         )
-        async with rescheduler.looking(), rescheduler.executing():
+        async with rescheduler.watching(), rescheduler.executing():
             await start_maintenance(client, nodes)
             await _labels_seen(rescheduler, nodes)
             moves = []
-            it = NodeDrain(client, rescheduler.cluster, nodes, runtime=rescheduler.runtime, tell=moves.append)
+            it = NodeDrain(
+                client, rescheduler.cluster, nodes, runtime=rescheduler.runtime, on_progress=moves.append
+            )
             it.moves = moves
             it.rescheduler = rescheduler
             yield it
@@ -217,5 +219,5 @@ async def draining(connect, server):
 
 
 async def _labels_seen(rescheduler, nodes):
-    while not all(in_maintenance(rescheduler.followed.nodes.get(name)) for name in nodes):  # noqa: ASYNC110
+    while not all(in_maintenance(rescheduler.watched.nodes.get(name)) for name in nodes):  # noqa: ASYNC110
         await asyncio.sleep(0.05)

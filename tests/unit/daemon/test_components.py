@@ -60,8 +60,8 @@ def a_plan(server, *moves, **more):
 
 
 async def carried_out(rescheduler, plan):
-    run = PlanExecution(rescheduler.client, rescheduler.followed, plan)
-    async with rescheduler.looking(), rescheduler.executing():
+    run = PlanExecution(rescheduler.client, rescheduler.watched, plan)
+    async with rescheduler.watching(), rescheduler.executing():
         await run.run()
     return run
 
@@ -108,23 +108,27 @@ async def test_a_pod_that_another_plan_moves_already_is_not_asked_for_again(set_
         return ""
 
     def run_of(plan):
-        def tell(errand):
+        def on_progress(errand):
             is_asked.set()
 
-        return PlanExecution(rescheduler.client, rescheduler.followed, plan, tell, record=record)
+        return PlanExecution(rescheduler.client, rescheduler.watched, plan, on_progress, record=record)
 
-    async with rescheduler.looking(), rescheduler.executing(), asyncio.timeout(60):
+    async with rescheduler.watching(), rescheduler.executing(), asyncio.timeout(60):
         first, second, third = run_of(plan), run_of(later), run_of(later)
         running = asyncio.create_task(first.run())
         await is_asking.wait()
         await second.run()
-        assert second.moves[0].given_up == "cancelled before it started: another request moves the pod"
+        assert (
+            second.moves[0].cancelled_because == "cancelled before it started: another request moves the pod"
+        )
         is_asked.clear()
         may_go_on.set()
         await is_asked.wait()
         await third.run()
         name = first.moves[0].key.partition("/")[2]
-        assert third.moves[0].given_up == f"cancelled before it started: {name} already moves the pod"
+        assert (
+            third.moves[0].cancelled_because == f"cancelled before it started: {name} already moves the pod"
+        )
         await running
     assert first.moves[0].is_completed
     assert recorded == [plan.taken_at_s], "counted once"
@@ -163,7 +167,7 @@ async def test_a_second_leg_is_given_up_if_the_stop_was_not_reached(set_moves, m
     first, second = (await carried_out(made(), plan)).moves
     assert first.migration.status.phase is MigrationPhase.FAILED
     assert "cordoned" in first.migration.status.message
-    assert second.given_up
+    assert second.cancelled_because
     assert node_of((await moves.stage.pods())[0]) == node_of(pod)
 
 
@@ -177,18 +181,18 @@ async def test_stopping_begins_nothing_more_and_lets_the_rest_come_to_its_end(se
     rescheduler = made(policy=policy)
     begun = asyncio.Event()
 
-    def tell(errand):
+    def on_progress(errand):
         if errand.migration is not None and errand.migration.status.phase is MigrationPhase.IN_PROGRESS:
             begun.set()
 
-    run = PlanExecution(rescheduler.client, rescheduler.followed, plan, tell)
-    async with rescheduler.looking(), rescheduler.executing():
+    run = PlanExecution(rescheduler.client, rescheduler.watched, plan, on_progress)
+    async with rescheduler.watching(), rescheduler.executing():
         running = asyncio.create_task(run.run())
         await begun.wait()
         run.stop()
         await running
     assert run.moves[0].is_completed
-    assert "cancelled before it started" in run.moves[1].given_up
+    assert "cancelled before it started" in run.moves[1].cancelled_because
     assert await moves.leftovers() == []
 
 
@@ -211,7 +215,7 @@ async def test_without_the_definition_there_is_nothing_to_do(set_moves, made, cl
     await client.delete(CUSTOM_RESOURCE_DEFINITIONS, PODMIGRATION_CRD_NAME)
     await asyncio.sleep(5)
     with pytest.raises(MissingPodMigrationCRD):
-        async with made().looking():
+        async with made().watching():
             pass
 
 
@@ -223,11 +227,11 @@ async def test_checks_even_out_the_nodes_and_then_find_nothing_to_do(set_moves, 
     await moves.stage.cordon(*others, on=False)
     rescheduler = made(policy=replace(POLICY, max_concurrent_per_workload=2))
     planned = []
-    async with rescheduler.looking(), rescheduler.executing(), rescheduler.checking() as loop:
+    async with rescheduler.watching(), rescheduler.executing(), rescheduler.checking() as loop:
         async for check in loop.checks():
             planned.append(len(check.plan.moves))
             await PlanExecution(
-                rescheduler.client, rescheduler.followed, check.plan, record=rescheduler.record
+                rescheduler.client, rescheduler.watched, check.plan, record=rescheduler.record
             ).run()
             if not check.plan.moves or len(planned) == 5:
                 break
@@ -249,7 +253,7 @@ async def test_whoever_has_the_lease_executes_what_another_asks_for(set_moves, m
     moves = await set_moves(3)
     await moves.stage.deployment(1)
     daemon, command = made("daemon"), made("command")
-    async with daemon.looking(), daemon.executing():
+    async with daemon.watching(), daemon.executing():
         await daemon.lease.acquired()
         pod = (await moves.stage.pods())[0]
         run = await carried_out(command, a_plan(server, a_move(pod, await moves.stage.free_node())))
@@ -272,7 +276,7 @@ async def _judged(rescheduler, client, move, **spec):
     item = podmigration_for(move, 1.0)
     item["spec"] |= spec
     made = decode_migration(await client.create(POD_MIGRATIONS, item))
-    async with rescheduler.looking():
+    async with rescheduler.watching():
         return rescheduler.revalidation.revalidate(made)
 
 
@@ -308,7 +312,7 @@ async def test_a_person_may_move_what_the_program_would_leave_to_rest(set_moves,
     by_plan = await _judged(made(policy=resting), client, a_move(pod, target))
     assert (by_plan.answer, by_plan.reason) == (RevalidationOutcome.REFUSED, "TooYoung")
     by_hand = made(policy=resting)
-    async with by_hand.looking():
+    async with by_hand.watching():
         (item,) = (await client.list(POD_MIGRATIONS)).items
         item["spec"]["strategy"] = MANUAL
         assert by_hand.revalidation.revalidate(decode_migration(item)).answer is RevalidationOutcome.APPROVED
@@ -327,7 +331,7 @@ async def test_a_spent_budget_postpones_an_eviction_and_refuses_it_in_the_end(
     verdict = await _judged(rescheduler, client, move)
     assert (verdict.answer, verdict.reason) == (RevalidationOutcome.POSTPONED, "BudgetSpent")
     await asyncio.sleep(POLICY.migration_timeout.total_seconds())
-    async with rescheduler.looking():
+    async with rescheduler.watching():
         (item,) = (await client.list(POD_MIGRATIONS)).items
         assert (
             rescheduler.revalidation.revalidate(decode_migration(item)).answer is RevalidationOutcome.REFUSED
@@ -345,7 +349,7 @@ async def test_two_that_are_approved_in_one_moment_both_find_room(set_moves, mad
         decode_migration(await client.create(POD_MIGRATIONS, podmigration_for(a_move(pod, target), 1.0)))
         for pod in (first, second)
     ]
-    async with rescheduler.looking():
+    async with rescheduler.watching():
         answers = [rescheduler.revalidation.revalidate(each) for each in wished]
     assert [each.answer for each in answers] == [RevalidationOutcome.APPROVED, RevalidationOutcome.REFUSED]
     assert "Insufficient cpu" in answers[1].message

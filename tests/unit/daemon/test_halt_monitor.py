@@ -276,7 +276,7 @@ async def test_nothing_is_planned_with_caches_that_are_stale(crowd, start):
     await crowd(pods=1)
     running = await start(elect=False)
     await running.until_checked(2)
-    informer = running.daemon.rescheduler.followed.nodes
+    informer = running.daemon.rescheduler.watched.nodes
     informer.staleness, before = (lambda now=None: 999.0), informer.staleness
     await running.until(halts_are(running, HaltReason.CACHES_STALE))
     (halt,) = running.daemon.runtime.current.cluster_halts

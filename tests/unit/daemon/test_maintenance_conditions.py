@@ -50,10 +50,10 @@ async def told(server, client, writes):
         await client.create(CUSTOM_RESOURCE_DEFINITIONS, podmigration_crd())
         await asyncio.sleep(1)
         await client.create(NODES.as_json, node_object("old"))
-        followed = WatchedObjects(client)
-        await stack.enter_async_context(followed.running())
+        watched = WatchedObjects(client)
+        await stack.enter_async_context(watched.running())
         events = EventRecorder(client, server.clock.now)
-        keeper = MaintenanceConditionWriter(client, followed, events, server.clock.now)
+        keeper = MaintenanceConditionWriter(client, watched, events, server.clock.now)
         await stack.enter_async_context(events.running())
         await stack.enter_async_context(keeper.running())
 

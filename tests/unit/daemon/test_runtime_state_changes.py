@@ -44,7 +44,7 @@ async def test_a_halt_is_known_as_soon_as_its_cause_is(crowd, start, monkeypatch
     await running.until_checked(1)
     for name in moves.stage.nodes[2:]:
         await moves.lose_node(name)
-    nodes = running.daemon.rescheduler.followed.nodes
+    nodes = running.daemon.rescheduler.watched.nodes
     await running.until(lambda: sum(not node.is_ready for node in nodes) == 2)
     assert [halt.reason for halt in running.daemon.runtime.current.halts] == [HaltReason.NODES_NOT_READY]
     assert not running.daemon.runtime.current.may_act

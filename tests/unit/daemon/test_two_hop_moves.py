@@ -54,10 +54,10 @@ async def test_who_has_made_the_plan_and_who_leads_now_ask_for_one_thing(journey
     leg = journey.leg
     further = replace(leg, source=leg.target, target=journey.end, wave=1, hop=False)
     client = connect()
-    followed = WatchedObjects(client)
-    async with followed.running():
+    watched = WatchedObjects(client)
+    async with watched.running():
         await start(enabled_strategies=())
-        run = PlanExecution(client, followed, Plan(taken_at_s=journey.asked_s, moves=(leg, further)))
+        run = PlanExecution(client, watched, Plan(taken_at_s=journey.asked_s, moves=(leg, further)))
         await run.run()
     assert [errand.is_completed for errand in run.moves] == [True, True], run.moves
     assert len(await migrations()) == 2

@@ -32,17 +32,17 @@ def filled(steps) -> tuple[IndexedCache, list]:
 @given(st.lists(CHANGES, max_size=30))
 def test_who_follows_what_is_told_has_what_the_cache_has(steps):
     cache, told = filled(steps)
-    followed = {}
+    watched = {}
     for old, new in told:
         if old is not None:
-            assert followed.pop(old[0]) == old, "what is told as old is what was told as new before"
+            assert watched.pop(old[0]) == old, "what is told as old is what was told as new before"
         if new is not None:
-            assert new[0] not in followed
-            followed[new[0]] = new
+            assert new[0] not in watched
+            watched[new[0]] = new
         if old is not None and new is not None:
             assert old[1] == new[1], "another uid is another object"
-    assert sorted(followed) == sorted(item[0] for item in cache)
-    assert all(cache.get(key) == item for key, item in followed.items())
+    assert sorted(watched) == sorted(item[0] for item in cache)
+    assert all(cache.get(key) == item for key, item in watched.items())
 
 
 @given(st.lists(CHANGES, max_size=30))

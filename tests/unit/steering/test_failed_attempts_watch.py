@@ -233,9 +233,9 @@ async def test_a_record_is_read_once_for_all_replica_sets_below(
     for number in range(200):
         await workload(client, REPLICA_SETS, f"web-{number}", above)
     learnt: dict[str, tuple[Intent, ...]] = {}
-    followed = FailedAttemptsWatch(connect(), lambda name, intents: learnt.update({name: intents}))
-    async with followed.running():
-        await followed.settled()
+    watched = FailedAttemptsWatch(connect(), lambda name, intents: learnt.update({name: intents}))
+    async with watched.running():
+        await watched.settled()
         failed = {f"pod_{line}": [f"n{line}-{number}" for number in range(20)] for line in range(150)}
 
         async def all_know() -> bool:

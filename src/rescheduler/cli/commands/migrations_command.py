@@ -158,7 +158,7 @@ async def _watch(
     terminal = terminal_of(sys.stdout)
     before = {object_key(item): item for item in shown}
 
-    def tell(old: "Object | None", new: "Object | None") -> None:
+    def on_change(old: "Object | None", new: "Object | None") -> None:
         item = old if new is None else new
         if item is None or not is_selected(item):
             return
@@ -168,9 +168,9 @@ async def _watch(
 
     ended = stop_event_on_signals()
     echo("Watching. Press Ctrl-C to stop.", err=True)
-    end = rescheduler.followed.migrations.informer.subscribe(tell)
+    end = rescheduler.watched.migrations.informer.subscribe(on_change)
     for gone in tuple(before.values()):
-        tell(gone, None)
+        on_change(gone, None)
     await ended.wait()
     end()
 
@@ -183,7 +183,7 @@ def _cancel(execution: Execution, key: str) -> None:
         from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS  # noqa: PLC0415
         from rescheduler.migrations.controller.observation_builder import migration_at  # noqa: PLC0415
 
-        before = migration_at(key, rescheduler.followed)
+        before = migration_at(key, rescheduler.watched)
         if before is None:
             return _not_found_message(key)
         if before.is_finished:
@@ -192,14 +192,14 @@ def _cancel(execution: Execution, key: str) -> None:
         last = [before]
 
         def remember(_old: "Object | None", _new: "Object | None") -> None:
-            found = migration_at(key, rescheduler.followed)
+            found = migration_at(key, rescheduler.watched)
             if found is None or found.uid != before.uid:
                 gone.set()
             else:
                 last[0] = found
 
         with contextlib.ExitStack() as stack:
-            stack.callback(rescheduler.followed.migrations.informer.subscribe(remember))
+            stack.callback(rescheduler.watched.migrations.informer.subscribe(remember))
             async with rescheduler.executing():
                 await rescheduler.client.delete(POD_MIGRATIONS, key, uid=before.uid)
                 await gone.wait()

@@ -170,20 +170,20 @@ async def _drain(
 ) -> "tuple[NodeInMaintenance, ...]":
     from rescheduler.daemon.node_drain import NodeDrain, start_maintenance  # noqa: PLC0415
 
-    _exit_if_unknown([name for name in names if rescheduler.followed.nodes.get(name) is None])
+    _exit_if_unknown([name for name in names if rescheduler.watched.nodes.get(name) is None])
     draining = NodeDrain(
         rescheduler.client,
         rescheduler.cluster,
         names,
         runtime=rescheduler.runtime,
-        tell=view.tell,
+        on_progress=view.on_progress,
     )
     last: tuple[NodeInMaintenance, ...] = ()
 
     async def follow() -> None:
         nonlocal last
         async for last in draining.states(wait=wait):
-            view.tell_nodes(last)
+            view.on_nodes(last)
 
     async with rescheduler.executing():
         await report_other_executor(rescheduler, is_manual=False)
@@ -202,7 +202,7 @@ async def _wait_for_labels(rescheduler: "Rescheduler", names: dict[str, None]) -
     from rescheduler.cluster.node_record import in_maintenance  # noqa: PLC0415
 
     changed = asyncio.Event()
-    informer = rescheduler.followed.nodes
+    informer = rescheduler.watched.nodes
     end = informer.subscribe(lambda _old, _new: changed.set())
     try:
         while not all((node := informer.get(name)) is None or in_maintenance(node) for name in names):
@@ -255,7 +255,7 @@ def _report(states: "tuple[NodeInMaintenance, ...]", output: str, view: "DrainDi
     from rescheduler.planner.reasons import meaning_and_remedy  # noqa: PLC0415
 
     for state in states:
-        if state.blocked or not view.has_told(state):
+        if state.blocked or not view.has_reported(state):
             echo(f"{state.node}: {state.message}")
         for pod in state.blocked:
             echo(f"  - {pod}")

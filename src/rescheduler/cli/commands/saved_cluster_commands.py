@@ -138,7 +138,7 @@ def simulate(cluster: ClusterSource, checks: int, strategies: tuple[str, ...], o
 
     terminal = terminal_of(sys.stdout)
 
-    def tell(check: SimulatedCheck) -> None:
+    def on_check(check: SimulatedCheck) -> None:
         if output == "table":
             echo_lines(simulated_check_lines(check, terminal), color=terminal.colour)
 
@@ -153,7 +153,7 @@ def simulate(cluster: ClusterSource, checks: int, strategies: tuple[str, ...], o
         checks=checks,
         usage=reading.usage,
         guarded=bool(reading.webhook.guards),
-        tell=tell,
+        on_check=on_check,
     )
     if output == "table":
         echo_lines(simulation_summary_lines(course, terminal), color=terminal.colour)

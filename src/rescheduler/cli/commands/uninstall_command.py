@@ -149,7 +149,7 @@ class _Uninstall:
             from rescheduler.migrations.controller.migration_removal import cancel_all_migrations  # noqa: PLC0415
 
             async with rescheduler.executing():
-                await cancel_all_migrations(rescheduler.client, rescheduler.followed)
+                await cancel_all_migrations(rescheduler.client, rescheduler.watched)
 
         if any(leftover.kind is LeftoverKind.RUNNING for leftover in found.leftovers):
             self._execution.prepare()

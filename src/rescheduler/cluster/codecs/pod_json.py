@@ -237,7 +237,7 @@ class JsonPodReader:
         spec.volumes = []
         template = _encode(spec)
         shape = self._shapes[template]
-        told = _resources_in_status(status)
+        resources = _resources_in_status(status)
         return PodRecord(
             f"{namespace}/{name}",
             namespace,
@@ -254,7 +254,7 @@ class JsonPodReader:
             shape,
             affinity,
             volumes,
-            self._granted[template, told] if told != _NO_RESOURCES_IN_STATUS else shape.requests,
+            self._granted[template, resources] if resources != _NO_RESOURCES_IN_STATUS else shape.requests,
             intern(status.phase),
             intern(status.reason),
             tuple([self._condition(condition) for condition in status.conditions]),
@@ -358,5 +358,5 @@ def _sources(raw: bytes) -> VolumeSources:
 
 
 def _requests(key: tuple[bytes, bytes]) -> Resources:
-    template, told = key
-    return requests_from(_decode(template), _decode(told))
+    template, resources = key
+    return requests_from(_decode(template), _decode(resources))

@@ -61,7 +61,7 @@ class SharedPodStatus(NamedTuple):
     """Positions of the conditions whose time is kept."""
     containers: tuple[ContainerStatus, ...]
     init_containers: tuple[ContainerStatus, ...]
-    tells_resources: bool
+    has_resources: bool
     """Something in it may make the pod count for other resources than its spec says."""
 
 
@@ -81,7 +81,7 @@ def shared_pod_status(raw: bytes) -> SharedPodStatus:
         timed=tuple(n for n, each in enumerate(conditions) if keeps_transition_time(each.type, each.status)),
         containers=tuple(map(_container, status.containerStatuses)),
         init_containers=tuple(map(_container, status.initContainerStatuses)),
-        tells_resources=resize_is_infeasible(conditions)
+        has_resources=resize_is_infeasible(conditions)
         or bool(status.allocatedResources)
         or status.HasField("resources")
         or any(each.allocatedResources or each.HasField("resources") for each in of_containers),
@@ -204,7 +204,7 @@ class SharedPodParts(NamedTuple):
     sources: VolumeSources
     status: SharedPodStatus
     requests: Resources
-    needs_full_look: bool
+    needs_full_decode: bool
     """It has marks or ephemeral volumes, which neither view sees."""
 
 
@@ -232,11 +232,11 @@ class ProtobufPodReader:
         in_full: Sequence[api_pb2.Pod] = ()
         found = []
         for number, own, common in zip(count(), views_pb2.OwnPods.FromString(items).items, shared.items):
-            meta, shape, sources, status, requests, needs_full_look = parts[common.SerializeToString()]
+            meta, shape, sources, status, requests, needs_full_decode = parts[common.SerializeToString()]
             identity, spec, times = own.metadata, own.spec, own.status
             namespace, name = intern(identity.namespace), identity.name
             volumes, kept = sources.recorded, _NO_ANNOTATIONS
-            if needs_full_look:
+            if needs_full_decode:
                 in_full = in_full or api_pb2.PodList.FromString(items).items
                 volumes, kept = _read_in_full(in_full[number], sources)
             found.append(
@@ -279,9 +279,9 @@ class ProtobufPodReader:
         pod.spec.ClearField("volumes")
         template = pod.spec.SerializeToString()
         shape = self._shapes[template]
-        told = pod.status.SerializeToString()
-        status = self._statuses[told]
-        requests = self._granted[template, told] if status.tells_resources else shape.requests
+        encoded_status = pod.status.SerializeToString()
+        status = self._statuses[encoded_status]
+        requests = self._granted[template, encoded_status] if status.has_resources else shape.requests
         return SharedPodParts(
             meta, shape, sources, status, requests, meta.has_kept_annotations or sources.has_ephemeral
         )

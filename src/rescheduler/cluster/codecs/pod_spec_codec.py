@@ -158,15 +158,15 @@ def affinity_from(affinity: Any) -> Affinity:
 
 def requests_from(spec: Any, status: Any) -> Resources:
     """What a running pod counts for, from the trimmed spec and what its status tells about resources."""
-    told = msgspec.convert(_normalized(status), _Status)
-    pending = next((each for each in told.conditions if each.type == "PodResizePending"), None)
+    decoded = msgspec.convert(_normalized(status), _Status)
+    pending = next((each for each in decoded.conditions if each.type == "PodResizePending"), None)
     of_pod = GrantedResources(
-        _amounts(told.allocated_resources) or None,
-        None if told.resources is None else _amounts(told.resources.requests),
+        _amounts(decoded.allocated_resources) or None,
+        None if decoded.resources is None else _amounts(decoded.resources.requests),
     )
     return pod_requests(
         _pod_request(msgspec.convert(_normalized(spec), _Spec)),
-        _by_container((*told.container_statuses, *told.init_container_statuses)),
+        _by_container((*decoded.container_statuses, *decoded.init_container_statuses)),
         pod_granted=of_pod,
         resize_infeasible=pending is not None and pending.reason == "Infeasible",
     )

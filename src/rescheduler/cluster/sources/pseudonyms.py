@@ -356,7 +356,7 @@ WORDS: Final = frozenset(
         "CostOptimization", "LoadBalancing", "Manual", "NodeMaintenance", "ResourceOptimization",
         "TopologySpread", "Auto", "Adopt", "Copy", "Evict", "Queued", "Checking", "Marking", "Creating",
         "Placing", "Starting", "Settling", "Protecting", "Evicting", "Adopting", "Replacing", "Releasing",
-        "RollingBack", "CalledOff", "Cancelled", "CopyFailing", "CopyGone", "Locked", "NotReplaced",
+        "RollingBack", "EvictionCancelled", "Cancelled", "CopyFailing", "CopyGone", "Locked", "NotReplaced",
         "PartnerFailed", "SeveralBudgets", "SourceGone", "SourceLost", "TargetLost", "MarkRefused",
         "PlacementRefused", "BudgetRefused", "FinalizerRefused", "NodeNameInTemplate", "CopyRelabelled",
         "NotAdopted", "NoRoomForReplacement",

@@ -160,8 +160,8 @@ class PrometheusReader:
 
     async def read(self) -> UsageOutcome:
         try:
-            cpu = await self._ask("cpuQuery", self._settings.cpu_query)
-            memory = await self._ask("memoryQuery", self._settings.memory_query)
+            cpu = await self._query("cpuQuery", self._settings.cpu_query)
+            memory = await self._query("memoryQuery", self._settings.memory_query)
         except _Failed as failed:
             # The next try starts from scratch: with the certificates as they are then.
             await self.close()
@@ -178,7 +178,7 @@ class PrometheusReader:
             await self._network.close()
             self._network = None
 
-    async def _ask(self, name: str, query: str) -> InstantVector:
+    async def _query(self, name: str, query: str) -> InstantVector:
         """`name` is that of the setting."""
         status, body = await self._answer(query)
         if status in (401, 403):

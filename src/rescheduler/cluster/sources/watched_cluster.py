@@ -67,8 +67,8 @@ async def _is_defined(client: Client) -> bool:
 
 
 class WatchedCluster:
-    def __init__(self, client: Client, followed: WatchedObjects, now: Callable[[], datetime]) -> None:
-        self.followed = followed
+    def __init__(self, client: Client, watched: WatchedObjects, now: Callable[[], datetime]) -> None:
+        self.watched = watched
         self.assumptions: tuple[str, ...] = ()
         """About kinds that could not be read."""
         self.workloads: Mapping[str, ReadYourWrites[Object]] = {}
@@ -82,39 +82,39 @@ class WatchedCluster:
         """None if something has changed since the latest one."""
         self._latest: Snapshot | None = None
         self._notes: tuple[str, ...] = ()
-        self._followed_now: tuple[Informer[Any], ...] = ()
+        self._running_informers: tuple[Informer[Any], ...] = ()
 
     @contextlib.asynccontextmanager
-    async def running(self, *, only_looks: bool = False) -> AsyncIterator[None]:
+    async def running(self, *, read_only: bool = False) -> AsyncIterator[None]:
         """Follows the cluster while the body runs. Raises `KubeError`.
 
-        And `MissingDefinition`, unless the body `only_looks` and moves nothing.
+        Raises `MissingDefinition`, too, unless the body is `read_only` and moves nothing.
         """
-        self.followed.is_without_migrations = only_looks and not await _is_defined(self._client)
-        own = {informer.resource.kind: informer for informer in self.followed.informers}
+        self.watched.is_without_migrations = read_only and not await _is_defined(self._client)
+        own = {informer.resource.kind: informer for informer in self.watched.informers}
         kinds = [each for each in CLUSTER_KINDS if each.decides and self._is_there(each)]
         refusals = await self._refusals(kinds, own)
         async with contextlib.AsyncExitStack() as stack:
-            await stack.enter_async_context(self.followed.running())
-            followed = {**own, **{
+            await stack.enter_async_context(self.watched.running())
+            watched = {**own, **{
                 each.kind: Informer(self._client, each.resource, indices=_indices(each.kind))
                 for each in kinds
                 if each.kind not in own and each.kind not in refusals
             }}  # fmt: skip
-            others = [informer for kind, informer in followed.items() if kind not in own]
+            others = [informer for kind, informer in watched.items() if kind not in own]
             for informer in others:
                 await stack.enter_async_context(informer.running())
             await asyncio.gather(*(informer.synced() for informer in others))
             for kind in kinds:
-                if kind.kind in followed:
-                    stack.callback(followed[kind.kind].subscribe(self._handler(kind)))
-            self._followed_now = tuple(followed.values())
+                if kind.kind in watched:
+                    stack.callback(watched[kind.kind].subscribe(self._handler(kind)))
+            self._running_informers = tuple(watched.values())
             self.workloads = {
-                kind: ReadYourWrites(followed[kind], WORKLOAD_INDICES)
+                kind: ReadYourWrites(watched[kind], WORKLOAD_INDICES)
                 for kind in WORKLOAD_KINDS
-                if kind in followed
+                if kind in watched
             }
-            needs = pod_dependencies(self.followed.pods.informer)
+            needs = pod_dependencies(self.watched.pods.informer)
             self.assumptions = tuple(
                 f"{each.without}: {refusals[each.kind]}"
                 for each in kinds
@@ -123,7 +123,7 @@ class WatchedCluster:
             yield
 
     def _is_there(self, kind: ClusterKind) -> bool:
-        return kind.kind != POD_MIGRATIONS.kind or not self.followed.is_without_migrations
+        return kind.kind != POD_MIGRATIONS.kind or not self.watched.is_without_migrations
 
     async def _refusals(self, kinds: list[ClusterKind], own: dict[str, Any]) -> dict[str, errors.KubeError]:
         """Which kinds can't be followed, and why; an informer would ask for them for ever."""
@@ -147,12 +147,12 @@ class WatchedCluster:
 
     @property
     def is_fresh(self) -> bool:
-        return self.followed.is_fresh
+        return self.watched.is_fresh
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
         """All that are followed, while `running`."""
-        return self._followed_now
+        return self._running_informers
 
     def snapshot(self, now_s: float | None = None) -> Snapshot:
         """As of now. The same as before, but for the time, if nothing has changed. From any thread."""

@@ -236,7 +236,7 @@ class WatchedObjects:
         self.is_without_migrations = False
         """The server does not know their kind: there are none, and none can be made."""
         self.records = RecordCaches()
-        self.being_asked_for: set[str] = set()
+        self.being_requested: set[str] = set()
         """Uids of pods for which somebody here is about to create a migration, which nobody sees yet."""
 
     @property
@@ -273,7 +273,7 @@ class WatchedObjects:
     def learn_pod(self, item: Object) -> PodRecord:
         """A whole pod, as the server has answered."""
         record = PODS.codec.decode_one("application/json", msgspec.json.encode(item))
-        self.pods.learn(record)
+        self.pods.observe(record)
         return record
 
     # -- live reads, for what can't be undone
@@ -281,28 +281,28 @@ class WatchedObjects:
     async def read_pod(self, key: str, uid: str) -> None:
         """As it is now; `uid` is the pod that is gone if there is none of that name."""
         try:
-            self.pods.learn(await self._client.get(PODS, key))
+            self.pods.observe(await self._client.get(PODS, key))
         except errors.NotFound:
-            self.pods.learn_gone(key, uid)
+            self.pods.observe_deleted(key, uid)
 
     async def read_pods(self, namespace: str, labels: Mapping[str, str]) -> list[PodRecord]:
         """All that are there now with these labels."""
         selector = ",".join(f"{name}={value}" for name, value in sorted(labels.items()))
         found = (await self._client.list(PODS, namespace=namespace, labels=selector)).items
         for pod in found:
-            self.pods.learn(pod)
+            self.pods.observe(pod)
         return found
 
     async def read_migration(self, key: str, uid: str) -> None:
         try:
-            self.migrations.learn(await self._client.get(POD_MIGRATIONS, key))
+            self.migrations.observe(await self._client.get(POD_MIGRATIONS, key))
         except errors.NotFound:
-            self.migrations.learn_gone(key, uid)
+            self.migrations.observe_deleted(key, uid)
 
     async def read_migrations(self, namespace: str) -> None:
         for item in (await self._client.list(POD_MIGRATIONS, namespace=namespace)).items:
-            self.migrations.learn(item)
+            self.migrations.observe(item)
 
     async def read_budgets(self, namespace: str) -> None:
         for item in (await self._client.list(POD_DISRUPTION_BUDGETS, namespace=namespace)).items:
-            self.budgets.learn(item)
+            self.budgets.observe(item)

@@ -160,7 +160,7 @@ class StreamedPage(Generic[T]):
         try:
             page = self._codec.decode_page(self._content_type, b"".join((header, piece)))
         except Undecodable as error:
-            raise self._placed(error, len(header)) from error
+            raise self._with_position(error, len(header)) from error
         before = self._page
         before.items.extend(page.items)
         self._page = ListPage(
@@ -170,7 +170,7 @@ class StreamedPage(Generic[T]):
             before.remaining if page.remaining is None else page.remaining,
         )
 
-    def _placed(self, error: Undecodable, header: int) -> Undecodable:
+    def _with_position(self, error: Undecodable, header: int) -> Undecodable:
         """Return the error with its position in the whole answer."""
         within = str(error.position).removeprefix("byte ")
         at = self._position + int(within) - header if within.isdecimal() else self._position

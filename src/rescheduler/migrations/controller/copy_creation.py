@@ -128,7 +128,7 @@ class CopyCreator:
         try:
             source = await self._client.get(PODS.as_json, migration.pod_key)
         except errors.NotFound:
-            self._watched.pods.learn_gone(migration.pod_key, migration.spec.pod.uid)
+            self._watched.pods.observe_deleted(migration.pod_key, migration.spec.pod.uid)
             return None
         assert observation.source is not None
         if self._watched.learn_pod(source).resource_version != observation.source.resource_version:

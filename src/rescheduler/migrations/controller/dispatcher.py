@@ -118,7 +118,7 @@ class Dispatcher:
         """Keys of those that wait or are under way."""
         return self._turns.unfinished()
 
-    def looked_at(self, key: str, *, failed: bool) -> None:
+    def reconciled(self, key: str, *, failed: bool) -> None:
         """A turn that was not used is given to another. After a failure the queue says when to try again."""
         self.observe(key)
         self._turns.hold(key, None if failed else self._now() + _RETRY_UNUSED_TURN_AFTER)

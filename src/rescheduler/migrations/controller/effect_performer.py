@@ -200,13 +200,13 @@ class EffectPerformer:
                 POD_MIGRATIONS, migration.key, merge_patch({"metadata": metadata})
             )
         except errors.NotFound:
-            self._watched.migrations.learn_gone(migration.key, migration.uid)
+            self._watched.migrations.observe_deleted(migration.key, migration.uid)
             return None
         if migration.is_cancelled and not finalizers:
             # The answer is the last that there was of it.
-            self._watched.migrations.learn_gone(migration.key, migration.uid)
+            self._watched.migrations.observe_deleted(migration.key, migration.uid)
         else:
-            self._watched.migrations.learn(written)
+            self._watched.migrations.observe(written)
         return None
 
     async def _call_off(self, observation: Observation, _: effects.CancelMigration) -> EffectOutcome:
@@ -223,7 +223,7 @@ class EffectPerformer:
             await self._client.delete(
                 POD_MIGRATIONS, observation.migration.key, uid=observation.migration.uid
             )
-        self._watched.migrations.learn_gone(observation.migration.key, observation.migration.uid)
+        self._watched.migrations.observe_deleted(observation.migration.key, observation.migration.uid)
         return None
 
     # -- the source
@@ -359,14 +359,14 @@ class EffectPerformer:
             )
         except errors.AlreadyExists:
             return Wait(observation.now + _RETRY_AFTER, f"another budget already has the name {effect.name}")
-        self._watched.budgets.learn(made)
+        self._watched.budgets.observe(made)
         return None
 
     async def _delete_budget(self, observation: Observation, effect: effects.DeleteBudget) -> EffectOutcome:
         key = f"{observation.migration.namespace}/{effect.name}"
         with contextlib.suppress(errors.NotFound, errors.Conflict):
             await self._client.delete(POD_DISRUPTION_BUDGETS, key, uid=effect.uid)
-        self._watched.budgets.learn_gone(key, effect.uid)
+        self._watched.budgets.observe_deleted(key, effect.uid)
         return None
 
     # -- common to all patches of pods
@@ -382,7 +382,7 @@ class EffectPerformer:
         key = _pod_key(observation, pod)
         before = self._watched.pods.get(key)
         try:
-            self._watched.pods.learn(await self._client.patch(resource, key, patch))
+            self._watched.pods.observe(await self._client.patch(resource, key, patch))
         except (errors.NotFound, errors.Conflict):
             await self._watched.read_pod(key, pod.uid)
             return False

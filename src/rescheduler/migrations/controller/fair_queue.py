@@ -103,7 +103,7 @@ class FairQueue:
         """Sort everything again: limits and urgent strategies may be different now."""
         self._is_freed = True
         for key in self._entries:
-            self._place(key)
+            self._update_position(key)
 
     @property
     def is_freed(self) -> bool:
@@ -131,7 +131,7 @@ class FairQueue:
         entry.migration, entry.claim, entry.gang = migration, claim, gang
         if group is not None:
             self._groups.setdefault(group, MigrationGroup(group)).put(migration)
-        self._place(key)
+        self._update_position(key)
 
     def remove(self, key: str) -> None:
         entry = self._entries.pop(key, None)
@@ -142,7 +142,7 @@ class FairQueue:
         group = group_of(entry.migration)
         if group is not None:
             self._groups[group].remove(key)
-            self._place_group(group)
+            self._update_group_position(group)
 
     def members(self, migration: Migration) -> tuple[str, ...]:
         """Keys of the members of its group, of which it may or may not be one; finished ones too."""
@@ -178,7 +178,7 @@ class FairQueue:
         entry = self._entries.get(key)
         if entry is not None and entry.is_granted:
             self._hold(entry, until or _INDEFINITELY)
-            self._place(key)
+            self._update_position(key)
 
     def ready(self, key: str, now: datetime) -> None:
         """Whatever held it is over, unless it has a time of its own."""
@@ -188,7 +188,7 @@ class FairQueue:
         retry_at = entry.migration.status.retry_at
         if retry_at is None or retry_at <= now:
             entry.held_until = None
-            self._place(key)
+            self._update_position(key)
 
     def grant(self, now: datetime, may_begin: MayBegin, *, everything: bool = False) -> list[str]:
         """Keys of those that have their turn from now on, in order; `everything` if conditions changed."""
@@ -202,7 +202,7 @@ class FairQueue:
             for key in unit.members:
                 self._entries[key].is_granted = True
             granted += unit.members
-            self._place(unit.migration.key)
+            self._update_position(unit.migration.key)
         return granted
 
     def _chosen(self, lines: Mapping[str, list[_QueuePosition]], may_begin: MayBegin) -> list[_WaitingUnit]:
@@ -262,16 +262,16 @@ class FairQueue:
             entry = self._entries.get(key)
             if entry is not None and entry.held_until == until:
                 entry.held_until = None
-                self._place(key)
+                self._update_position(key)
 
-    def _place(self, key: str) -> None:
+    def _update_position(self, key: str) -> None:
         """Counts it if it runs or may, and puts it into its line if it waits."""
         entry = self._entries[key]
         group = group_of(entry.migration)
         if group is not None:
-            self._place_group(group)
+            self._update_group_position(group)
             if key not in self._group_members.get(group, ()):
-                self._place_stranger(key)
+                self._update_single_position(key)
             return
         self._count(entry, entry.claim if entry.is_running or entry.is_granted else None)
         if entry.is_waiting:
@@ -279,7 +279,7 @@ class FairQueue:
         else:
             self._take_out(key)
 
-    def _place_group(self, group: GroupId) -> None:
+    def _update_group_position(self, group: GroupId) -> None:
         known = self._groups[group]
         keys = tuple(known.members())
         members = [self._entries[key] for key in keys]
@@ -295,12 +295,12 @@ class FairQueue:
         else:
             self._take_out(repr(group))
         for key in set(self._group_members.get(group, ())).difference(keys):
-            self._place_stranger(key)
+            self._update_single_position(key)
         self._group_members[group] = keys
         if not known:
             del self._groups[group], self._group_members[group]
 
-    def _place_stranger(self, key: str) -> None:
+    def _update_single_position(self, key: str) -> None:
         """One that is not, or no more, among the members of its group; it may have begun as one."""
         entry = self._entries.get(key)
         if entry is not None:

@@ -171,21 +171,21 @@ class MigrationController:
         runtime: RuntimeStateHolder,
         revalidator: Revalidator,
         *,
-        followed: WatchedObjects | None = None,
+        watched: WatchedObjects | None = None,
         now: Callable[[], datetime] = _wall_clock,
         webhook: SteeringProbe | None = None,
         workers: int = MIGRATION_WORKERS,
     ) -> None:
-        """`followed` if somebody else runs the informers; `now` is the wall clock."""
-        self._follows_itself = followed is None
-        self.followed = followed or WatchedObjects(client)
+        """Pass `watched` if the caller runs the informers; `now` is the wall clock."""
+        self._owns_informers = watched is None
+        self.watched = watched or WatchedObjects(client)
         self._runtime = runtime
         self._events = EventRecorder(client, now)
         self._queue = WorkQueue()
-        self._dispatcher = Dispatcher(self.followed, runtime, now, self._queue.add)
+        self._dispatcher = Dispatcher(self.watched, runtime, now, self._queue.add)
         self._reconciler = Reconciler(
             client,
-            self.followed,
+            self.watched,
             MigrationLog(self._events),
             self._dispatcher,
             revalidator,
@@ -193,7 +193,7 @@ class MigrationController:
             webhook=webhook or AssumedSteering(runtime),
         )
         self._event_router = EventRouter(
-            self.followed, self._queue.add, self._dispatcher, self._reconciler.forced_removals
+            self.watched, self._queue.add, self._dispatcher, self._reconciler.forced_removals
         )
         self._workers = WorkerPool(
             self._queue, self._reconciler.reconcile, now, count=workers, task="migration"
@@ -209,9 +209,9 @@ class MigrationController:
         if is_other_policy:
             self._dispatcher.policy_changed()
         if is_other_policy or before.halt_keys - after.halt_keys:
-            self.look_again()
+            self.reconcile_all()
 
-    def look_again(self) -> None:
+    def reconcile_all(self) -> None:
         """At what may begin or go on now, though nothing has happened to it."""
         is_winding_down = self._runtime.current.is_winding_down
         for key in self._dispatcher.unfinished() if is_winding_down else self._dispatcher.under_way():
@@ -226,8 +226,8 @@ class MigrationController:
     async def running(self) -> AsyncIterator[None]:
         """Executes while the body runs. At its end every worker stops where it is: the record suffices."""
         async with contextlib.AsyncExitStack() as stack:
-            if self._follows_itself:
-                await stack.enter_async_context(self.followed.running())
+            if self._owns_informers:
+                await stack.enter_async_context(self.watched.running())
             await stack.enter_async_context(self._events.running())
             stack.callback(self._event_router.subscribe())
             await stack.enter_async_context(self._workers.working())

@@ -38,9 +38,9 @@ class MigrationLog:
         self._since: dict[str, dict[tuple[int, MigrationStep], datetime]] = {}
         self._left_alone: dict[str, str] = {}
 
-    def tell(self, observation: Observation, after: Migration) -> None:
+    def record(self, observation: Observation, after: Migration) -> None:
         """It has come to the step that `after` is at; `observation` is what led there."""
-        if self._was_told(after, observation.now):
+        if self._was_recorded(after, observation.now):
             return
         step, status = step_of(after), after.status
         level = (
@@ -78,7 +78,7 @@ class MigrationLog:
         words = f"PodMigration {migration.key} was removed while it was in progress; pod {pod.key}: {what}"
         log_event(log, logging.WARNING, "MigrationRemoved", words, migration=migration.key, pod=pod.key)
         subject = InvolvedObject("v1", "Pod", pod.namespace, pod.name, pod.uid)
-        self._events.tell(subject, "MigrationRemoved", words, warning=True)
+        self._events.record(subject, "MigrationRemoved", words, warning=True)
 
     def unexplained(self, pod: PodRecord) -> None:
         """A bare pod says that a migration moves it which does not exist: nothing is changed."""
@@ -90,7 +90,7 @@ class MigrationLog:
         )
         log_event(log, logging.WARNING, "UnknownMigrationLabel", words, migration=name, pod=pod.key)
         subject = InvolvedObject("v1", "Pod", pod.namespace, pod.name, pod.uid)
-        self._events.tell(subject, "UnknownMigrationLabel", words, warning=True)
+        self._events.record(subject, "UnknownMigrationLabel", words, warning=True)
 
     def since(self, migration: Migration, now: datetime) -> datetime:
         """Since when it was seen at its step."""
@@ -100,11 +100,11 @@ class MigrationLog:
         self._since.pop(uid, None)
         self._left_alone.pop(uid, None)
 
-    def _was_told(self, migration: Migration, now: datetime) -> bool:
-        told = self._since.setdefault(migration.uid, {})
-        if _attempt_and_step(migration) in told:
+    def _was_recorded(self, migration: Migration, now: datetime) -> bool:
+        recorded = self._since.setdefault(migration.uid, {})
+        if _attempt_and_step(migration) in recorded:
             return True
-        told[_attempt_and_step(migration)] = now
+        recorded[_attempt_and_step(migration)] = now
         return False
 
     def _write_events(self, observation: Observation, after: Migration, step: MigrationStep) -> None:
@@ -114,7 +114,9 @@ class MigrationLog:
         message = f"{after.name} ({spec.strategy}) moves {spec.pod.name} {course}"
         detail = after.status.message or spec.reason
         for subject in _event_subjects(observation, after, step):
-            self._events.tell(subject, reason, f"{message}: {detail}" if detail else message, warning=warning)
+            self._events.record(
+                subject, reason, f"{message}: {detail}" if detail else message, warning=warning
+            )
 
 
 def _attempt_and_step(migration: Migration) -> tuple[int, MigrationStep]:

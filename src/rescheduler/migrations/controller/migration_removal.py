@@ -178,9 +178,9 @@ class ForcedRemovalCleanup:
     async def _patch(self, migration: Migration, pod: PodRecord, patch: Patch, what: str) -> None:
         """Raises `Conflict` if the pod has changed since it was seen: then all is looked at anew."""
         try:
-            self._watched.pods.learn(await self._client.patch(PODS, pod.key, patch))
+            self._watched.pods.observe(await self._client.patch(PODS, pod.key, patch))
         except errors.NotFound:
-            self._watched.pods.learn_gone(pod.key, pod.uid)
+            self._watched.pods.observe_deleted(pod.key, pod.uid)
             return
         except errors.Conflict:
             await self._watched.read_pod(pod.key, pod.uid)
@@ -196,16 +196,16 @@ def _remember(
         where.popitem(last=False)
 
 
-async def cancel_all_migrations(client: Client, followed: WatchedObjects) -> None:
+async def cancel_all_migrations(client: Client, watched: WatchedObjects) -> None:
     """Returns when none is left that is not finished. Raises `KubeError`."""
     changed = asyncio.Event()
 
     def note(_old: Object | None, _new: Object | None) -> None:
         changed.set()
 
-    end = followed.migrations.informer.subscribe(note)
+    end = watched.migrations.informer.subscribe(note)
     try:
-        while running := _migrations_to_await(followed):
+        while running := _migrations_to_await(watched):
             changed.clear()
             for migration in running:
                 if not migration.is_cancelled and not migration.is_finished:
@@ -216,7 +216,7 @@ async def cancel_all_migrations(client: Client, followed: WatchedObjects) -> Non
         end()
 
 
-def _migrations_to_await(followed: WatchedObjects) -> list[Migration]:
+def _migrations_to_await(watched: WatchedObjects) -> list[Migration]:
     """Not finished; or finished, and not let go of yet."""
-    found = (followed.records.migration(item) for item in followed.migrations.informer)
+    found = (watched.records.migration(item) for item in watched.migrations.informer)
     return [each for each in found if each and (not each.is_finished or FINALIZER in each.finalizers)]

@@ -110,7 +110,7 @@ def observe(migration: Migration, watched: WatchedObjects, policy: Policy, now: 
         target=target,
         siblings=_siblings(migration, watched),
         owner=line.owner,
-        owner_is_followed=line.is_followed,
+        owner_is_watched=line.is_watched,
         deployment=line.deployment,
         pods_are_orphaned=line.is_orphaning or _are_orphaned(line, source, target, watched),
         workload_is_gone=line.workload_is_gone,
@@ -131,7 +131,7 @@ class _OwnerChain:
         reference: ControllerReference | OwnerReference | None = migration.status.owner
         if reference is None and source is not None:
             reference = source.owner
-        self.is_followed = reference is not None and is_watched(reference)
+        self.is_watched = reference is not None and is_watched(reference)
         self.owner, of_owner = _controller_and_object(migration.namespace, reference, watched)
         above: ControllerReference | OwnerReference | None = migration.status.workload
         if above is None and self.owner is not None:

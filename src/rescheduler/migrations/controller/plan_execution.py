@@ -42,7 +42,7 @@ class MoveProgress:
     """Of its migration, once there is one."""
     migration: Migration | None = None
     """As last seen."""
-    given_up: str = ""
+    cancelled_because: str = ""
     """Why there is no migration, or none any more."""
 
     @property
@@ -50,7 +50,7 @@ class MoveProgress:
         """Finished, and let go of by whoever executed it: nothing is left to be done."""
         migration = self.migration
         is_done = migration is not None and migration.is_finished and FINALIZER not in migration.finalizers
-        return bool(self.given_up) or is_done
+        return bool(self.cancelled_because) or is_done
 
     @property
     def is_completed(self) -> bool:
@@ -67,12 +67,12 @@ class PlanExecution:
         client: Client,
         watched: WatchedObjects,
         plan: Plan,
-        tell: Callable[[MoveProgress], None] = lambda _: None,
+        on_progress: Callable[[MoveProgress], None] = lambda _: None,
         *,
         record: RecordAttempt | None = None,
         annotations: Mapping[str, str] | None = None,
     ) -> None:
-        """`tell` hears of every change of an errand; `record` is asked before each one is begun.
+        """Call `on_progress` for every change of a move, and `record` before each move starts.
 
         `annotations` are for all of its migrations.
         """
@@ -80,7 +80,7 @@ class PlanExecution:
         self.moves = [MoveProgress(move) for move in plan.moves]
         self._client = client
         self._watched = watched
-        self._tell = tell
+        self._on_progress = on_progress
         self._record = record
         self._annotations = annotations
         self._changed = asyncio.Event()
@@ -117,33 +117,33 @@ class PlanExecution:
         for progress in wave:
             await self._begin(progress, wave)
         await self._drop_incomplete_groups(wave)
-        called_off = False
+        is_cancelled = False
         while not all(progress.is_over for progress in wave):
             await self._changed.wait()
             self._changed.clear()
-            if self._stopped and not called_off:
-                called_off = True
+            if self._stopped and not is_cancelled:
+                is_cancelled = True
                 await self._cancel_pending(wave)
             for progress in wave:
-                self._look(progress)
+                self._refresh(progress)
 
     async def _begin(self, progress: MoveProgress, wave: Sequence[MoveProgress]) -> None:
         if progress.key:
-            self._look(progress)
+            self._refresh(progress)
             return
         if self._stopped:
-            self._give_up(progress, "cancelled before it started")
+            self._cancel(progress, "cancelled before it started")
             return
         hops = self._hops_before(progress)
         if self._superseded and not hops:
-            self._give_up(progress, "cancelled before it started: a newer plan replaces it")
+            self._cancel(progress, "cancelled before it started: a newer plan replaces it")
             return
         move = progress.move
         asked_s = moment_s = self.plan.taken_at_s
         if hops:
             arrived = self._arrived(hops[-1])
             if arrived is None:
-                self._give_up(progress, "the first hop failed")
+                self._cancel(progress, "the first hop failed")
                 return
             move = replace(move, pod=arrived.key, uid=arrived.uid)
             # Whoever else takes it on from there asks for the same thing.
@@ -159,20 +159,20 @@ class PlanExecution:
             annotations=self._annotations,
         )
         key = object_key(item)
-        if why := await self._ask(move, key, item):
-            self._give_up(progress, why)
+        if why := await self._request(move, key, item):
+            self._cancel(progress, why)
             return
         progress.key = key
-        self._look(progress)
+        self._refresh(progress)
 
-    async def _ask(self, move: Move, key: str, item: Object) -> str:
+    async def _request(self, move: Move, key: str, item: Object) -> str:
         """Empty once its migration is there; else why there is none.
 
         A check that is due before all moves of the one before it are asked for plans some of them again.
         """
         if why := self._asked_by_another(move, key):
             return why
-        asking = self._watched.being_asked_for
+        asking = self._watched.being_requested
         asking.add(move.uid)
         try:
             if self._record is not None and (why := await self._record(move, self.plan.taken_at_s)):
@@ -185,7 +185,7 @@ class PlanExecution:
         return ""
 
     def _asked_by_another(self, move: Move, key: str) -> str:
-        if move.uid in self._watched.being_asked_for:
+        if move.uid in self._watched.being_requested:
             return "cancelled before it started: another request moves the pod"
         namespace, _, name = move.pod.partition("/")
         for other in self._watched.migrations.find("pod", (namespace, name)):
@@ -228,7 +228,7 @@ class PlanExecution:
         backoff = Backoff(_MIN_RETRY_DELAY_S, _MAX_RETRY_DELAY_S, random.Random())  # noqa: S311 - jitter
         for last in (*(False,) * (_MAX_CREATE_ATTEMPTS - 1), True):
             try:
-                self._watched.migrations.learn(await self._client.create(POD_MIGRATIONS, item))
+                self._watched.migrations.observe(await self._client.create(POD_MIGRATIONS, item))
             except errors.AlreadyExists:
                 await self._watched.read_migration(object_key(item), "")
             except errors.Retriable:
@@ -243,25 +243,25 @@ class PlanExecution:
     def _on_change(self, _old: Object | None, _new: Object | None) -> None:
         self._changed.set()
 
-    def _look(self, progress: MoveProgress) -> None:
-        if not progress.key or progress.given_up:
+    def _refresh(self, progress: MoveProgress) -> None:
+        if not progress.key or progress.cancelled_because:
             return
         migration = migration_at(progress.key, self._watched)
         if migration is None:
             if not progress.is_over:
-                self._give_up(progress, "cancelled")
+                self._cancel(progress, "cancelled")
             return
         before, progress.migration = progress.migration, migration
         if before is None or migration.status != before.status:
-            self._tell(progress)
+            self._on_progress(progress)
 
-    def _give_up(self, progress: MoveProgress, why: str) -> None:
-        progress.given_up = why
-        self._tell(progress)
+    def _cancel(self, progress: MoveProgress, why: str) -> None:
+        progress.cancelled_because = why
+        self._on_progress(progress)
 
     async def _drop_incomplete_groups(self, wave: Sequence[MoveProgress]) -> None:
         """They are handed over together or not at all: without one of them the others would wait in vain."""
-        incomplete = {progress.move.group for progress in wave if progress.given_up} - {""}
+        incomplete = {progress.move.group for progress in wave if progress.cancelled_because} - {""}
         for progress in wave:
             if progress.move.group in incomplete and progress.is_under_way:
                 with contextlib.suppress(errors.NotFound):

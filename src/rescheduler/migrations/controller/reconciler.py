@@ -106,11 +106,11 @@ class Reconciler:
         pause, which is the queue's."""
         failed = True
         try:
-            look_again = await self._reconcile(key)
+            retry_at = await self._reconcile(key)
             failed = False
         finally:
-            self._dispatcher.looked_at(key, failed=failed)
-        return look_again
+            self._dispatcher.reconciled(key, failed=failed)
+        return retry_at
 
     async def _reconcile(self, key: str) -> datetime | None:
         recorded = current = migration_at(key, self._watched)
@@ -245,7 +245,7 @@ class Reconciler:
         if is_checkpoint(observation.migration, after):
             # First on record, then told, then acted upon.
             recorded = after = await self._record(after)
-        self._migration_log.tell(observation, after)
+        self._migration_log.record(observation, after)
         return recorded, after
 
     async def _record(self, migration: Migration) -> Migration:
@@ -269,7 +269,7 @@ class Reconciler:
         except (errors.Conflict, errors.NotFound):
             await self._watched.read_migration(migration.key, migration.uid)
             raise
-        self._watched.migrations.learn(written)
+        self._watched.migrations.observe(written)
         return decode_migration(written)
 
     def _newest(self, recorded: Migration, current: Migration) -> tuple[Migration | None, Migration | None]:

@@ -50,12 +50,12 @@ __all__ = [
 class PodPriorities:
     def __init__(self, pods: Informer[PodRecord]) -> None:
         self._counts: Counter[int] = Counter()
-        pods.subscribe(self._heard)
+        pods.subscribe(self._on_change)
 
     def any_below(self, priority: int) -> bool:
         return any(each < priority for each in self._counts)
 
-    def _heard(self, old: PodRecord | None, new: PodRecord | None) -> None:
+    def _on_change(self, old: PodRecord | None, new: PodRecord | None) -> None:
         if old is not None and old.node:
             self._counts[old.priority] -= 1
             if not self._counts[old.priority]:
@@ -97,7 +97,7 @@ class Revalidation:
         self._now = now
         self._approved: dict[str, tuple[str, str]] = {}
         """Pod and target of those that were approved a moment ago, by key: not on record yet."""
-        self._priorities = PodPriorities(cluster.followed.pods.informer)
+        self._priorities = PodPriorities(cluster.watched.pods.informer)
 
     def revalidate(self, migration: Migration) -> RevalidationResult:
         snapshot = self._without(migration, self._cluster.present())
@@ -131,7 +131,7 @@ class Revalidation:
     def may_preempt(self, migration: Migration) -> str:
         """Whom one more pod like the source could preempt now, in words; empty if nobody. While the copy is
         not placed yet, that is the copy itself: not to be scheduled if its room was taken."""
-        pod = self._cluster.followed.pods.get(migration.pod_key)
+        pod = self._cluster.watched.pods.get(migration.pod_key)
         if pod is None or pod.shape.never_preempts or not self._priorities.any_below(pod.priority):
             return ""
         snapshot = self._cluster.present()
@@ -164,7 +164,7 @@ class Revalidation:
     def _policy_for(self, migration: Migration, policy: Policy) -> Policy:
         if migration.spec.strategy == MANUAL:
             return policy_for_manual_move(policy, migration.spec.handover)
-        item = self._cluster.followed.migrations.get(migration.key) or {}
+        item = self._cluster.watched.migrations.get(migration.key) or {}
         if nested_field(item, "metadata", "annotations", CONTINUES_ANNOTATION):
             # It rests where it is going, not at its stop.
             return policy_for_manual_move(policy)
@@ -176,7 +176,7 @@ class Revalidation:
         """Its own migration is no reason for a pod not to be moved. Another one that has begun is; one that
         begins in the same moment is kept off by the lock."""
         uid = migration.spec.pod.uid
-        watched = self._cluster.followed
+        watched = self._cluster.watched
         of_pod = watched.migrations.find("pod", (migration.namespace, migration.spec.pod.name))
         others = (found for item in of_pod if (found := watched.records.migration(item)) is not None)
         if any(
@@ -204,7 +204,7 @@ class Revalidation:
     def _under_way(self, migration: Migration, snapshot: Snapshot) -> list[tuple[str, str]]:
         """Pods, and where their copies or replacements will be, as far as those are not seen there yet. What
         stands for a pod that was evicted is its replacement: that may wait for the scheduler."""
-        watched = self._cluster.followed
+        watched = self._cluster.watched
         self._approved = {
             key: at
             for key, at in self._approved.items()
@@ -221,7 +221,7 @@ class Revalidation:
 
     def _is_bound(self, migration: Migration, snapshot: Snapshot) -> bool:
         """As the snapshot has it, which may be a moment older than the caches."""
-        copy = target_of(migration, self._cluster.followed)
+        copy = target_of(migration, self._cluster.watched)
         row = None if copy is None else snapshot.pods.row.get(copy.key)
         return row is not None and bool(snapshot.pods.node[row] != NO_ROW)
 

@@ -91,7 +91,7 @@ class LedgerWriter:
         assert item is not None, "it was examined a moment ago"
         resource = known.informer.resource
         patch = _patch(holder, resource.identify(item).version, ledger)
-        known.learn(await self._client.patch(resource, holder.key, patch))
+        known.observe(await self._client.patch(resource, holder.key, patch))
 
     async def _read(self, holder: LedgerHolder) -> None:
         """Read the holder with a list request, so that the role needs no `get` on workloads."""
@@ -100,12 +100,12 @@ class LedgerWriter:
             known.informer.resource, namespace=namespace, fields=f"metadata.name={name}"
         )
         for item in page.items:
-            known.learn(item)
+            known.observe(item)
         if not page.items:
-            known.learn_gone(holder.key, holder.uid)
+            known.observe_deleted(holder.key, holder.uid)
 
     def _known(self, holder: LedgerHolder) -> ReadYourWrites[Any]:
-        return self._cluster.followed.pods if holder.kind == POD else self._cluster.workloads[holder.kind]
+        return self._cluster.watched.pods if holder.kind == POD else self._cluster.workloads[holder.kind]
 
 
 def _patch(holder: LedgerHolder, version: str, ledger: AttemptLedger) -> Patch:
@@ -121,15 +121,15 @@ _TIMED_OUT: Final = "TimedOut"
 
 
 def with_failed_copies(
-    ledger: AttemptLedger, failing: Iterable[FailingReplica], followed: WatchedObjects
+    ledger: AttemptLedger, failing: Iterable[FailingReplica], watched: WatchedObjects
 ) -> AttemptLedger:
     for replica in failing:
-        ledger = _with_failed_copies_of(ledger, replica, followed)
+        ledger = _with_failed_copies_of(ledger, replica, watched)
     return ledger
 
 
 def _with_failed_copies_of(
-    ledger: AttemptLedger, replica: FailingReplica, followed: WatchedObjects
+    ledger: AttemptLedger, replica: FailingReplica, watched: WatchedObjects
 ) -> AttemptLedger:
     if not isinstance(replica.allowance, RetryAllowance):
         return ledger
@@ -137,7 +137,7 @@ def _with_failed_copies_of(
     if known_since_s is None:
         return ledger
     revision = revision_of(replica.pod)
-    for migration in failed_copies(replica.pod, followed):
+    for migration in failed_copies(replica.pod, watched):
         status = migration.status
         assert status.target_pod is not None
         assert status.finished_at is not None
@@ -150,10 +150,10 @@ def _with_failed_copies_of(
     return ledger
 
 
-def failed_copies(source: PodRecord, followed: WatchedObjects) -> Iterator[Migration]:
+def failed_copies(source: PodRecord, watched: WatchedObjects) -> Iterator[Migration]:
     """Yield the migrations of this pod whose copy could not run, the oldest first."""
-    items = followed.migrations.find("pod", (source.namespace, source.name))
-    found = [each for item in items if (each := followed.records.migration(item)) is not None]
+    items = watched.migrations.find("pod", (source.namespace, source.name))
+    found = [each for item in items if (each := watched.records.migration(item)) is not None]
     for migration in sorted(found, key=lambda each: (each.created, each.name)):
         if migration.spec.pod.uid == source.uid and _copy_failed(migration):
             yield migration
@@ -203,7 +203,7 @@ class AttemptRecorder:
         """
         if not traits_of(move.strategy).recovers:
             return ""
-        pod = self._cluster.followed.pods.get(move.pod)
+        pod = self._cluster.watched.pods.get(move.pod)
         if pod is None or pod.uid != move.uid:
             return "the pod no longer exists"
         if move.handover is Handover.EVICT and (why := self._job_forbids(pod)):
@@ -228,7 +228,7 @@ class AttemptRecorder:
             raise _Refused("the pod no longer fails")
         if not isinstance(replica.decision, recovery_decision.Reschedule):
             raise _Refused(f"the pod must not be moved: {_decision_message(replica)}")
-        ledger = with_failed_copies(seen.ledger, seen.failing, self._cluster.followed)
+        ledger = with_failed_copies(seen.ledger, seen.failing, self._cluster.watched)
         revision = revision_of(replica.pod)
         lineage = ledger.lineage(replica.name, revision)
         if lineage.end is not None and lineage.count >= replica.retries:

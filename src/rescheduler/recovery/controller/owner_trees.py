@@ -42,7 +42,7 @@ def tree_key(kind: str, key: str) -> str:
 class OwnerTrees:
     def __init__(self, cluster: WatchedCluster) -> None:
         self._cluster = cluster
-        self._records = cluster.followed.records
+        self._records = cluster.watched.records
 
     def key_of(self, pod: PodRecord) -> str:
         """Return "" for pods of unknown controllers and for copies of running migrations."""
@@ -75,7 +75,7 @@ class OwnerTrees:
     def pods(self, key: str) -> list[PodRecord]:
         """Return all pods of the tree, also those that are terminating."""
         kind, _, name = key.partition("/")
-        seen = self._cluster.followed.pods
+        seen = self._cluster.watched.pods
         if kind == POD:
             pod = seen.get(name)
             return [pod] if pod is not None and self.key_of(pod) == key else []
@@ -92,7 +92,7 @@ class OwnerTrees:
         """Return the holder of the ledger; None if the tree does not exist any more."""
         kind, _, name = key.partition("/")
         if kind == POD:
-            pod = self._cluster.followed.pods.get(name)
+            pod = self._cluster.watched.pods.get(name)
             return None if pod is None or self.key_of(pod) != key else holder_of(pod, ())
         record = self.record(kind, name)
         return None if record is None else LedgerHolder(kind, name, record.uid, record.annotations)
@@ -105,7 +105,7 @@ class OwnerTrees:
         holder = self.holder(key)
         if holder is None or not _may_request_recovery(holder, terms):
             return None
-        node_of = self._cluster.followed.nodes.get
+        node_of = self._cluster.watched.nodes.get
         return examine_workload(holder, self.pods(key), self.above, node_of, terms, now_s)
 
     def item(self, kind: str, key: str) -> Object | None:
@@ -134,8 +134,8 @@ class OwnerTrees:
 
     def _is_copy_under_way(self, pod: PodRecord) -> bool:
         """Return whether a pod is the copy of a running migration, which handles its failure."""
-        followed = self._cluster.followed
-        items = followed.migrations.find("pod", (pod.namespace, pod.name))
+        watched = self._cluster.watched
+        items = watched.migrations.find("pod", (pod.namespace, pod.name))
         found = (self._records.migration(item) for item in items)
         return any(
             each is not None

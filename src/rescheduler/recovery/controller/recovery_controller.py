@@ -71,7 +71,7 @@ class RecoveryEventRouter:
                 handler(None, each)
 
     def _handlers(self) -> Iterator[tuple[Informer[Any], ChangeHandler[Any]]]:
-        seen = self._cluster.followed
+        seen = self._cluster.watched
         for kind, known in self._cluster.workloads.items():
             yield known.informer, self._of_workload(kind)
         yield seen.pods.informer, self._pod
@@ -79,8 +79,8 @@ class RecoveryEventRouter:
         yield seen.migrations.informer, self._migration
 
     def enqueue_pods_of_lost_nodes(self) -> None:
-        ready = {node.name for node in self._cluster.followed.nodes if node.is_ready}
-        for pod in self._cluster.followed.pods.informer:
+        ready = {node.name for node in self._cluster.watched.nodes if node.is_ready}
+        for pod in self._cluster.watched.pods.informer:
             if pod.node and pod.node not in ready:
                 self._enqueue_tree(pod)
 
@@ -132,7 +132,7 @@ class RecoveryEventRouter:
         other."""
         if new is None or not nested_field(new, "status", "finishedAt"):
             return
-        namespace, known = new["metadata"]["namespace"], self._cluster.followed.pods
+        namespace, known = new["metadata"]["namespace"], self._cluster.watched.pods
         source = known.get(f"{namespace}/{nested_field(new, 'spec', 'pod', 'name')}")
         if source is not None and traits_of(str(nested_field(new, "spec", "strategy"))).recovers:
             self._enqueue_tree(source)
@@ -183,11 +183,11 @@ class RecoveryController:
         self._reconciler = RecoveryReconciler(client, cluster, runtime, self._recovery_events, now)
         self._router = RecoveryEventRouter(cluster, trees, self._enqueue)
         self._examinations = ExaminationCache()
-        self._observed = ObservedFailures(cluster.followed)
+        self._observed = ObservedFailures(cluster.watched)
 
     def report(self) -> RecoveryReport:
         """Return which pods fail, which have no attempts left, and which nodes are suspect."""
-        made_s = {node.name: node.created_s for node in self._cluster.followed.nodes}
+        made_s = {node.name: node.created_s for node in self._cluster.watched.nodes}
         terms, now_s = self._runtime.current.policy.failed_pods, self._now().timestamp()
         return self._examinations.report(terms, made_s, self._observed, now_s)
 
@@ -202,7 +202,7 @@ class RecoveryController:
         """Recover pods while the body runs. Workers can stop anywhere: the ledgers say how far they got."""
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(self._events.running())
-            stack.callback(self._cluster.followed.migrations.informer.subscribe(self._observed.changed))
+            stack.callback(self._cluster.watched.migrations.informer.subscribe(self._observed.changed))
             stack.callback(self._router.subscribe())
             stack.callback(self._runtime.subscribe(self._state_changed))
             await stack.enter_async_context(self._workers.working())
@@ -226,7 +226,7 @@ class RecoveryController:
             # Nothing is started from stale caches.
             return self._now().timestamp() + _ASK_AGAIN_S
         seen, check_again_at_s = await self._reconciler.reconcile(key)
-        if self._examinations.learn(key, seen):
+        if self._examinations.observe(key, seen):
             self._publish_report()
         return check_again_at_s
 

@@ -122,7 +122,7 @@ class RecoveryReconciler:
         self._now = now
         self._trees = OwnerTrees(cluster)
         self._ledgers = LedgerWriter(client, cluster)
-        self._remover = PodRemover(client, cluster.followed)
+        self._remover = PodRemover(client, cluster.watched)
 
     async def reconcile(self, key: str) -> tuple[WorkloadExamination | None, float | None]:
         """Return the examination, and when to examine the tree again if nothing changes. Raises
@@ -134,12 +134,12 @@ class RecoveryReconciler:
         seen = await self._ledgers.update(lambda: self._examine(key), self._desired_ledger)
         if seen is None:
             return None, None
-        self._recovery_events.tell(seen)
+        self._recovery_events.record(seen)
         for replica in seen.failing:
             if isinstance(replica.decision, _PERFORMED_HERE) and self._is_ours(replica):
                 await self._act(replica)
         for pod in self._stuck(seen):
-            if not is_handled_by_migration(pod, self._cluster.followed):
+            if not is_handled_by_migration(pod, self._cluster.watched):
                 await self._remover.remove_unplaced(pod, self._trees)
         return seen, self._check_again_at_s(seen)
 
@@ -149,7 +149,7 @@ class RecoveryReconciler:
     def _desired_ledger(self, seen: WorkloadExamination) -> AttemptLedger:
         now_s = self._now().timestamp()
         # First the recovered ones: a lineage that fails again starts from zero.
-        ledger = with_failed_copies(seen.ledger.without(seen.recovered), seen.failing, self._cluster.followed)
+        ledger = with_failed_copies(seen.ledger.without(seen.recovered), seen.failing, self._cluster.watched)
         for replica in seen.failing:
             if _is_to_be_recorded(replica) and self._is_ours(replica):
                 ledger = replica.recorded_in(ledger, now_s)

@@ -85,7 +85,7 @@ class ExaminationCache:
     def __init__(self) -> None:
         self._seen: dict[str, WorkloadExamination] = {}
 
-    def learn(self, key: str, seen: WorkloadExamination | None) -> bool:
+    def observe(self, key: str, seen: WorkloadExamination | None) -> bool:
         """Store an examination, and return whether it changes the report."""
         before = self._seen.pop(key, None)
         if seen is not None and (seen.failing or seen.ledger.lineages):
@@ -152,8 +152,8 @@ class ObservedFailures(Mapping[str, Collection[str]]):
     """Nodes on which migrations have seen a pod fail, by its uid. `changed` is a handler for their
     informer."""
 
-    def __init__(self, followed: WatchedObjects) -> None:
-        self._records = followed.records
+    def __init__(self, watched: WatchedObjects) -> None:
+        self._records = watched.records
         self._of_migration: dict[str, tuple[tuple[str, str], ...]] = {}
         self._nodes: dict[str, Counter[str]] = {}
 
@@ -195,30 +195,30 @@ class RecoveryEvents:
         self._trees = trees
         self._suspects: frozenset[str] = frozenset()
 
-    def tell(self, seen: WorkloadExamination) -> None:
+    def record(self, seen: WorkloadExamination) -> None:
         """Report what an examination shows. Calls may be repeated."""
         holder = _workload_subject(seen.holder.kind, seen.holder.key, seen.holder.uid)
         for each in seen.malformed:
             record = self._trees.record(each.kind, each.key)
             subject = holder if record is None else _workload_subject(each.kind, each.key, record.uid)
-            self._events.tell(
+            self._events.record(
                 subject, "SchedulingRetriesIgnored", f"Ignored: {each.why}", warning=True, once=True
             )
         for allowance in seen.capped:
-            self._events.tell(holder, "SchedulingRetriesCapped", allowance.cap, warning=True, once=True)
+            self._events.record(holder, "SchedulingRetriesCapped", allowance.cap, warning=True, once=True)
         if seen.ledger.is_damaged:
             message = (
                 f"{FAILED_ATTEMPTS_ANNOTATION} was invalid and has been removed: "
                 "attempts are counted from zero again"
             )
-            self._events.tell(holder, "FailedAttemptsUnreadable", message, warning=True)
+            self._events.record(holder, "FailedAttemptsUnreadable", message, warning=True)
         if seen.is_carried_over:
             message = "converted the record of kse-rescheduler, and removed its annotation"
-            self._events.tell(holder, "FailedAttemptsCarriedOver", message)
+            self._events.record(holder, "FailedAttemptsCarriedOver", message)
         for name in seen.recovered:
             if seen.ledger.lineage(name).count:
                 log.info("%s/%s replica=%s has recovered", seen.holder.kind, seen.holder.key, name)
-                self._events.tell(
+                self._events.record(
                     holder, "Recovered", f"{name} runs again: its failed attempts are forgotten"
                 )
         for replica in seen.failing:
@@ -234,7 +234,7 @@ class RecoveryEvents:
         failure = f"{replica.pod.name} still fails after {attempts} ({replica.failure.message})"
         message = f"{failure}: it stays where it is until its template or {RETRIES_ANNOTATION} changes"
         for subject in {holder, _pod_subject(replica.pod)}:
-            self._events.tell(subject, "ReschedulingExhausted", message, warning=True, once=True)
+            self._events.record(subject, "ReschedulingExhausted", message, warning=True, once=True)
 
     # -- what was done
 
@@ -248,7 +248,7 @@ class RecoveryEvents:
 
     def _did(self, replica: FailingReplica, reason: str, message: str) -> None:
         log.info("pod=%s node=%s %s: %s", replica.pod.key, replica.pod.node, reason, message)
-        self._events.tell(_pod_subject(replica.pod), reason, message, warning=True)
+        self._events.record(_pod_subject(replica.pod), reason, message, warning=True)
 
     # -- nodes
 
@@ -261,7 +261,7 @@ class RecoveryEvents:
             )
             message = f"{len(workloads)} workloads fail on this node ({named}): check the node"
             log.warning("node=%s is suspect: %s", node, message)
-            self._events.tell(InvolvedObject.of_node(node), "SuspectNode", message, warning=True, once=True)
+            self._events.record(InvolvedObject.of_node(node), "SuspectNode", message, warning=True, once=True)
         self._suspects = frozenset(found)
 
 

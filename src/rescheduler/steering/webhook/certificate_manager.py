@@ -108,10 +108,10 @@ class CertificateManager:
         self.synced_once = asyncio.Event()
         """Set after the first successful sync."""
         own = ListOptions(namespace=secret.namespace, fields=f"metadata.name={WEBHOOK_SECRET}")
-        self._followed: list[Informer[Object]] = [Informer(client, SECRETS, own)]
+        self._informers: list[Informer[Object]] = [Informer(client, SECRETS, own)]
         if registration is not None:
             ours = ListOptions(fields=f"metadata.name={registration.name}")
-            self._followed += [Informer(client, kind, ours) for kind in WEBHOOK_CONFIGURATION_KINDS]
+            self._informers += [Informer(client, kind, ours) for kind in WEBHOOK_CONFIGURATION_KINDS]
         self._failures = 0
 
     async def prepare(self) -> None:
@@ -125,7 +125,7 @@ class CertificateManager:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         async with contextlib.AsyncExitStack() as stack:
-            for informer in self._followed:
+            for informer in self._informers:
                 informer.subscribe(self._on_change)
                 await stack.enter_async_context(informer.running())
             task = asyncio.create_task(self._run(), name="webhook certificates")

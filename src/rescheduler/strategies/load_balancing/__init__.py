@@ -42,6 +42,6 @@ class LoadBalancing:
                 if problem.is_balanced or len(bundle.moves) > view.room:
                     return
                 yield problem.proposal(bundle)
-                problem.learn(bundle)
+                problem.note_rejection(bundle)
             if not problem.is_worth_another_pass:
                 return

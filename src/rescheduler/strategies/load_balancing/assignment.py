@@ -115,10 +115,10 @@ class Assignment:
         """[node]: where it may go, as things stood when first asked about since `forget_targets`."""
         known = self._places.get(pod)
         if known is None:
-            known = self._look(pod)
+            known = self._find_targets(pod)
         return known
 
-    def _look(self, pod: int) -> Flags:
+    def _find_targets(self, pod: int) -> Flags:
         if not self.may_move(pod):
             return np.zeros(len(self.bounds.receives), np.bool_)
         places = self._places[pod] = self._rules.places(pod) & self.bounds.receives
@@ -154,7 +154,7 @@ class Assignment:
         if self._rules.may_go(pod, node):
             return True
         if known is None:
-            self._look(pod)
+            self._find_targets(pod)
         return False
 
     def _sampled(self, pod: int) -> Flags | None:
@@ -162,7 +162,7 @@ class Assignment:
         self._met += 1
         if self._met > SAMPLE and self._met % SAMPLE:
             return None
-        places = self._look(pod)
+        places = self._find_targets(pod)
         self._asked += 1
         self._allowed += places
         return places

@@ -190,7 +190,7 @@ class BalancingProblem:
         keys = ", ".join(self.view.snapshot.pods.records[self.pods[pod]].key for pod in others)
         return f"{words}; together with {keys}"
 
-    def learn(self, bundle: MoveBundle) -> None:
+    def note_rejection(self, bundle: MoveBundle) -> None:
         """If the bundle was accepted, its pods are at their new places from here on."""
         position = self.view.placement.position
         if all(position[self.pods[pod]] == self.nodes[target] for pod, _, target in bundle.moves):

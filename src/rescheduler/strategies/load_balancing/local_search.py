@@ -302,15 +302,15 @@ class _PodsByNode:
         self._by_node = np.argsort(at, kind="stable")
         self._first = np.searchsorted(at[self._by_node], np.arange(nodes))
         self._count = np.bincount(at, minlength=nodes)
-        self._place = np.empty_like(self._by_node)
+        self._position = np.empty_like(self._by_node)
         """[pod]: where it is in `_by_node`."""
-        self._place[self._by_node] = np.arange(len(at))
+        self._position[self._by_node] = np.arange(len(at))
         self.usable: Flags = assignment.bounds.receives & (self._count > 0)
 
     def exchange(self, pod: int, other: int) -> None:
-        here, there = self._place[pod], self._place[other]
+        here, there = self._position[pod], self._position[other]
         self._by_node[here], self._by_node[there] = other, pod
-        self._place[pod], self._place[other] = there, here
+        self._position[pod], self._position[other] = there, here
 
     def of(self, nodes: Indices) -> tuple[Indices, Flags]:
         """[pile, pod]: the pods on the nodes of each pile [pile, node], and which of these are of use.

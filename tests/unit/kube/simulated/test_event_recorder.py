@@ -40,54 +40,54 @@ def told(client):
 
 
 async def test_the_same_again_is_the_same_event_with_a_higher_count(writer, told, server):
-    writer.tell(POD, "Moved", "to node-2")
+    writer.record(POD, "Moved", "to node-2")
     await asyncio.sleep(30)
-    writer.tell(POD, "Moved", "to node-2")
+    writer.record(POD, "Moved", "to node-2")
     (event,) = await told()
     assert event["count"] == 2
     assert event["firstTimestamp"] < event["lastTimestamp"]
 
 
 async def test_other_words_are_another_event(writer, told):
-    writer.tell(POD, "Moved", "to node-2")
-    writer.tell(POD, "Moved", "to node-3")
+    writer.record(POD, "Moved", "to node-2")
+    writer.record(POD, "Moved", "to node-3")
     assert sorted(item["message"] for item in await told()) == ["to node-2", "to node-3"]
 
 
 async def test_after_a_while_the_same_is_a_new_story(writer, told):
-    writer.tell(POD, "Moved", "to node-2")
+    writer.record(POD, "Moved", "to node-2")
     await asyncio.sleep(SERIES_ENDS_AFTER_S + 1)
-    writer.tell(POD, "Moved", "to node-2")
+    writer.record(POD, "Moved", "to node-2")
     assert [item["count"] for item in await told()] == [1, 1]
 
 
 async def test_what_the_server_has_forgotten_is_written_anew_with_its_count(writer, told, client):
-    writer.tell(POD, "Moved", "to node-2")
+    writer.record(POD, "Moved", "to node-2")
     (event,) = await told()
     await client.delete(EVENTS, f"default/{event['metadata']['name']}")
-    writer.tell(POD, "Moved", "to node-2")
+    writer.record(POD, "Moved", "to node-2")
     (event,) = await told()
     assert event["count"] == 2
 
 
 async def test_what_is_told_once_is_not_told_again(writer, told, client, server):
-    writer.tell(POD, "Empty", "the node is empty", once=True)
-    writer.tell(POD, "Empty", "the node is empty", once=True)
+    writer.record(POD, "Empty", "the node is empty", once=True)
+    writer.record(POD, "Empty", "the node is empty", once=True)
     another = EventRecorder(client, server.clock.now)
     async with another.running():
-        another.tell(POD, "Empty", "the node is empty", once=True)
+        another.record(POD, "Empty", "the node is empty", once=True)
         assert [item["count"] for item in await told()] == [1]
 
 
 async def test_too_many_about_one_object_are_dropped_and_others_are_not_affected(writer, told):
     other = InvolvedObject("v1", "Pod", "default", "web-2", "uid-2")
     for number in range(BURST + 10):
-        writer.tell(POD, "Restless", f"for the {number}. time")
-    writer.tell(other, "Moved", "to node-2")
+        writer.record(POD, "Restless", f"for the {number}. time")
+    writer.record(other, "Moved", "to node-2")
     assert len(await told()) == BURST
     assert len(await told(other)) == 1
     await asyncio.sleep(REFILL_S)
-    writer.tell(POD, "Restless", "at last")
+    writer.record(POD, "Restless", "at last")
     assert len(await told()) == BURST + 1
 
 

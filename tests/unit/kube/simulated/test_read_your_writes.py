@@ -30,7 +30,7 @@ async def fresh(client):
 async def test_what_was_answered_is_there_before_the_informer_has_heard_of_it(fresh, client):
     made = await client.create(CONFIG_MAPS, config_map("a", colour="red"))
     assert fresh.get("shop/a") is None or fresh.informer.get("shop/a") is not None
-    fresh.learn(made)
+    fresh.observe(made)
     assert fresh.get("shop/a") == made
     assert fresh.find("colour", "red") == [made]
 
@@ -39,7 +39,7 @@ async def test_a_newer_answer_replaces_the_cached_state_in_every_index(fresh, cl
     await client.create(CONFIG_MAPS, config_map("a", colour="red"))
     await asyncio.sleep(1)
     patch = merge_patch({"metadata": {"labels": {"colour": "blue"}}})
-    fresh.learn(await client.patch(CONFIG_MAPS, "shop/a", patch))
+    fresh.observe(await client.patch(CONFIG_MAPS, "shop/a", patch))
     assert fresh.find("colour", "red") == []
     assert [fresh.key(item) for item in fresh.find("colour", "blue")] == ["shop/a"]
 
@@ -48,12 +48,12 @@ async def test_an_older_answer_changes_nothing(fresh, client):
     old = await client.create(CONFIG_MAPS, config_map("a", colour="red"))
     await client.patch(CONFIG_MAPS, "shop/a", merge_patch({"metadata": {"labels": {"colour": "blue"}}}))
     await asyncio.sleep(1)
-    fresh.learn(old)
+    fresh.observe(old)
     assert fresh.get("shop/a")["metadata"]["labels"] == {"colour": "blue"}
 
 
 async def test_what_somebody_removed_is_gone_although_we_have_written_it(fresh, client):
-    fresh.learn(await client.create(CONFIG_MAPS, config_map("a")))
+    fresh.observe(await client.create(CONFIG_MAPS, config_map("a")))
     await client.delete(CONFIG_MAPS, "shop/a")
     await asyncio.sleep(1)
     assert fresh.get("shop/a") is None
@@ -63,7 +63,7 @@ async def test_what_is_known_to_be_gone_is_gone_at_once_but_not_its_namesake(fre
     made = await client.create(CONFIG_MAPS, config_map("a"))
     await asyncio.sleep(1)
     await client.delete(CONFIG_MAPS, "shop/a")
-    fresh.learn_gone("shop/a", made["metadata"]["uid"])
+    fresh.observe_deleted("shop/a", made["metadata"]["uid"])
     assert fresh.get("shop/a") is None
     again = await client.create(CONFIG_MAPS, config_map("a"))
     await asyncio.sleep(1)
@@ -75,7 +75,7 @@ async def test_an_answer_is_not_trusted_for_ever(fresh, client):
     made = await client.create(CONFIG_MAPS, config_map("ghost"))
     await client.delete(CONFIG_MAPS, "shop/ghost")
     await asyncio.sleep(1)
-    fresh.learn(made)
+    fresh.observe(made)
     assert fresh.get("shop/ghost") == made
     await asyncio.sleep(31)
     assert fresh.get("shop/ghost") is None

@@ -44,7 +44,7 @@ async def test_it_is_none_of_its_pods_and_does_not_use_up_its_limit(set_moves):
             seen.learn_pod(
                 {**item, "metadata": {**item["metadata"], "ownerReferences": [forger | {"controller": True}]}}
             )
-            seen.migrations.learn(wished)
+            seen.migrations.observe(wished)
             theirs = workload_key(migration_at(f"evil/{migration.name}", seen), seen)
             assert theirs
             assert theirs != ours

@@ -191,7 +191,7 @@ async def test_what_another_controller_has_put_on_record_is_gone_by_at_once(set_
 
     async def interfered(method, target, headers, body):
         if method == "PATCH" and f"/pods/{source['metadata']['name']}" in target and not made:
-            status = {"step": "RollingBack", "failure": "CalledOff", "failureIsFinal": True}
+            status = {"step": "RollingBack", "failure": "EvictionCancelled", "failureIsFinal": True}
             await moves.client.patch(POD_MIGRATIONS.status, key, merge_patch({"status": status}))
             # As long as it takes until that is heard of.
             await asyncio.sleep(1)
@@ -202,7 +202,7 @@ async def test_what_another_controller_has_put_on_record_is_gone_by_at_once(set_
     async with moves.executing(connect(interfered)):
         migration = await moves.until_finished(key)
         await moves.until_nothing_left()
-    assert migration.status.failure == "CalledOff"
+    assert migration.status.failure == "EvictionCancelled"
     assert made == []
 
 

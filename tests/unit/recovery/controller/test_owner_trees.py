@@ -62,7 +62,7 @@ async def pod_of(cluster, client, owner):
     pod = objects.pod("moves", "web-1-a", objects.pod_spec("simulated"))
     made = controlled_by(pod, "ReplicaSet", "web-1", owner["metadata"]["uid"])
     await client.create(PODS.as_json, made)
-    return await until(lambda: cluster.followed.pods.get("moves/web-1-a"))
+    return await until(lambda: cluster.watched.pods.get("moves/web-1-a"))
 
 
 async def test_a_tree_is_unknown_until_the_deployment_above_a_replica_set_is_in_the_cache(cluster, client):

@@ -19,7 +19,7 @@ def report(annotations, terms):
         made.deployment(key, on=["bad"], annotations=annotations, **crashing())
     snapshot = made.snapshot()
     for key in KEYS:
-        wards.learn(key, examine_pod(snapshot, terms, snapshot.pods.row[f"{key}-1-0"]))
+        wards.observe(key, examine_pod(snapshot, terms, snapshot.pods.row[f"{key}-1-0"]))
     return wards.report(terms, MADE_S, {}, NOW)
 
 

@@ -177,13 +177,13 @@ class Storm:
 
     @contextlib.asynccontextmanager
     async def _executing(self, client, ahead=timedelta()):
-        followed, now = WatchedObjects(client), self.moves.now
-        revalidator = ApprovingRevalidator(followed)
+        watched, now = WatchedObjects(client), self.moves.now
+        revalidator = ApprovingRevalidator(watched)
         runtime = RuntimeStateHolder(RuntimeState(self.moves.policy))
         controller = MigrationController(
-            client, runtime, revalidator, followed=followed, now=lambda: now() + ahead, workers=4
+            client, runtime, revalidator, watched=watched, now=lambda: now() + ahead, workers=4
         )
-        async with followed.running(), controller.running():
+        async with watched.running(), controller.running():
             yield
 
     async def _calm_down(self):

@@ -35,7 +35,7 @@ async def test_it_is_left_alone_and_said_once(set_evicting, caplog, status):
     async with moves.executing() as controller:
         for _ in range(10):
             await asyncio.sleep(60)
-            controller.look_again()
+            controller.reconcile_all()
     told = [each.getMessage() for each in caplog.records if each.name.startswith("rescheduler")]
     assert len(told) == 1
     assert "invalid status" in told[0]

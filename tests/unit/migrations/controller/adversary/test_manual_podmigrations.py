@@ -28,7 +28,7 @@ def program(connect, server):
         it = Rescheduler(
             connect(), configuration, lease_at=f"{HOME}/rescheduler", now=server.clock.now, me="me"
         )
-        async with it.looking(), it.executing():
+        async with it.watching(), it.executing():
             yield it
 
     return executing

@@ -43,7 +43,7 @@ async def test_a_pod_is_not_evicted_whose_replacement(set_moves, executing, clie
     (source,) = await stage.pods()
     guard = await stage.budget(minAvailable=0)
     rescheduler = executing(max_retries=0)
-    async with rescheduler.looking(), rescheduler.executing():
+    async with rescheduler.watching(), rescheduler.executing():
         key = await moves.wish(source, second, strategy="Manual")
         await moves.until(key, lambda migration: migration.status.step == "Marking")
         await client.patch(POD_DISRUPTION_BUDGETS, guard, merge_patch({"spec": {"minAvailable": 5}}))
@@ -81,7 +81,7 @@ async def test_room_that_is_spoken_for_by_a_replacement_is_given_to_nobody_else_
     (one,), (other,) = await stage.pods("one"), await stage.pods("other")
     guard = await stage.budget(app="one", minAvailable=0)
     rescheduler = executing(max_retries=0)
-    async with rescheduler.looking(), rescheduler.executing():
+    async with rescheduler.watching(), rescheduler.executing():
         key = await moves.wish(one, third, strategy="Manual")
         if step == "Evicting":
             await moves.until(key, lambda migration: migration.status.step == "Marking")
