@@ -17,8 +17,7 @@ from typing import Any
 import msgspec
 
 from rescheduler.cluster.cluster_state import ClusterState, apply_object
-from rescheduler.cluster.codecs.node_codec import NodeReader
-from rescheduler.cluster.codecs.record_resources import PodReader
+from rescheduler.cluster.codecs.record_resources import NodeReader, PodReader
 from rescheduler.cluster.node_record import NodeRecord
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.snapshot import Snapshot

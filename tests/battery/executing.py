@@ -9,8 +9,9 @@ from rescheduler.api.well_known_names import CORDONED_BY_ANNOTATION
 from rescheduler.cluster.node_record import UNSCHEDULABLE_TAINT, NodeChange
 from rescheduler.cluster.usage_readings import Smoothing, UsageReading, UsageReadings, smooth
 from rescheduler.config.policy import Policy, UsageSource
-from rescheduler.planner.plan import HotNodeHistory, Plan
+from rescheduler.planner.plan import Plan
 from rescheduler.planner.plan_builder import build_plan, too_hot_nodes
+from rescheduler.planner.strategy_view import HotNodeHistory
 from rescheduler.strategies.strategy_registry import strategies_of
 from tests.building import NOW, ClusterBuilder, cluster, merged
 

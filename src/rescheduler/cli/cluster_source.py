@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from rescheduler.cli.safe_output import echo
+from rescheduler.cli.terminal import echo
 
 if TYPE_CHECKING:
     from rescheduler.cluster.snapshot import Snapshot

@@ -18,7 +18,7 @@ from typing import Any, Final, TextIO, TypeVar
 
 import click
 
-from rescheduler.cli.safe_output import printable
+from rescheduler.cli.terminal import printable
 
 __all__ = ["LIMIT_PERIOD_S", "MAX_LINES_PER_PERIOD", "LogLimit", "log_options", "set_up_log"]
 

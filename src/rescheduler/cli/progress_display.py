@@ -26,8 +26,7 @@ from rich.text import Text
 from kubevalues.duration import short_duration
 from rescheduler.api.daemon_status import NodeInMaintenance
 from rescheduler.cli.move_status import STATE_COLOURS, completed_fraction, is_worth_reporting, move_state
-from rescheduler.cli.safe_output import echo, printable
-from rescheduler.cli.terminal import Terminal, counted, shortened, terminal_of
+from rescheduler.cli.terminal import Terminal, counted, echo, printable, shortened, terminal_of
 from rescheduler.migrations.controller.plan_execution import MoveProgress
 
 __all__ = [

@@ -19,11 +19,12 @@ from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME, podmigration
 from rescheduler.cluster.object_meta import OwnerKey, owner_key
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.snapshot import Snapshot
-from rescheduler.cluster.sources.usage_sources import RequestsOnlyReader, UsageReader
 from rescheduler.cluster.sources.watched_cluster import WatchedCluster
 from rescheduler.cluster.usage_readings import (
+    RequestsOnlyReader,
     UsageByName,
     UsageOutcome,
+    UsageReader,
     UsageReading,
     UsageReadings,
     UsageUnavailable,

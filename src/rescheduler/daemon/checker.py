@@ -21,11 +21,11 @@ from rescheduler.api.podmigration import Migration, MigrationPhase
 from rescheduler.api.strategy_traits import traits_of
 from rescheduler.cluster.snapshot import NO_ROW, PodTable, Rows, Snapshot
 from rescheduler.cluster.snapshot_tables import group_by_node, sum_by_node
-from rescheduler.cluster.sources.usage_sources import UsageReader, usage_reader
+from rescheduler.cluster.sources.usage_sources import usage_reader
 from rescheduler.cluster.sources.watched_cluster import WatchedCluster
 from rescheduler.cluster.sources.watched_objects import WatchedObjects
 from rescheduler.cluster.trusted_usage import usage_for_check
-from rescheduler.cluster.usage_readings import Smoothing, UsageOutcome
+from rescheduler.cluster.usage_readings import Smoothing, UsageOutcome, UsageReader
 from rescheduler.config.policy import Policy
 from rescheduler.kube.client import Client
 from rescheduler.migrations.controller.observation_builder import (
@@ -34,8 +34,9 @@ from rescheduler.migrations.controller.observation_builder import (
     unfinished_migrations,
 )
 from rescheduler.migrations.runtime_state import RuntimeState, RuntimeStateHolder
-from rescheduler.planner.plan import HotNodeHistory, Plan
+from rescheduler.planner.plan import Plan
 from rescheduler.planner.plan_builder import build_plan, too_hot_nodes
+from rescheduler.planner.strategy_view import HotNodeHistory
 from rescheduler.strategies.fair_shares import QueuedMigrations
 from rescheduler.strategies.strategy import Strategy
 from rescheduler.strategies.strategy_registry import strategies_of

@@ -33,7 +33,7 @@ from rescheduler.config.config_validation import known_strategies
 from rescheduler.config.policy import Policy
 from rescheduler.daemon.listeners import CheckReport, DaemonListener
 from rescheduler.kube.api_resources import ApiCall
-from rescheduler.migrations.successors import ready_seconds_lost
+from rescheduler.migrations.labels_and_names import ready_seconds_lost
 
 __all__ = ["Metrics"]
 

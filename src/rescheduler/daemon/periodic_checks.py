@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from rescheduler.api.structured_log import log_event
-from rescheduler.cluster.sources.usage_sources import UsageReader
+from rescheduler.cluster.usage_readings import UsageReader
 from rescheduler.config.policy import Policy
 from rescheduler.daemon.checker import Checker, CheckResult
 from rescheduler.daemon.components import Rescheduler

@@ -30,7 +30,6 @@ from rescheduler.kube.api_resources import (
     identity_of_object,
     split_key,
 )
-from rescheduler.kube.background_tasks import background_task
 from rescheduler.kube.codecs.codec import JSON, ListPage, Undecodable
 from rescheduler.kube.request_sender import (
     DEFAULT_RETRIES,
@@ -50,6 +49,7 @@ from rescheduler.kube.request_sender import (
 )
 from rescheduler.kube.transport import ApiRequest, Transport
 from rescheduler.kube.watch_stream import Watch
+from rescheduler.kube.work_queue import background_task
 
 __all__ = ["FIELD_MANAGER", "PAGE_SIZE", "Client", "Propagation", "RequestObserver", "VersionMatch"]
 

@@ -18,8 +18,8 @@ from typing import Final, Generic, TypeVar
 
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import EVENTS, Object, merge_patch
-from rescheduler.kube.background_tasks import background_task
 from rescheduler.kube.client import Client
+from rescheduler.kube.work_queue import background_task
 
 __all__ = [
     "BURST",

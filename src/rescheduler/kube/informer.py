@@ -38,7 +38,6 @@ from typing import Final, Generic, Protocol, Self, TypeVar
 
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import ApiResource
-from rescheduler.kube.background_tasks import background_task
 from rescheduler.kube.client import Client
 from rescheduler.kube.indexed_cache import CacheChange, IndexedCache, IndexFunction
 from rescheduler.kube.reflector import (
@@ -48,6 +47,7 @@ from rescheduler.kube.reflector import (
     ReflectorPhase,
     ReflectorTiming,
 )
+from rescheduler.kube.work_queue import background_task
 
 __all__ = [
     "ChangeHandler",

@@ -31,8 +31,8 @@ from rescheduler.api.well_known_names import install_labels
 from rescheduler.config.policy import LeaderElection
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import LEASES, Object, split_key
-from rescheduler.kube.background_tasks import background_task
 from rescheduler.kube.client import Client
+from rescheduler.kube.work_queue import background_task
 
 __all__ = [
     "HeldLease",

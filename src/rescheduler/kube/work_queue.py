@@ -13,14 +13,15 @@ import contextlib
 import logging
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from rescheduler.kube import errors
 from rescheduler.kube.request_sender import Backoff
 
-__all__ = ["QueueClosed", "Reconcile", "RetryLater", "WorkQueue", "WorkerPool"]
+__all__ = ["QueueClosed", "Reconcile", "RetryLater", "WorkQueue", "WorkerPool", "background_task"]
+
 
 FIRST_RETRY_S: Final = 0.2
 LONGEST_RETRY_S: Final = 120.0
@@ -226,3 +227,25 @@ class WorkerPool:
             self._queue.forget(key)
             if requeue_at is not None:
                 self._queue.add_after(key, (requeue_at - self._now()).total_seconds())
+
+
+@contextlib.asynccontextmanager
+async def background_task(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
+    """Run `work` while the body runs, then cancel it and wait until it has stopped.
+
+    A failure of `work` is logged when it happens and raised when the body ends.
+    """
+    task = asyncio.create_task(work, name=name)
+    task.add_done_callback(_log_failure)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    # The body may run for days before it ends and raises the error.
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("the background task %r failed", task.get_name(), exc_info=error)

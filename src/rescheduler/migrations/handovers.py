@@ -20,7 +20,7 @@ from rescheduler.migrations.effects import (
     WithdrawSteering,
 )
 from rescheduler.migrations.interruptions import interrupted, target_lost, time_left
-from rescheduler.migrations.labels_and_names import budget_name
+from rescheduler.migrations.labels_and_names import budget_name, is_scaled_away
 from rescheduler.migrations.make_before_break import (
     creating,
     marking,
@@ -37,9 +37,8 @@ from rescheduler.migrations.observation import (
     Transition,
     Wait,
 )
-from rescheduler.migrations.release_and_rollback import is_serving, own_temporary_budget, releasing
-from rescheduler.migrations.source_eviction import evicting, evicting_beside_copy
-from rescheduler.migrations.successors import is_scaled_away
+from rescheduler.migrations.release_and_rollback import is_serving, releasing
+from rescheduler.migrations.source_eviction import evicting, evicting_beside_copy, own_temporary_budget
 from rescheduler.migrations.transition_table import MigrationStep, Trigger
 from rescheduler.recovery.failure_signs import PodFailure, failure_of, next_failure_check_s
 

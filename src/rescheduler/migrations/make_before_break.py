@@ -21,14 +21,15 @@ from rescheduler.cluster.pod_record import (
 )
 from rescheduler.migrations.effects import CreateCopy, LabelSource, NominateNode, RemoveSchedulingGate
 from rescheduler.migrations.interruptions import (
+    group_member_failed,
     interrupted,
+    is_group_settled,
     target_lost,
     time_left,
     why_target_lost,
     workload_changed,
 )
 from rescheduler.migrations.labels_and_names import copy_name
-from rescheduler.migrations.migration_groups import group_member_failed, is_group_settled
 from rescheduler.migrations.observation import (
     ConditionUpdate,
     Decision,

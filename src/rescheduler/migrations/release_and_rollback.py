@@ -12,9 +12,7 @@ from typing import Final
 from rescheduler.api.podmigration import ConditionType, Handover, PodReference
 from rescheduler.api.strategy_traits import traits_of
 from rescheduler.api.well_known_names import SCHEDULING_GATE
-from rescheduler.cluster.budget_record import BudgetRecord
 from rescheduler.cluster.pod_record import PodRecord
-from rescheduler.migrations.disruption_budgets import sync_request
 from rescheduler.migrations.effects import (
     DeleteBudget,
     DeleteCopy,
@@ -24,7 +22,11 @@ from rescheduler.migrations.effects import (
     UnlabelSource,
 )
 from rescheduler.migrations.interruptions import SOURCE_GONE, TARGET_LOST, wants_no_pods, why_target_lost
-from rescheduler.migrations.labels_and_names import STATUS_LABEL, MigrationLabelStatus
+from rescheduler.migrations.labels_and_names import (
+    STATUS_LABEL,
+    MigrationLabelStatus,
+    is_scaled_away,
+)
 from rescheduler.migrations.make_before_break import source_lost, why_not_adoptable
 from rescheduler.migrations.observation import (
     ConditionUpdate,
@@ -34,7 +36,7 @@ from rescheduler.migrations.observation import (
     Transition,
     Wait,
 )
-from rescheduler.migrations.successors import is_scaled_away, is_temporary_budget
+from rescheduler.migrations.source_eviction import own_temporary_budget, sync_request
 from rescheduler.migrations.transition_table import Trigger
 
 __all__ = [
@@ -43,7 +45,6 @@ __all__ = [
     "is_serving",
     "next_cleanup",
     "overdue_at",
-    "own_temporary_budget",
     "releasing",
     "retained",
     "rolling_back",
@@ -311,10 +312,3 @@ def _may_retry(observation: Observation) -> bool:
         # This target is tried now; where to next is decided anew, with what has been learnt.
         return False
     return not status.failure_is_final and status.attempts <= observation.policy.max_retries
-
-
-def own_temporary_budget(observation: Observation) -> BudgetRecord | None:
-    """The one that we made for this migration, if it is still there."""
-    return next(
-        (each for each in observation.budgets if is_temporary_budget(each, observation.migration)), None
-    )

@@ -34,7 +34,8 @@ from rescheduler.migrations.effects import (
     DeleteMigration,
     RemoveFinalizer,
 )
-from rescheduler.migrations.migration_groups import waiting_for_group
+from rescheduler.migrations.interruptions import waiting_for_group
+from rescheduler.migrations.labels_and_names import recorded_siblings
 from rescheduler.migrations.observation import (
     ConditionUpdate,
     Decision,
@@ -47,10 +48,9 @@ from rescheduler.migrations.observation import (
 from rescheduler.migrations.release_and_rollback import (
     SOURCE_LOST,
     next_cleanup,
-    own_temporary_budget,
     rolling_back,
 )
-from rescheduler.migrations.successors import recorded_siblings
+from rescheduler.migrations.source_eviction import own_temporary_budget
 from rescheduler.migrations.transition_table import MigrationStep, Trigger, next_step, phase_of
 
 __all__ = [

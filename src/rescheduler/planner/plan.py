@@ -1,20 +1,17 @@
-"""The result of one check: the plan, and the history of hot nodes that the next check continues."""
+"""The result of one check: the plan."""
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rescheduler.api.podmigration import Handover
 from rescheduler.cluster.node_record import NodeChange
-from rescheduler.config.policy import UsageSource
 
 __all__ = [
-    "HotNodeHistory",
     "Move",
     "NodeLoadChange",
     "Plan",
     "PlannedNodeChange",
     "Rejection",
-    "hot_subjects",
 ]
 
 
@@ -85,36 +82,3 @@ class Plan:
     """How many subjects were refused for each reason."""
     assumptions: tuple[str, ...] = ()
     """What the plan assumes because the input does not say, for people."""
-
-
-@dataclass(frozen=True, slots=True)
-class HotNodeHistory:
-    """How many checks in a row found each node too hot; empty after a start."""
-
-    source: UsageSource | None = None
-    checks: int = 0
-    """Checks with this source, whatever they found."""
-    in_a_row: Mapping[Hashable, int] = field(default_factory=dict)
-    """Checks up to the last one that found this too hot, without a break; at least 1."""
-
-    def after(self, too_hot: Iterable[Hashable], source: UsageSource) -> "HotNodeHistory":
-        """After one more check.
-
-        What is too hot is a node's name; or a strategy and a node, where strategies differ.
-        Load from another source is not comparable, so counting restarts.
-        """
-        before = self if self.source is source else HotNodeHistory()
-        counted = {subject: before.in_a_row.get(subject, 0) + 1 for subject in too_hot}
-        return HotNodeHistory(source, before.checks + 1, counted)
-
-
-def hot_subjects(
-    heat: HotNodeHistory | None, too_hot: Iterable[Hashable], hot_checks: int
-) -> frozenset[Hashable]:
-    """Which of those that are too hot now count as hot. `heat` has the present check in it already.
-
-    Without it (a single plan knows no checks before), all of them.
-    """
-    if heat is None or heat.source is UsageSource.REQUESTS:
-        return frozenset(too_hot)
-    return frozenset(subject for subject in too_hot if heat.in_a_row.get(subject, 0) >= hot_checks)

@@ -10,10 +10,16 @@ from rescheduler.cluster.snapshot import NO_ROW, Floats, Ints, Snapshot
 from rescheduler.config.policy import Policy
 from rescheduler.planner.handover_choice import ASSUMED_STEERED, HandoverChoice
 from rescheduler.planner.move_sequence import MoveUnit, PlannedMove
-from rescheduler.planner.plan import HotNodeHistory, Move, NodeLoadChange, Plan, Rejection
+from rescheduler.planner.plan import Move, NodeLoadChange, Plan, Rejection
 from rescheduler.planner.proposal_selection import select_moves
 from rescheduler.planner.reasons import Reason
-from rescheduler.planner.strategy_view import MAX_LISTED_REJECTIONS, PlanDraft, PlanView, RejectionLog
+from rescheduler.planner.strategy_view import (
+    MAX_LISTED_REJECTIONS,
+    HotNodeHistory,
+    PlanDraft,
+    PlanView,
+    RejectionLog,
+)
 from rescheduler.planner.waves import order_into_waves
 from rescheduler.strategies.fair_shares import NOTHING_QUEUED, QueuedMigrations
 from rescheduler.strategies.strategy import HotNodeStrategy, Strategy

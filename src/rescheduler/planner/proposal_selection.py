@@ -21,9 +21,9 @@ from rescheduler.planner.move_sequence import (
     with_fewer_hops,
     with_hops_marked,
 )
-from rescheduler.planner.plan import HotNodeHistory, PlannedNodeChange
+from rescheduler.planner.plan import PlannedNodeChange
 from rescheduler.planner.reasons import Reason
-from rescheduler.planner.strategy_view import PlanDraft, PlanView
+from rescheduler.planner.strategy_view import HotNodeHistory, PlanDraft, PlanView
 from rescheduler.rules.placement import Placement
 from rescheduler.strategies.fair_shares import reserved_slots
 from rescheduler.strategies.strategy import NodeProposal, Proposal, ProposedMove, Strategy

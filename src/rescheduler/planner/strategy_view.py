@@ -1,7 +1,8 @@
 """The state that all strategies of one plan share, and the view of the cluster that one strategy gets."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 import numpy as np
@@ -9,10 +10,10 @@ import numpy as np
 from rescheduler.api.podmigration import Handover
 from rescheduler.api.strategy_traits import traits_of
 from rescheduler.cluster.snapshot import Flags, Snapshot
-from rescheduler.config.policy import Policy
+from rescheduler.config.policy import Policy, UsageSource
 from rescheduler.planner.available_nodes import availability_message, node_availability, nodes_in_maintenance
 from rescheduler.planner.move_sequence import PodGroups
-from rescheduler.planner.plan import HotNodeHistory, Rejection, hot_subjects
+from rescheduler.planner.plan import Rejection
 from rescheduler.planner.protections.eligibility import Eligibility
 from rescheduler.planner.reasons import Reason
 from rescheduler.planner.waves import WaveLimits
@@ -27,10 +28,43 @@ from rescheduler.strategies.fair_shares import (
 )
 from rescheduler.strategies.strategy import Strategy
 
-__all__ = ["MAX_LISTED_REJECTIONS", "PlanDraft", "PlanView", "RejectionLog"]
+__all__ = ["MAX_LISTED_REJECTIONS", "HotNodeHistory", "PlanDraft", "PlanView", "RejectionLog", "hot_subjects"]
 
 MAX_LISTED_REJECTIONS = 1000
 """Rejections that a plan lists: in a large cluster a balancing strategy may ask about very many pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class HotNodeHistory:
+    """How many checks in a row found each node too hot; empty after a start."""
+
+    source: UsageSource | None = None
+    checks: int = 0
+    """Checks with this source, whatever they found."""
+    in_a_row: Mapping[Hashable, int] = field(default_factory=dict)
+    """Checks up to the last one that found this too hot, without a break; at least 1."""
+
+    def after(self, too_hot: Iterable[Hashable], source: UsageSource) -> "HotNodeHistory":
+        """After one more check.
+
+        What is too hot is a node's name; or a strategy and a node, where strategies differ.
+        Load from another source is not comparable, so counting restarts.
+        """
+        before = self if self.source is source else HotNodeHistory()
+        counted = {subject: before.in_a_row.get(subject, 0) + 1 for subject in too_hot}
+        return HotNodeHistory(source, before.checks + 1, counted)
+
+
+def hot_subjects(
+    heat: HotNodeHistory | None, too_hot: Iterable[Hashable], hot_checks: int
+) -> frozenset[Hashable]:
+    """Which of those that are too hot now count as hot. `heat` has the present check in it already.
+
+    Without it (a single plan knows no checks before), all of them.
+    """
+    if heat is None or heat.source is UsageSource.REQUESTS:
+        return frozenset(too_hot)
+    return frozenset(subject for subject in too_hot if heat.in_a_row.get(subject, 0) >= hot_checks)
 
 
 class RejectionLog:

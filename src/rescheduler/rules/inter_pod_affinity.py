@@ -9,7 +9,7 @@ import numpy as np
 from kubevalues import SelectorError
 from rescheduler.cluster.pod_constraints import PodAffinityTerm
 from rescheduler.cluster.snapshot import NO_ROW, Flags, PodClass
-from rescheduler.rules.node_labels import NodeLabels, TopologyDomains
+from rescheduler.rules.node_affinity import NodeLabels, TopologyDomains
 from rescheduler.rules.pod_class_index import AffinityTerm, PodClassIndex, UnparsedAffinityTerm
 from rescheduler.rules.pod_positions import DomainCountRegistry, DomainCounts
 from rescheduler.rules.rule_check import NodeRefusal, RuleCheck, SchedulerRule, fits_nowhere

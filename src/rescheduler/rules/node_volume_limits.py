@@ -10,7 +10,7 @@ import numpy as np
 from rescheduler.cluster.pod_record import CLAIM_VOLUME, PodVolume
 from rescheduler.cluster.snapshot import Flags, Ints, PodClass, Snapshot
 from rescheduler.cluster.storage_records import ClaimRecord, Storage
-from rescheduler.rules.node_labels import NodeLabels
+from rescheduler.rules.node_affinity import NodeLabels
 from rescheduler.rules.pod_positions import PodPositions
 from rescheduler.rules.rule_check import AllChecks, NodeRefusal, RuleCheck, SchedulerRule, StaticCheck
 

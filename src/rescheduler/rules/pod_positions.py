@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from rescheduler.cluster.snapshot import NO_ROW, Flags, Ints, PodTable, Rows, Snapshot
-from rescheduler.rules.node_labels import NodeLabels
+from rescheduler.rules.node_affinity import NodeLabels
 from rescheduler.rules.rule_check import NodeRefusal
 
 __all__ = [

@@ -8,7 +8,7 @@ import numpy as np
 from kubevalues import Selector, SelectorError, selector_from_labels
 from rescheduler.cluster.pod_constraints import TopologySpreadConstraint
 from rescheduler.cluster.snapshot import NO_ROW, Flags, PodClass
-from rescheduler.rules.node_labels import TopologyDomains
+from rescheduler.rules.node_affinity import TopologyDomains
 from rescheduler.rules.pod_class_index import PodClassIndex, parse_selector
 from rescheduler.rules.pod_positions import DomainCountRegistry, DomainCounts
 from rescheduler.rules.rule_check import AllChecks, NodeRefusal, RuleCheck, SchedulerRule, fits_nowhere

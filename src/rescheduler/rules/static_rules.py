@@ -10,8 +10,7 @@ import numpy as np
 
 from rescheduler.cluster.pod_constraints import NodeSelector, TopologySpreadConstraint
 from rescheduler.cluster.snapshot import NO_ROW, Flags, PodClass, Rows
-from rescheduler.rules.node_affinity import Labels, node_affinity
-from rescheduler.rules.node_labels import NodeLabels
+from rescheduler.rules.node_affinity import Labels, NodeLabels, node_affinity
 from rescheduler.rules.rule_check import NodeRefusal, SchedulerRule, StaticCheck
 from rescheduler.rules.taint_toleration import Tolerations, node_unschedulable, taint_toleration
 

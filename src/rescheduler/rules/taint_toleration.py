@@ -8,7 +8,7 @@ import numpy as np
 
 from rescheduler.cluster.node_record import Taint
 from rescheduler.cluster.pod_constraints import Toleration
-from rescheduler.rules.node_labels import NodeLabels
+from rescheduler.rules.node_affinity import NodeLabels
 from rescheduler.rules.rule_check import NodeRefusal, SchedulerRule, StaticCheck
 
 __all__ = [

@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from rescheduler.cluster.pod_record import CLAIM_VOLUME
 from rescheduler.cluster.snapshot import Flags, PodClass
 from rescheduler.cluster.storage_records import ClaimRecord, Storage, VolumeRecord
-from rescheduler.rules.node_affinity import reached_nodes, shown_terms
-from rescheduler.rules.node_labels import NodeLabels
+from rescheduler.rules.node_affinity import NodeLabels, reached_nodes, shown_terms
 from rescheduler.rules.rule_check import NodeRefusal, SchedulerRule, StaticCheck, fits_nowhere
 from rescheduler.rules.volume_provisioning import (
     NONE_TO_BIND,

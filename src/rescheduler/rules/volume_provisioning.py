@@ -19,8 +19,7 @@ from rescheduler.cluster.storage_records import (
     StorageClassRecord,
     VolumeRecord,
 )
-from rescheduler.rules.node_affinity import reached_nodes
-from rescheduler.rules.node_labels import NodeLabels
+from rescheduler.rules.node_affinity import NodeLabels, reached_nodes
 from rescheduler.rules.rule_check import NodeRefusal, SchedulerRule
 
 __all__ = [

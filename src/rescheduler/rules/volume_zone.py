@@ -8,7 +8,7 @@ import numpy as np
 
 from rescheduler.cluster.snapshot import NO_ROW, Flags
 from rescheduler.cluster.storage_records import Storage, VolumeRecord
-from rescheduler.rules.node_labels import NodeLabels
+from rescheduler.rules.node_affinity import NodeLabels
 from rescheduler.rules.rule_check import NodeRefusal, SchedulerRule, StaticCheck, fits_nowhere
 from rescheduler.rules.volume_binding import PodClaim
 

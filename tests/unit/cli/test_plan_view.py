@@ -6,7 +6,7 @@ import os
 import pytest
 
 from rescheduler.api.podmigration import Handover
-from rescheduler.cli import safe_output
+from rescheduler.cli import terminal
 from rescheduler.cli.plan_view import plan_lines
 from rescheduler.cli.terminal import Cell, Terminal, shortened, table, terminal_of
 from rescheduler.cluster.node_record import NodeChange
@@ -16,7 +16,7 @@ LONG = "team-payments/checkout-with-a-very-long-name-7f9c4d5b6d-x2kqp"
 
 
 def unstyled(line: str) -> str:
-    return safe_output._STYLE.sub("", line)
+    return terminal._STYLE.sub("", line)
 
 
 def move(number: int, **parts: object) -> Move:

@@ -16,11 +16,10 @@ from rich.text import Text
 import rescheduler
 from rescheduler.api.daemon_status import NodeInMaintenance
 from rescheduler.api.structured_log import log_event
-from rescheduler.cli import safe_output
+from rescheduler.cli import terminal
 from rescheduler.cli.log_setup import set_up_log
 from rescheduler.cli.progress_display import LiveDrainDisplay, SafeConsole
-from rescheduler.cli.safe_output import print_document
-from rescheduler.cli.terminal import Terminal
+from rescheduler.cli.terminal import Terminal, print_document
 from tests.building import cluster
 from tests.unit.cluster.sources.rich_cluster import complete, saved
 
@@ -37,30 +36,30 @@ def acts_on_a_terminal(text: str) -> bool:
 
 
 def test_every_character_that_a_terminal_acts_upon_is_written_as_an_escape():
-    assert safe_output.printable(HOSTILE) == (
+    assert terminal.printable(HOSTILE) == (
         r"a\u001b[2J\u001b[Hb\u001b]0;owned\u0007c\u009b2Jd\u202ednammoce[/red]f\ng"
     )
 
 
 def test_other_languages_stay_as_they_are():
-    assert safe_output.printable("运行中 → ✓ é 🚀") == "运行中 → ✓ é 🚀"
+    assert terminal.printable("运行中 → ✓ é 🚀") == "运行中 → ✓ é 🚀"
 
 
 @given(st.text())
 def test_printable_text_is_printable_for_any_text(text):
-    shown = safe_output.printable(text)
+    shown = terminal.printable(text)
     assert "\n" not in shown
-    assert safe_output.printable(shown) == shown
+    assert terminal.printable(shown) == shown
 
 
 def test_our_own_styles_are_shown_and_forged_ones_are_not(capsys):
-    line = safe_output.styled("ours", fg="red") + " \x1b[31mforged\x1b[0m"
-    safe_output.echo_lines([line], color=True)
+    line = terminal.styled("ours", fg="red") + " \x1b[31mforged\x1b[0m"
+    terminal.echo_lines([line], color=True)
     assert capsys.readouterr().out == "\x1b[31mours\x1b[0m \\u001b[31mforged\\u001b[0m\n"
 
 
 def test_a_line_can_not_become_two(capsys):
-    safe_output.echo_lines(["pod a\npod b is safe to delete"])
+    terminal.echo_lines(["pod a\npod b is safe to delete"])
     assert capsys.readouterr().out == "pod a\\npod b is safe to delete\n"
 
 

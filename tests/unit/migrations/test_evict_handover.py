@@ -16,9 +16,9 @@ from rescheduler.api.well_known_names import STEERED_BY_ANNOTATION
 from rescheduler.cluster.pod_record import PodCondition
 from rescheduler.config.policy import Policy
 from rescheduler.migrations import effects
+from rescheduler.migrations.labels_and_names import recorded_siblings, replacement_of
 from rescheduler.migrations.observation import Perform, Transition, Wait
 from rescheduler.migrations.state_machine import advance, decide
-from rescheduler.migrations.successors import recorded_siblings, replacement_of
 from rescheduler.migrations.transition_table import MigrationStep, Trigger
 from tests.unit.migrations.observations import NOW, migration, observation, pod, replica_set
 

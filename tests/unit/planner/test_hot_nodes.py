@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rescheduler.config.policy import UsageSource
-from rescheduler.planner.plan import HotNodeHistory, hot_subjects
+from rescheduler.planner.strategy_view import HotNodeHistory, hot_subjects
 
 METRICS = UsageSource.METRICS
 CHECKS = 3

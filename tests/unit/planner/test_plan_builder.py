@@ -11,10 +11,10 @@ from rescheduler.api.well_known_names import MAINTENANCE_LABEL
 from rescheduler.cluster.node_record import NodeChange
 from rescheduler.config.policy import Policy, UsageSource
 from rescheduler.config.policy_blocks import Window
-from rescheduler.planner.plan import HotNodeHistory, Move, Plan
+from rescheduler.planner.plan import Move, Plan
 from rescheduler.planner.plan_builder import build_plan, too_hot_nodes
 from rescheduler.planner.reasons import Reason
-from rescheduler.planner.strategy_view import PlanDraft, PlanView
+from rescheduler.planner.strategy_view import HotNodeHistory, PlanDraft, PlanView
 from rescheduler.strategies.strategy import Proposal, ProposedMove
 from tests.building import ClusterBuilder, cluster
 from tests.replay import replay

@@ -11,8 +11,9 @@ from hypothesis import strategies as some
 from kubevalues import parse_selector
 from rescheduler.cluster.snapshot import Snapshot
 from rescheduler.config.policy import Policy, UsageSource
-from rescheduler.planner.plan import HotNodeHistory, Plan
+from rescheduler.planner.plan import Plan
 from rescheduler.planner.plan_builder import build_plan, too_hot_nodes
+from rescheduler.planner.strategy_view import HotNodeHistory
 from rescheduler.strategies.resource_optimization import ResourceOptimization, fewest_pods_covering
 from tests.building import ClusterBuilder, cluster
 

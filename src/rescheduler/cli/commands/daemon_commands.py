@@ -22,7 +22,7 @@ from rescheduler.cli.cluster_source import (
 )
 from rescheduler.cli.execution import Execution, stop_event_on_signals
 from rescheduler.cli.log_setup import log_options, set_up_log
-from rescheduler.cli.safe_output import echo, echo_lines, output_option, print_document
+from rescheduler.cli.terminal import echo, echo_lines, output_option, print_document
 
 if TYPE_CHECKING:
     from rescheduler.api.daemon_status import Pause

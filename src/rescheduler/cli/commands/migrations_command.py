@@ -17,7 +17,7 @@ from rescheduler.cli.cluster_source import (
     object_key,
 )
 from rescheduler.cli.execution import Execution, stop_event_on_signals, verbose_option
-from rescheduler.cli.safe_output import echo, echo_lines, output_option, print_document
+from rescheduler.cli.terminal import echo, echo_lines, output_option, print_document
 
 if TYPE_CHECKING:
     from rescheduler.daemon.components import Rescheduler

@@ -24,7 +24,7 @@ from rescheduler.cli.execution import (
     interrupt_handlers,
     report_other_executor,
 )
-from rescheduler.cli.safe_output import echo, output_option, print_document
+from rescheduler.cli.terminal import echo, output_option, print_document
 
 if TYPE_CHECKING:
     from rescheduler.api.daemon_status import NodeInMaintenance

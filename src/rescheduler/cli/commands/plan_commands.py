@@ -19,7 +19,7 @@ from rescheduler.cli.cluster_source import (
     read_input_file,
 )
 from rescheduler.cli.execution import EXIT_INTERRUPTED, Execution, execute_plan, execution_options
-from rescheduler.cli.safe_output import echo, echo_lines, output_option, print_document
+from rescheduler.cli.terminal import echo, echo_lines, output_option, print_document
 
 if TYPE_CHECKING:
     from rescheduler.cluster.snapshot import Snapshot

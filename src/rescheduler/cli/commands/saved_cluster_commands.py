@@ -24,7 +24,7 @@ from rescheduler.cli.cluster_source import (
 )
 from rescheduler.cli.commands.plan_commands import with_overrides
 from rescheduler.cli.execution import verbose_option
-from rescheduler.cli.safe_output import echo, echo_lines, output_option, print_document
+from rescheduler.cli.terminal import echo, echo_lines, output_option, print_document
 
 if TYPE_CHECKING:
     from rescheduler.cluster.sources.cluster_export import ClusterExport

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rescheduler.cli.cluster_source import EXIT_USAGE_ERROR, exit_with_error, read_input_file
-from rescheduler.cli.safe_output import echo
+from rescheduler.cli.terminal import echo
 
 if TYPE_CHECKING:
     from rescheduler.install.install_options import Options

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from kubesim.standalone_cluster import StandaloneError, StandaloneOptions, run_standalone
-from rescheduler.cli.safe_output import echo
+from rescheduler.cli.terminal import echo
 
 __all__ = ["simulator"]
 

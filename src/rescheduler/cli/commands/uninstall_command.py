@@ -13,7 +13,7 @@ from rescheduler.cli.cluster_source import (
     print_note,
 )
 from rescheduler.cli.execution import Execution, verbose_option
-from rescheduler.cli.safe_output import echo
+from rescheduler.cli.terminal import echo
 
 if TYPE_CHECKING:
     from rescheduler.daemon.components import Rescheduler

@@ -39,7 +39,7 @@ from rescheduler.kube.api_resources import (
 )
 from rescheduler.kube.client import Client, RequestObserver
 from rescheduler.kube.informer import Informer
-from rescheduler.migrations.successors import ready_seconds_lost
+from rescheduler.migrations.labels_and_names import ready_seconds_lost
 from rescheduler.planner.maintenance_status import must_leave_node
 from rescheduler.steering.steering_server import SteeringServer, SteeringServerOptions
 from rescheduler.steering.webhook.webhook_configurations import UrlAddress, webhook_configurations

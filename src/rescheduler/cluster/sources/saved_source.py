@@ -14,8 +14,7 @@ import msgspec
 from kubevalues.bounded_yaml import json_error_text
 from kubevalues.quantity import QuantityError, quantity_of
 from kubevalues.saved_cluster import SAVED_AT, SavedCluster, SavedObject, UnreadableCluster, parse_cluster
-from rescheduler.cluster.codecs.node_codec import NodeReader
-from rescheduler.cluster.codecs.record_resources import PodReader
+from rescheduler.cluster.codecs.record_resources import NodeReader, PodReader
 from rescheduler.cluster.node_record import NodeRecord
 from rescheduler.cluster.object_meta import UnreadableObject
 from rescheduler.cluster.pod_record import PodRecord

@@ -6,14 +6,16 @@ There are two instant queries, one for cpu and one for memory.
 from dataclasses import dataclass, field
 from math import nan
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 import msgspec
 
 from rescheduler.cluster.sources.metrics_api import MetricsApiReader
 from rescheduler.cluster.usage_readings import (
     MAX_READING,
+    RequestsOnlyReader,
     UsageOutcome,
+    UsageReader,
     UsageReading,
     UsageReadings,
     UsageUnavailable,
@@ -31,8 +33,6 @@ __all__ = [
     "InvalidVector",
     "PrometheusReader",
     "PrometheusSample",
-    "RequestsOnlyReader",
-    "UsageReader",
     "decode_vector",
     "usage_reader",
 ]
@@ -243,24 +243,6 @@ def _notes(name: str, vector: InstantVector) -> tuple[str, ...]:
         return notes
     count = "1 value" if len(vector.odd) == 1 else f"{len(vector.odd)} values"
     return (*notes, f"{count} of prometheus.{name} are invalid, such as {vector.odd[0]}")
-
-
-class UsageReader(Protocol):
-    async def read(self) -> UsageOutcome:
-        """Return the current usage. Every failure is returned as `UsageUnavailable`; nothing is raised."""
-        ...
-
-    async def close(self) -> None: ...
-
-
-class RequestsOnlyReader:
-    """For those who want load to be what pods ask for: there is nothing to read."""
-
-    async def read(self) -> UsageOutcome:
-        return UsageReadings(UsageSource.REQUESTS)
-
-    async def close(self) -> None:
-        pass
 
 
 def usage_reader(policy: Policy, client: Client) -> UsageReader:

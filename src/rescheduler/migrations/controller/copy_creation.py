@@ -12,8 +12,8 @@ from rescheduler.kube import errors
 from rescheduler.kube.api_resources import REPLICA_SETS, Object
 from rescheduler.kube.client import Client
 from rescheduler.migrations.copy_manifest import admission_differences, adoptable_copy, bare_copy
+from rescheduler.migrations.labels_and_names import may_be_copy
 from rescheduler.migrations.observation import Observation, Transition, Wait
-from rescheduler.migrations.successors import may_be_copy
 from rescheduler.migrations.transition_table import Trigger
 
 __all__ = ["REFUSAL_ERRORS", "CopyCreator", "lacks_permission"]

@@ -15,7 +15,7 @@ from typing import Final
 
 from rescheduler.api.podmigration import Migration
 from rescheduler.cluster.sources.watched_objects import WatchedObjects
-from rescheduler.kube.background_tasks import background_task
+from rescheduler.kube.work_queue import background_task
 from rescheduler.migrations.controller.fair_queue import FairQueue
 from rescheduler.migrations.controller.observation_builder import migration_at, source_of, workload_key
 from rescheduler.migrations.runtime_state import RuntimeStateHolder

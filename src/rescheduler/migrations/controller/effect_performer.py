@@ -29,11 +29,10 @@ from rescheduler.kube.client import Client
 from rescheduler.migrations import effects, labels_and_names
 from rescheduler.migrations.controller.copy_creation import REFUSAL_ERRORS, CopyCreator, lacks_permission
 from rescheduler.migrations.controller.observation_builder import budgets_covering, observe
-from rescheduler.migrations.disruption_budgets import temporary_budget_manifest
 from rescheduler.migrations.effects import Effect
 from rescheduler.migrations.labels_and_names import MigrationLabelStatus, labels_of_template, lock_of
 from rescheduler.migrations.observation import ConditionUpdate, Observation, Transition, Wait
-from rescheduler.migrations.source_eviction import eviction_refused
+from rescheduler.migrations.source_eviction import eviction_refused, temporary_budget_manifest
 from rescheduler.migrations.transition_table import Trigger
 
 __all__ = [

@@ -31,7 +31,7 @@ from typing import Final, NamedTuple
 
 from rescheduler.api.podmigration import Migration, MigrationPhase
 from rescheduler.migrations.controller.concurrency_limits import ConcurrencyLimits, SlotClaim
-from rescheduler.migrations.migration_groups import GroupId, MigrationGroup, group_of
+from rescheduler.migrations.interruptions import GroupId, MigrationGroup, group_of
 from rescheduler.migrations.runtime_state import RuntimeStateHolder
 
 __all__ = ["FairQueue", "MayBegin"]

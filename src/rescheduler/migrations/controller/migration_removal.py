@@ -31,8 +31,7 @@ from rescheduler.kube.event_recorder import EventCorrelator
 from rescheduler.migrations.controller.effect_performer import complete_copy_patch, unmark_source_patch
 from rescheduler.migrations.controller.migration_log import MigrationLog
 from rescheduler.migrations.controller.observation_builder import source_of
-from rescheduler.migrations.labels_and_names import STATUS_LABEL, MigrationLabelStatus, lock_of
-from rescheduler.migrations.successors import copy_of
+from rescheduler.migrations.labels_and_names import STATUS_LABEL, MigrationLabelStatus, copy_of, lock_of
 
 __all__ = ["ForcedRemovalCleanup", "cancel_all_migrations"]
 

@@ -24,16 +24,17 @@ from rescheduler.cluster.workload_record import WorkloadRecord
 from rescheduler.config.policy import Policy
 from rescheduler.kube.api_resources import Object
 from rescheduler.migrations.interruptions import is_superseded
-from rescheduler.migrations.labels_and_names import labels_of_template, lock_of
-from rescheduler.migrations.observation import Observation
-from rescheduler.migrations.state_machine import invalid_status
-from rescheduler.migrations.successors import (
+from rescheduler.migrations.labels_and_names import (
     copy_of,
     is_temporary_budget,
     keeps_names,
+    labels_of_template,
+    lock_of,
     recorded_target,
     replacement_of,
 )
+from rescheduler.migrations.observation import Observation
+from rescheduler.migrations.state_machine import invalid_status
 from rescheduler.migrations.transition_table import MigrationStep
 
 __all__ = [

@@ -13,6 +13,7 @@ from itertools import groupby
 from typing import Final
 
 from rescheduler.api.podmigration import Migration, MigrationPhase
+from rescheduler.api.strategy_traits import traits_of
 from rescheduler.api.well_known_names import FINALIZER
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS, WatchedObjects, object_key
 from rescheduler.kube import errors
@@ -72,7 +73,7 @@ class PlanExecution:
         record: RecordAttempt | None = None,
         annotations: Mapping[str, str] | None = None,
     ) -> None:
-        """Call `on_progress` for every change of a move, and `record` before each move starts.
+        """Call `on_progress` for every change of a move, and `record` before a failing pod is moved.
 
         `annotations` are for all of its migrations.
         """
@@ -91,7 +92,8 @@ class PlanExecution:
         """Returns when every move is made, has failed, or was given up."""
         end = self._watched.migrations.informer.subscribe(self._on_change)
         try:
-            await NodeCordoner(self._client, self._watched.nodes.get).make(self.plan.changes)
+            if self.plan.changes:
+                await NodeCordoner(self._client, self._watched.nodes.get).make(self.plan.changes)
             for _, wave in groupby(self.moves, key=lambda progress: progress.move.wave):
                 await self._run_wave(list(wave))
         finally:
@@ -175,7 +177,8 @@ class PlanExecution:
         asking = self._watched.being_requested
         asking.add(move.uid)
         try:
-            if self._record is not None and (why := await self._record(move, self.plan.taken_at_s)):
+            record = self._record if traits_of(move.strategy).recovers else None
+            if record is not None and (why := await record(move, self.plan.taken_at_s)):
                 return why
             await self._create(item)
         except errors.KubeError as error:

@@ -17,9 +17,9 @@ from rescheduler.cluster.sources.webhook_probe import (
     probe_webhook_if_registered,
 )
 from rescheduler.kube.api_resources import MUTATING_WEBHOOKS
-from rescheduler.kube.background_tasks import background_task
 from rescheduler.kube.client import Client
 from rescheduler.kube.informer import Informer, ListOptions
+from rescheduler.kube.work_queue import background_task
 from rescheduler.migrations.runtime_state import RuntimeStateHolder, SteeringStatus
 
 __all__ = ["AssumedSteering", "SteeringProbe", "WebhookPresence"]

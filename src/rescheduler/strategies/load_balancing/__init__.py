@@ -5,11 +5,208 @@ from typing import ClassVar
 
 import numpy as np
 
-from rescheduler.cluster.snapshot import Flags
-from rescheduler.strategies.load_balancing.balancing_problem import BalancingProblem
-from rescheduler.strategies.strategy import Proposal, View
+from rescheduler.cluster.snapshot import Flags, Indices
+from rescheduler.strategies.load_balancing.assignment import Assignment, LoadModel, SearchBounds
+from rescheduler.strategies.load_balancing.local_search import SMALL
+from rescheduler.strategies.load_balancing.move_bundles import MoveBundle, move_bundles
+from rescheduler.strategies.load_balancing.move_search import search_moves
+from rescheduler.strategies.strategy import Proposal, ProposedMove, View
 
-__all__ = ["LoadBalancing"]
+__all__ = ["BalancingProblem", "LoadBalancing"]
+
+
+_TRIAL_RUNS = 4
+"""Searches for moves, each without those that turned out not to be possible in any order."""
+_SWAPS_TRIED = 100
+"""Exchanges of pods between full nodes that are tried: each is tried on the placement."""
+
+
+class BalancingProblem:
+    """The strategy's Ready nodes and the pods on them, numbered from 0. It also provides the
+    `AssignmentRules` of the search, which runs in a trial of the placement."""
+
+    def __init__(self, view: View) -> None:
+        snapshot, policy = view.snapshot, view.policy
+        self.view = view
+        self.nodes: Indices = np.flatnonzero(view.nodes & snapshot.nodes.ready)
+        """[node]: its row in the snapshot."""
+        number = np.full(len(snapshot.nodes) + 1, -1, np.intp)  # the last one for pods that are nowhere
+        number[self.nodes] = np.arange(len(self.nodes))
+        at = number[view.placement.position]
+        self.pods: Indices = np.flatnonzero(at >= 0)
+        """[pod]: its row in the snapshot."""
+        self.receives: Flags = view.open[self.nodes]
+        self.resources = [name for name in policy.balance_resources if name in snapshot.resources]
+        columns = np.array([snapshot.resources.index(name) for name in self.resources], np.intp)
+        allocatable = snapshot.nodes.allocatable[self.nodes][:, columns].astype(np.float64)
+        weight = np.divide(100.0, allocatable, out=np.zeros_like(allocatable), where=allocatable > 0)
+        load = view.placement.load[self.nodes][:, columns].astype(np.float64) * weight
+        amount = snapshot.pods.load[self.pods][:, columns].astype(np.float64)
+        self.load_model = LoadModel(amount, weight, at[self.pods], load)
+        """Moves that were accepted are made on it."""
+        self._unreachable: dict[int, set[int]] = {}
+        """Nodes that a pod may go to by itself, but not in any order of moves that was tried."""
+        self._swaps = self._accepted = self._refused = 0
+
+    @property
+    def is_balanced(self) -> bool:
+        threshold = self.view.policy.imbalance_threshold
+        return threshold > 0 and self.load_model.is_inside(threshold, self.receives)
+
+    def bundles(self) -> Iterator[MoveBundle]:
+        """What is worth proposing, in order. What does not fit at all comes last: it is said why it stays."""
+        if not self.resources or not self.receives.any() or self.view.room <= 0 or self.is_balanced:
+            return
+        pods, targets = self._tried_out()
+        yield from self._as_they_fit(self.load_model, pods, targets)
+        left = self.load_model.at[pods] != targets
+        yield from move_bundles(
+            self.load_model, pods[left], targets[left], min_gain=self.view.policy.min_gain
+        )
+
+    def _tried_out(self) -> tuple[Indices, Indices]:
+        """Moves that can all be made one after the other, as far as some tries in a small cluster can tell.
+
+        A search may find moves that can't be made in any order. A refused pod stays for the rest of the plan
+        and so do those that went before it, which the next check would set right.
+        """
+        pods, targets = self._searched()
+        for _ in range(_TRIAL_RUNS if len(self.nodes) <= SMALL else 0):
+            if not (unmade := self._trial_run(pods, targets)):
+                break
+            for pod, target in unmade:
+                self._unreachable.setdefault(pod, set()).add(target)
+            pods, targets = self._searched()
+        return pods, targets
+
+    def _searched(self) -> tuple[Indices, Indices]:
+        """Pods that had best move, and their targets."""
+        assignment = self._assignment()
+        with self.view.placement.trial():
+            search_moves(assignment)
+        pods = assignment.moved_pods()
+        return pods, assignment.load_model.at[pods]
+
+    def _trial_run(self, pods: Indices, targets: Indices) -> list[tuple[int, int]]:
+        """The moves that are not made."""
+        load_model = self.load_model.copy()
+        with self.view.placement.trial():
+            for bundle in self._as_they_fit(load_model, pods, targets):
+                for pod, _, target in bundle.moves:
+                    self.move(pod, target)
+                    load_model.put(pod, target)
+        left = load_model.at[pods] != targets
+        return list(zip(pods[left].tolist(), targets[left].tolist(), strict=True))
+
+    def _as_they_fit(self, load_model: LoadModel, pods: Indices, targets: Indices) -> Iterator[MoveBundle]:
+        """What does not fit yet may fit when others have gone: it waits as long as that goes on."""
+        before = len(pods) + 1
+        while len(pods) < before:
+            before = len(pods)
+            for bundle in move_bundles(load_model, pods, targets, min_gain=self.view.policy.min_gain):
+                if self._may_be_made(bundle):
+                    yield bundle
+            left = load_model.at[pods] != targets
+            pods, targets = pods[left], targets[left]
+
+    def _may_be_made(self, bundle: MoveBundle) -> bool:
+        """Whether it fits now. Of several moves the planner alone can tell, which knows ways round."""
+        view, rows = self.view, [int(self.pods[pod]) for pod, *_ in bundle.moves]
+        if not all(map(view.may_move, rows)):
+            return False
+        if len(rows) > 1:
+            return True
+        target, stays = int(self.nodes[bundle.moves[0][2]]), view.handover(rows[0]).source_stays
+        # Spread may be worse for a while: the search has taken care of it.
+        return view.placement.fits_on(rows[0], target, source_stays=stays)
+
+    def _assignment(self) -> Assignment:
+        view, policy = self.view, self.view.policy
+        bounds = SearchBounds(
+            sheds=view.hot[self.nodes],
+            receives=self.receives,
+            limit=view.room,
+            threshold=policy.imbalance_threshold,
+            min_gain=policy.min_gain,
+        )
+        return Assignment(self.load_model.copy(), self, view.snapshot.pods.priority[self.pods], bounds)
+
+    def may_move(self, pod: int) -> bool:
+        row = int(self.pods[pod])
+        if not self.view.may_move(row):
+            return False
+        if len(self.view.moves_with(row)) > 1:
+            self.view.report_staying(
+                row, "GroupIncomplete", "its whole group would have to move, which balances nothing"
+            )
+            return False
+        return True
+
+    def places(self, pod: int) -> Flags:
+        places: Flags = self.view.targets(int(self.pods[pod]))[self.nodes]
+        places[[*self._unreachable.get(pod, ())]] = False
+        return places
+
+    def may_go(self, pod: int, node: int) -> bool:
+        return node not in self._unreachable.get(pod, ()) and self.view.may_go(
+            int(self.pods[pod]), int(self.nodes[node])
+        )
+
+    def move(self, pod: int, node: int) -> None:
+        self.view.placement.move(int(self.pods[pod]), int(self.nodes[node]))
+
+    def may_swap(self, pod: int, other: int) -> bool:
+        """Try the swap on the placement: the other leaves, this one comes, and the other fits there."""
+        self._swaps += 1
+        if self._swaps > _SWAPS_TRIED:
+            return False
+        row, other_row = int(self.pods[pod]), int(self.pods[other])
+        placement = self.view.placement
+        here, there = int(placement.position[row]), int(placement.position[other_row])
+        with placement.trial():
+            placement.remove(other_row, there)
+            if not self.view.targets(row)[there]:
+                return False
+            placement.move(row, there)
+            return bool(self.view.targets(other_row)[here])
+
+    def proposal(self, bundle: MoveBundle) -> Proposal:
+        return Proposal(
+            tuple(
+                ProposedMove(
+                    int(self.pods[pod]), int(self.nodes[target]), self._reason(bundle, number), bundle.gain
+                )
+                for number, (pod, _, target) in enumerate(bundle.moves)
+            )
+        )
+
+    def _reason(self, bundle: MoveBundle, number: int) -> str:
+        """In the resource in which the two nodes are furthest apart."""
+        source, target = bundle.loads[number]
+        widest = int(np.abs(source - target).argmax())
+        words = f"{self.resources[widest]}: source {source[widest]:.1f}%, target {target[widest]:.1f}%"
+        others = [pod for pod, *_ in bundle.moves if pod != bundle.moves[number][0]]
+        if not others:
+            return words
+        keys = ", ".join(self.view.snapshot.pods.records[self.pods[pod]].key for pod in others)
+        return f"{words}; together with {keys}"
+
+    def note_rejection(self, bundle: MoveBundle) -> None:
+        """If the bundle was accepted, its pods are at their new places from here on."""
+        position = self.view.placement.position
+        if all(position[self.pods[pod]] == self.nodes[target] for pod, _, target in bundle.moves):
+            self._accepted += 1
+            for pod, _, target in bundle.moves:
+                self.load_model.put(pod, target)
+        else:
+            self._refused += 1
+
+    @property
+    def is_worth_another_pass(self) -> bool:
+        """When some were accepted, so that things stand differently, and some refused, so that there is room
+        for others. In a small cluster, until nothing more is found."""
+        return self._accepted > 0 and (self._refused > 0 or len(self.nodes) <= SMALL)
+
 
 _PASSES = 8
 """How often moves are looked for anew, after some were refused."""

@@ -8,10 +8,178 @@ from typing import Protocol
 
 import numpy as np
 
-from rescheduler.cluster.snapshot import Flags, Indices, Rows
-from rescheduler.strategies.load_balancing.load_model import LoadModel
+from rescheduler.cluster.snapshot import Flags, Floats, Indices, Rows
 
-__all__ = ["NEGLIGIBLE", "Assignment", "AssignmentRules", "SearchBounds"]
+__all__ = [
+    "NEGLIGIBLE",
+    "Assignment",
+    "AssignmentRules",
+    "LoadModel",
+    "SearchBounds",
+    "matrix_product",
+    "matrix_products",
+    "over_resources",
+]
+
+
+_MAX_MULTIPLICATIONS = 2**17
+"""Multiplications: OpenBLAS, which numpy brings along, shares out what is larger than twice that."""
+
+
+def matrix_product(left: Floats, right: Floats) -> Floats:
+    """`left @ right.T`."""
+    found: Floats = np.empty((len(left), len(right)))
+    rows = max(1, _MAX_MULTIPLICATIONS // max(1, right.size))
+    for start in range(0, len(left), rows):
+        np.matmul(left[start : start + rows], right.T, out=found[start : start + rows])
+    return found
+
+
+def matrix_products(left: Floats, right: Floats) -> Floats:
+    """The same for each of a pile: `left[i] @ right[i].T`."""
+    found: Floats = np.empty((len(left), left.shape[1], right.shape[1]))
+    for each, (one, other) in enumerate(zip(left, right, strict=True)):
+        found[each] = matrix_product(one, other)
+    return found
+
+
+def over_resources(values: Floats) -> Floats:
+    """The sum over the last axis, a handful of columns: one after the other is much faster than each row."""
+    total: Floats = values[..., 0].copy()
+    for column in range(1, values.shape[-1]):
+        total += values[..., column]
+    return total
+
+
+class LoadModel:
+    amount: Floats
+    """[pod, resource]"""
+    weight: Floats
+    """[node, resource]: percent of the node per unit; 0 where a node has nothing of it."""
+    at: Indices
+    """[pod]: its node now."""
+    load: Floats
+    """[node, resource]: percent; 0 where a node has nothing of it."""
+    deviation: Floats
+    """[node, resource]: percentage points above the mean; 0 where a node has nothing of it."""
+
+    def __init__(self, amount: Floats, weight: Floats, at: Indices, load: Floats) -> None:
+        self.amount, self.weight = amount, weight
+        self.at, self.load = at.copy(), load.copy()
+        self._weight_squared = weight * weight
+        self._has = weight > 0
+        self._all_have = bool(self._has.all())
+        self._witness = (0, 0, 0)
+        self._having = np.maximum(self._has.sum(axis=0), 1)
+        self.recompute_mean()
+
+    def copy(self) -> "LoadModel":
+        return LoadModel(self.amount, self.weight, self.at, self.load)
+
+    def recompute_mean(self) -> None:
+        self.deviation = np.where(self._has, self.load - self.load.sum(axis=0) / self._having, 0.0)
+
+    @property
+    def squared_deviation(self) -> float:
+        """Σ(load - mean)², over the nodes that have the resource at all."""
+        squares = np.square(self.load).sum(axis=0) - np.square(self.load.sum(axis=0)) / self._having
+        return float(squares.sum())
+
+    def distances(self) -> Floats:
+        """[node]: how far off the mean it is, squared, all resources together."""
+        return over_resources(np.square(self.deviation))
+
+    def lowest(self, nodes: Flags) -> Floats:
+        """[resource]: the least load of those nodes."""
+        loads = self.load[nodes]
+        if not self._all_have:
+            loads[~self._has[nodes]] = np.inf
+        lowest: Floats = loads.min(axis=0, initial=np.inf)
+        return lowest
+
+    def is_inside(self, threshold: float, receives: Flags) -> bool:
+        """Whether the spread is inside the threshold in every resource.
+
+        A node that takes no pods can't be too cold: nothing would ever make it warmer.
+        """
+        high, low, resource = self._witness
+        # As long as two nodes that were too far apart still are, there is no need to look at the others.
+        if receives[low] and self.load[high, resource] - self.load[low, resource] > threshold:
+            return False
+        spread = self.load.max(axis=0) - self.lowest(receives)
+        resource = int(spread.argmax())
+        high = int(self.load[:, resource].argmax())
+        low = int(np.where(receives & self._has[:, resource], self.load[:, resource], np.inf).argmin())
+        self._witness = high, low, resource
+        return bool((spread <= threshold).all())
+
+    def is_even(self, tolerance: float) -> bool:
+        """Whether loads are off the mean by no more than that on average (root of the mean square)."""
+        return self.squared_deviation <= self.load.size * tolerance**2
+
+    def put(self, pod: int, node: int) -> None:
+        source = self.at[pod]
+        amount = self.amount[pod]
+        less, more = amount * self.weight[source], amount * self.weight[node]
+        for column in (self.load, self.deviation):
+            at_source, at_node = column[source], column[node]  # views: written to in place
+            at_source -= less
+            at_node += more
+        self.at[pod] = node
+
+    def relief(self, pods: Indices) -> Floats:
+        """[pod]: what leaving its node gains."""
+        at = self.at[pods]
+        share = self.amount[pods] * self.weight[at]
+        return over_resources(share * (2 * self.deviation[at] - share))
+
+    def gains(self, pods: Indices, nodes: Indices) -> Floats:
+        """[pod, node]: what moving each pod to each node gains; nothing where it is already."""
+        amount = self.amount[pods]
+        weight = self.weight[nodes]
+        burden = np.concatenate([2 * weight * self.deviation[nodes], weight * weight], axis=1)
+        gains = matrix_product(np.concatenate([amount, amount**2], axis=1), burden)
+        np.subtract(self.relief(pods)[:, None], gains, out=gains)
+        gains[self.at[pods][:, None] == nodes] = 0.0
+        return gains
+
+    def gains_each(self, pods: Indices, nodes: Indices) -> Floats:
+        """[i]: what moving `pods[i]` to `nodes[i]` gains."""
+        share = self.amount[pods] * self.weight[nodes]
+        return self.relief(pods) - over_resources(share * (2 * self.deviation[nodes] + share))
+
+    def exchange_gains(self, pods: Indices, others: Indices) -> Floats:
+        """[pod, other]: what it gains if the two change places; nothing on the same node.
+
+        Piles of both, [pile, pod] and [pile, other], give [pile, pod, other]. The square of the difference
+        of the two, written out, is a product of what depends on the one with what depends on the other, so
+        that all pairs cost one multiplication of matrices.
+        """
+        amount, slope, bend = self._terms(pods)
+        other_amount, other_slope, other_bend = self._terms(others)
+        left = np.concatenate([slope - 2 * bend * amount, bend, amount, amount**2], axis=-1)
+        right = np.concatenate(
+            [other_amount, other_amount**2, other_slope - 2 * other_bend * other_amount, other_bend], axis=-1
+        )
+        alone = over_resources((slope - bend * amount) * amount)
+        other_alone = over_resources((other_slope - other_bend * other_amount) * other_amount)
+        gains = matrix_products(left, right) if pods.ndim > 1 else matrix_product(left, right)
+        np.subtract(alone[..., None] + other_alone[..., None, :], gains, out=gains)
+        gains[self.at[pods][..., None] == self.at[others][..., None, :]] = 0.0
+        return gains
+
+    def exchange_gains_each(self, pods: Indices, others: Indices) -> Floats:
+        """[i]: what it gains if `pods[i]` and `others[i]` change places."""
+        amount, slope, bend = self._terms(pods)
+        other_amount, other_slope, other_bend = self._terms(others)
+        more = other_amount - amount
+        return -over_resources(more * (slope - other_slope + (bend + other_bend) * more))
+
+    def _terms(self, pods: Indices) -> tuple[Floats, Floats, Floats]:
+        """[pod, resource]: amount, and how unevenness answers to more of it on its node: slope and bend."""
+        at = self.at[pods]
+        return self.amount[pods], 2 * self.weight[at] * self.deviation[at], self._weight_squared[at]
+
 
 EVEN = 0.08
 """Percentage points off the mean, on average over nodes and resources, that are not worth a move."""

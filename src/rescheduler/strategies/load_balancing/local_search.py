@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from rescheduler.cluster.snapshot import Flags, Floats, Indices
-from rescheduler.strategies.load_balancing.assignment import NEGLIGIBLE, Assignment
-from rescheduler.strategies.load_balancing.load_model import over_resources
+from rescheduler.strategies.load_balancing.assignment import NEGLIGIBLE, Assignment, over_resources
 
 __all__ = [
     "SMALL",

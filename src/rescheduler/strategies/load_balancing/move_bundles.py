@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rescheduler.cluster.snapshot import Floats, Indices
-from rescheduler.strategies.load_balancing.assignment import NEGLIGIBLE
-from rescheduler.strategies.load_balancing.load_model import LoadModel, over_resources
+from rescheduler.strategies.load_balancing.assignment import NEGLIGIBLE, LoadModel, over_resources
 
 __all__ = ["MoveBundle", "move_bundles"]
 

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from rescheduler.cluster.snapshot import Flags, Floats, Indices, Rows
-from rescheduler.strategies.load_balancing.assignment import NEGLIGIBLE, Assignment
-from rescheduler.strategies.load_balancing.load_model import over_resources
+from rescheduler.strategies.load_balancing.assignment import NEGLIGIBLE, Assignment, over_resources
 
 __all__ = ["SLACK", "descend"]
 

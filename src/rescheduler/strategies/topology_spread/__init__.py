@@ -9,7 +9,7 @@ import numpy as np
 
 from kubevalues import SelectorError
 from rescheduler.cluster.snapshot import NO_ROW, Flags, Ints, Rows
-from rescheduler.rules.node_labels import NodeLabels
+from rescheduler.rules.node_affinity import NodeLabels
 from rescheduler.rules.pod_class_index import AffinityTerm, PodClassIndex, UnparsedAffinityTerm
 from rescheduler.rules.pod_positions import DomainCountRegistry, PodPositions
 from rescheduler.rules.pod_topology_spread import SpreadCheck, spread_checks

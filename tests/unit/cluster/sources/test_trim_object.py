@@ -8,8 +8,7 @@ import pytest
 from rescheduler.api.podmigration import decode_migration
 from rescheduler.cluster.budget_record import decode_budget
 from rescheduler.cluster.cluster_state import APPLICABLE_KINDS
-from rescheduler.cluster.codecs.node_codec import NodeReader
-from rescheduler.cluster.codecs.record_resources import PodReader
+from rescheduler.cluster.codecs.record_resources import NodeReader, PodReader
 from rescheduler.cluster.sources.cluster_export import trim_object
 from rescheduler.cluster.sources.cluster_kinds import CLUSTER_KINDS, METRICS_KINDS
 from rescheduler.cluster.sources.object_fields import FIELDS

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.protobuf_writer import enveloped
-from rescheduler.cluster.codecs.node_codec import NODE_CODEC
-from rescheduler.cluster.codecs.record_resources import POD_CODEC
+from rescheduler.cluster.codecs.record_resources import NODE_CODEC, POD_CODEC
 from rescheduler.kube.codecs.codec import Undecodable
 from rescheduler.kube.codecs.json_codec import OBJECT_CODEC
 from rescheduler.kube.codecs.negotiated_codec import decode_any_status

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from bench.protobuf_writer import Schema, enveloped, schema_from
-from rescheduler.cluster.codecs.node_codec import NodeReader
-from rescheduler.cluster.codecs.record_resources import POD_CODEC
+from rescheduler.cluster.codecs.record_resources import POD_CODEC, NodeReader
 from rescheduler.cluster.node_record import NodeRecord
 from rescheduler.kube.codecs.codec import ListPage
 from rescheduler.kube.codecs.negotiated_codec import NegotiatedCodec

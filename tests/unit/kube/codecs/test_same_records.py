@@ -10,8 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 
 from bench.protobuf_writer import enveloped
 from bench.realistic import pods as realistic_pods
-from rescheduler.cluster.codecs.node_codec import NODE_CODEC
-from rescheduler.cluster.codecs.record_resources import POD_CODEC
+from rescheduler.cluster.codecs.record_resources import NODE_CODEC, POD_CODEC
 from rescheduler.cluster.pod_record import PodRecord
 from tests.unit.kube.codecs.manifests import SCHEMA, Json, nodes, pods
 

@@ -13,8 +13,9 @@ from hypothesis import strategies as some
 from kubevalues import parse_selector
 from rescheduler.cluster.snapshot import Snapshot
 from rescheduler.config.policy import Policy, UsageSource
-from rescheduler.planner.plan import HotNodeHistory, Move, Plan
+from rescheduler.planner.plan import Move, Plan
 from rescheduler.planner.plan_builder import build_plan, too_hot_nodes
+from rescheduler.planner.strategy_view import HotNodeHistory
 from rescheduler.strategies.load_balancing import LoadBalancing
 from tests.building import NOW, ClusterBuilder, cluster
 

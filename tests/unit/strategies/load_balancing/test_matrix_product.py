@@ -7,12 +7,12 @@ import sys
 import numpy as np
 import pytest
 
-from rescheduler.strategies.load_balancing.load_model import matrix_product
+from rescheduler.strategies.load_balancing.assignment import matrix_product
 
 _PRINT_DIGEST = """
 import hashlib
 import numpy as np
-from rescheduler.strategies.load_balancing.load_model import matrix_product
+from rescheduler.strategies.load_balancing.assignment import matrix_product
 
 dice = np.random.default_rng(7)
 left, right = dice.random((293, 8)), dice.random((1021, 8))
