@@ -1,9 +1,9 @@
 """List the product's files that one LoadBalancing move passes through in `rescheduler simulate`.
 
 A file counts if one of its functions runs between the start of the check and the end of its moves. Imports,
-start and end of the program, and objects that are only constructed don't count. The fewer files there are,
-the easier a move is to follow; tests/unit/test_tree.py has the limit. `python -m tools.move_trace` prints
-them.
+start and end of the program, and objects that are only constructed don't count. Recovery of failing pods is
+disabled: it is another feature. The fewer files there are, the easier a move is to follow;
+tests/unit/test_tree.py has the limit. `python -m tools.move_trace` prints them.
 """
 
 import contextlib
@@ -52,10 +52,13 @@ def files_of_one_move() -> list[str]:
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         saved = Path(folder) / "cluster.json"
         saved.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": _cluster()}))
+        configuration = Path(folder) / "configuration.json"
+        configuration.write_text(json.dumps(_configuration()))
         threading.setprofile(profile)
         sys.setprofile(profile)
         try:
-            command(["simulate", "--from", str(saved), *_ARGUMENTS], standalone_mode=False)
+            files_given = ("--from", str(saved), "--config", str(configuration))
+            command(["simulate", *files_given, *_ARGUMENTS], standalone_mode=False)
         finally:
             sys.setprofile(None)
             threading.setprofile(None)
@@ -67,6 +70,15 @@ def _import_all(package: ModuleType) -> None:
     for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
+
+
+def _configuration() -> dict[str, Any]:
+    settings = {"name": "Rescheduler", "args": {"failedPods": {"enabled": False}}}
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"pluginConfig": [settings]}],
+    }
 
 
 def _cluster() -> list[dict[str, Any]]:

@@ -1,11 +1,11 @@
 """The plan of a move that a user requests, and the reasons why it is refused."""
 
 from rescheduler.api.podmigration import MANUAL, Handover
-from rescheduler.cluster.snapshot import Snapshot
+from rescheduler.cluster.snapshot import Snapshot, closed_because
 from rescheduler.config.config_validation import did_you_mean
 from rescheduler.migrations.controller.revalidation import TEMPORARY_REASONS, policy_for_manual_move
 from rescheduler.migrations.runtime_state import RuntimeState
-from rescheduler.planner.available_nodes import availability_message, closed_because
+from rescheduler.planner.available_nodes import availability_message
 from rescheduler.planner.explanation import PodExplanation, explain_pod
 from rescheduler.planner.plan import Move, Plan, Rejection
 from rescheduler.planner.reasons import Reason

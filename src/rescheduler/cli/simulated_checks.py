@@ -1,21 +1,25 @@
-"""Runs the real rescheduler in a simulation of a saved cluster, in virtual time.
+"""Runs the real rescheduler in a simulation of a saved cluster, in virtual time, and shows the result.
 
-Client, informers, planner, controller, Lease and webhook are the real ones; only the cluster is simulated.
-The simulation connects to nothing outside this process.
+Client, informers, planner, controllers and webhook are the real ones; only the cluster is simulated. The
+simulation connects to nothing outside this process. It needs no Lease, as nothing else moves pods in it.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+import statistics
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from kubesim.admission.webhook_admission import WebhookEndpoint
 from kubesim.apiserver.api_server import ApiServer
 from kubesim.running_cluster import start_cluster
 from kubesim.virtual_time import LoopClock, run_virtual
+from kubevalues.duration import short_duration
 from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME, podmigration_crd
+from rescheduler.cli.move_status import STATE_COLOURS, move_results, move_state, moves_summary
+from rescheduler.cli.terminal import Cell, Terminal, counted, load_change, table, wrapped
 from rescheduler.cluster.object_meta import OwnerKey, owner_key
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.snapshot import Snapshot
@@ -29,7 +33,7 @@ from rescheduler.cluster.usage_readings import (
     UsageReadings,
     UsageUnavailable,
 )
-from rescheduler.config.policy import Configuration
+from rescheduler.config.policy import Configuration, LeaderElection
 from rescheduler.daemon.checker import CheckResult
 from rescheduler.daemon.components import Rescheduler
 from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS, Object
@@ -39,10 +43,12 @@ from rescheduler.migrations.controller.plan_execution import MoveProgress, PlanE
 from rescheduler.migrations.runtime_state import RuntimeState, RuntimeStateHolder, SteeringStatus
 from rescheduler.planner.plan import Plan
 from rescheduler.planner.plan_builder import node_load_percentages
+from rescheduler.planner.reasons import meaning_and_remedy
 from rescheduler.steering.steering_service import SteeringService
 from rescheduler.steering.webhook.webhook_configurations import GUARD_PATH, UrlAddress, webhook_configurations
 
-__all__ = ["MoveUpdate", "NodeLoads", "SimulatedCheck", "simulate"]
+__all__ = ["simulate", "simulated_check_lines", "simulation_document", "simulation_summary_lines"]
+
 
 NodeLoads = Mapping[str, Mapping[str, float]]
 """By node and resource, in percent of allocatable."""
@@ -55,7 +61,6 @@ _SEED: Final = 1
 _MAX_CHECK_S: Final = 86_400.0
 """One day of virtual time: a move that is not finished by then never will be."""
 _SETTLING_S: Final = 10.0
-_LEASE: Final = "default/rescheduler"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +134,11 @@ async def _simulate(
         now = server.clock.now
         await asyncio.sleep(_SETTLING_S)
         runtime = RuntimeStateHolder(RuntimeState(configuration.policy, cluster.steering))
-        rescheduler = Rescheduler(
-            client, configuration, lease_at=_LEASE, runtime=runtime, now=now, me="simulated"
-        )
-        async with rescheduler.watching(), rescheduler.executing(lambda: rescheduler.recovering().running()):
+        alone = replace(configuration, leader_election=LeaderElection(leader_elect=False))
+        rescheduler = Rescheduler(client, alone, lease_at="default/rescheduler", runtime=runtime, now=now)
+        recovers = configuration.policy.failed_pods.enabled
+        beside = (lambda: rescheduler.recovering().running()) if recovers else contextlib.nullcontext
+        async with rescheduler.watching(), rescheduler.executing(beside):
             reader = _reader(cluster.usage, rescheduler.cluster, now)
             async with rescheduler.checking(reader) as loop:
                 async for check in loop.checks():
@@ -275,3 +281,120 @@ def _mean(found: list[UsageReading]) -> UsageReading:
         round(sum(each.memory_bytes for each in found) / count),
         found[0].at_s,
     )
+
+
+_SHOWN = ("cpu", "memory")
+_MOST_NODES = 20
+_BAR = 8
+
+
+def simulated_check_lines(check: SimulatedCheck, terminal: Terminal) -> Iterator[str]:
+    """Yield the plan of one check and the changes of its moves."""
+    moves = counted(len(check.plan.moves), "move") if check.plan.moves else "nothing to move"
+    yield terminal.bold(f"Check {check.number} at {check.at:%H:%M:%S}: {moves}") + terminal.dim(
+        f"  {_spreads(check.before)}"
+    )
+    for change in check.plan.changes:
+        yield f"  {change.change} {change.node} ({change.strategy}): {change.reason}"
+    for update in check.course:
+        state, words = move_state(update.progress)
+        if state in {"Planned", "Pending"} and not words:
+            continue
+        after = short_duration(timedelta(seconds=round((update.at - check.at).total_seconds())))
+        move, migration = update.progress.move, update.progress.migration
+        target = (migration.target_node if migration else "") or move.target or "?"
+        shown = terminal.styled(state, {"fg": STATE_COLOURS[state]}) if state in STATE_COLOURS else state
+        message = f": {words}" if words else ""
+        yield f"  {'+' + after:>6}  {move.pod}  {move.source} {terminal.arrow} {target}  {shown}{message}"
+
+
+def simulation_summary_lines(course: Sequence[SimulatedCheck], terminal: Terminal) -> Iterator[str]:
+    """Yield the result of all checks."""
+    first, last = course[0], course[-1]
+    moves = [progress for check in course for progress in check.moves]
+    took = short_duration(timedelta(seconds=round((last.until - first.at).total_seconds())))
+    yield ""
+    yield terminal.bold(f"After {counted(len(course), 'check')}, {took}: {moves_summary(moves)}")
+    yield f"{_spreads(first.before)} {terminal.arrow} {_spreads(last.after)}"
+    yield from _nodes(first.before, last.after, terminal)
+    yield from _not_moved_lines(last.plan, terminal)
+
+
+def _nodes(before: NodeLoads, after: NodeLoads, terminal: Terminal) -> Iterator[str]:
+    changed = [name for name in after if after[name] != before.get(name)]
+    rows = [
+        [
+            Cell(name),
+            *(
+                load_change(terminal, before.get(name, {}).get(each, 0.0), after[name].get(each, 0.0), _BAR)
+                for each in _SHOWN
+            ),
+        ]
+        for name in changed[:_MOST_NODES]
+    ]
+    if rows:
+        yield ""
+        yield from table(terminal, ("NODE", *(name.upper() for name in _SHOWN)), rows, shrinking=(0,))
+    if len(changed) > _MOST_NODES:
+        yield terminal.dim(f"and {counted(len(changed) - _MOST_NODES, 'other node')}")
+
+
+def _not_moved_lines(plan: Plan, terminal: Terminal) -> Iterator[str]:
+    """Yield why the last check did not move other pods."""
+    if not plan.refused_counts:
+        return
+    yield ""
+    yield terminal.bold("Not moved")
+    for reason, count in sorted(plan.refused_counts.items(), key=lambda each: (-each[1], each[0])):
+        text = f"{reason}: {meaning_and_remedy(reason)[0]}"
+        yield from wrapped(terminal, text, first=f"  {count:>4}  ", indent=" " * 8)
+
+
+def _spreads(loads: NodeLoads) -> str:
+    parts = []
+    for name in _SHOWN:
+        found = [each[name] for each in loads.values() if name in each]
+        if found:
+            parts.append(f"{name} {min(found):.0f}% to {max(found):.0f}%")
+    return ", ".join(parts)
+
+
+# -- as JSON
+
+
+def simulation_document(course: Sequence[SimulatedCheck], assumptions: Iterable[str]) -> dict[str, Any]:
+    """Return the result of all checks for JSON."""
+    return {"checks": [_check_document(check) for check in course], "assumptions": list(assumptions)}
+
+
+def _check_document(check: SimulatedCheck) -> dict[str, Any]:
+    return {
+        "check": check.number,
+        "at": check.at.isoformat(),
+        "until": check.until.isoformat(),
+        "moves": move_results(check.moves),
+        "changes": [
+            {"node": each.node, "change": str(each.change), "strategy": each.strategy, "reason": each.reason}
+            for each in check.plan.changes
+        ],
+        "load": {name: _load_document(check, name) for name in _SHOWN},
+        "nodes": [
+            {"node": name, "before": dict(check.before.get(name, {})), "after": dict(loads)}
+            for name, loads in check.after.items()
+        ],
+        "refused": dict(check.plan.refused_counts),
+        "assumptions": list(check.plan.assumptions),
+    }
+
+
+def _load_document(check: SimulatedCheck, name: str) -> dict[str, Any]:
+    return {"before": _spread(check.before, name), "after": _spread(check.after, name)}
+
+
+def _spread(loads: NodeLoads, name: str) -> dict[str, float]:
+    found = [each[name] for each in loads.values() if name in each] or [0.0]
+    return {
+        "lowest": min(found),
+        "highest": max(found),
+        "deviation": round(statistics.pstdev(found), 3),
+    }

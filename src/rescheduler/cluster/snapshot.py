@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rescheduler.cluster.budget_record import BudgetRecord
-from rescheduler.cluster.node_record import NodeRecord
+from rescheduler.cluster.node_record import NodeRecord, in_maintenance
 from rescheduler.cluster.pod_constraints import Affinity, SchedulingConstraints
 from rescheduler.cluster.pod_record import PodRecord, PodVolume
 from rescheduler.cluster.resource_amounts import Resources
@@ -43,7 +43,10 @@ __all__ = [
     "Rows",
     "Snapshot",
     "Workload",
+    "closed_because",
     "extended_resource_names",
+    "nodes_in_maintenance",
+    "open_nodes",
     "renumber_by_first_use",
 ]
 
@@ -327,3 +330,22 @@ class AmountTable:
 
 def _bounded(amount: int) -> int:
     return 0 if amount < 0 else min(amount, MAX_AMOUNT)
+
+
+def open_nodes(snapshot: Snapshot) -> Flags:
+    """Return [node]: whether the node is Ready, not cordoned and not in maintenance."""
+    return snapshot.nodes.ready & snapshot.nodes.schedulable & ~nodes_in_maintenance(snapshot)
+
+
+def nodes_in_maintenance(snapshot: Snapshot) -> Flags:
+    """Return [node]: whether the node is in maintenance."""
+    return np.fromiter(map(in_maintenance, snapshot.nodes.records), np.bool_)
+
+
+def closed_because(snapshot: Snapshot, node: int) -> str:
+    """Return why a node is closed to pods, as in "the node is cordoned"; empty if it is open."""
+    if not snapshot.nodes.ready[node]:
+        return "is not Ready"
+    if not snapshot.nodes.schedulable[node]:
+        return "is cordoned"
+    return "is in maintenance" if in_maintenance(snapshot.nodes.records[node]) else ""

@@ -7,10 +7,14 @@ interval: the next check takes them into account, and its plan replaces those th
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
-from typing import Final
+from collections.abc import AsyncIterator, Iterator
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
 
+from rescheduler.api.podmigration import Migration, MigrationPhase
 from rescheduler.api.structured_log import log_event
+from rescheduler.api.well_known_names import CONTINUES_ANNOTATION, NEXT_HOP_ANNOTATION
+from rescheduler.cluster.sources.watched_objects import WatchedObjects, nested_field
 from rescheduler.cluster.usage_readings import UsageReader
 from rescheduler.config.policy import Policy
 from rescheduler.daemon.checker import Checker, CheckResult
@@ -19,10 +23,9 @@ from rescheduler.daemon.halt_monitor import HaltMonitor
 from rescheduler.daemon.listeners import CheckReport, DaemonListener
 from rescheduler.kube import errors
 from rescheduler.migrations.controller.plan_execution import MoveProgress, PlanExecution
-from rescheduler.migrations.controller.podmigration_manifest import interrupted_hops
 from rescheduler.migrations.runtime_state import RuntimeState
 from rescheduler.planner.maintenance_status import maintenance_status
-from rescheduler.planner.plan import Plan
+from rescheduler.planner.plan import Move, Plan
 from rescheduler.strategies.node_maintenance import NodeMaintenance
 
 __all__ = ["PeriodicChecks"]
@@ -173,3 +176,69 @@ def _log_cancelled_move(progress: MoveProgress) -> None:
             pod=move.pod,
             strategy=move.strategy,
         )
+
+
+class InterruptedHops(NamedTuple):
+    """A move of two hops whose second hop nobody has requested."""
+
+    plan: Plan
+    first_hop: str
+    """Key of the migration."""
+
+
+def interrupted_hops(watched: WatchedObjects, now: datetime, within: timedelta) -> Iterator[InterruptedHops]:
+    """Yield moves of two hops whose first hop is running or finished within this time, in a fixed order.
+
+    The second hop can't be requested before the first has finished, because the name and uid of the pod are
+    not known until then. So an annotation of the first PodMigration names the final target, and the process
+    that leads when the first hop finishes requests the second. Older ones are planned again like any pod.
+    """
+    items = list(watched.migrations.informer)
+    continued = {
+        (item["metadata"]["namespace"], nested_field(item, "metadata", "annotations", CONTINUES_ANNOTATION))
+        for item in items
+    }
+    for item in sorted(items, key=lambda item: (item["metadata"]["namespace"], item["metadata"]["name"])):
+        node = nested_field(item, "metadata", "annotations", NEXT_HOP_ANNOTATION)
+        migration = watched.records.migration(item) if node else None
+        if migration is None or (migration.namespace, migration.name) in continued:
+            continue
+        # Members of a group go together: one of them alone is not taken on.
+        if not migration.spec.group and _may_arrive(migration, now - within):
+            yield InterruptedHops(_plan_of_both_hops(migration, node), migration.key)
+
+
+def _may_arrive(migration: Migration, after: datetime) -> bool:
+    """Return whether the first hop is running, or completed after this time."""
+    status = migration.status
+    if not migration.is_finished:
+        return True
+    return (
+        status.phase is MigrationPhase.COMPLETED
+        and status.finished_at is not None
+        and status.finished_at > after
+    )
+
+
+def _plan_of_both_hops(migration: Migration, node: str) -> Plan:
+    spec = migration.spec
+
+    def hop(source: str, target: str, *, is_first: bool) -> Move:
+        return Move(
+            pod=migration.pod_key,
+            uid=spec.pod.uid,
+            source=source,
+            target=target,
+            strategy=spec.strategy,
+            handover=spec.handover,
+            reason=spec.reason,
+            gain=0.0,
+            wave=0 if is_first else 1,
+            hop=is_first,
+        )
+
+    hops = (
+        hop(spec.source_node, spec.target_node, is_first=True),
+        hop(spec.target_node, node, is_first=False),
+    )
+    return Plan(taken_at_s=migration.created.timestamp(), moves=hops)

@@ -18,8 +18,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from rescheduler.kube.codecs.codec import Codec, Object
-from rescheduler.kube.codecs.json_codec import OBJECT_CODEC
+from rescheduler.kube.codecs.codec import OBJECT_CODEC, Codec, Object
 
 __all__ = [
     "CLUSTER_ROLE_BINDINGS",

@@ -9,14 +9,9 @@ import numpy as np
 
 from rescheduler.api.podmigration import MAX_GROUP_SIZE, Handover
 from rescheduler.cluster.node_record import in_maintenance
-from rescheduler.cluster.snapshot import NO_ROW, Flags, Snapshot
+from rescheduler.cluster.snapshot import NO_ROW, Flags, Snapshot, closed_because, open_nodes
 from rescheduler.config.policy import Policy
-from rescheduler.planner.available_nodes import (
-    NodeAvailability,
-    closed_because,
-    node_availability,
-    open_nodes,
-)
+from rescheduler.planner.available_nodes import NodeAvailability, node_availability
 from rescheduler.planner.handover_choice import ASSUMED_STEERED, HandoverChoice
 from rescheduler.planner.move_sequence import PodGroups
 from rescheduler.planner.plan import Rejection

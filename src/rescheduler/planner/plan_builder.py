@@ -1,4 +1,7 @@
-"""Build the plan of one check: pure, and always the same for the same input."""
+"""Build the plan of one check, and validate moves of an older plan.
+
+Both are pure, and always the same for the same input.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -6,12 +9,14 @@ from datetime import UTC, datetime
 import numpy as np
 
 from rescheduler.api.podmigration import Handover
-from rescheduler.cluster.snapshot import NO_ROW, Floats, Ints, Snapshot
+from rescheduler.cluster.snapshot import NO_ROW, Floats, Ints, Snapshot, closed_because, open_nodes
 from rescheduler.config.policy import Policy
+from rescheduler.planner.available_nodes import availability_message, node_availability
 from rescheduler.planner.handover_choice import ASSUMED_STEERED, HandoverChoice
 from rescheduler.planner.move_sequence import MoveUnit, PlannedMove
 from rescheduler.planner.plan import Move, NodeLoadChange, Plan, Rejection
 from rescheduler.planner.proposal_selection import select_moves
+from rescheduler.planner.protections.eligibility import Eligibility
 from rescheduler.planner.reasons import Reason
 from rescheduler.planner.strategy_view import (
     MAX_LISTED_REJECTIONS,
@@ -21,6 +26,7 @@ from rescheduler.planner.strategy_view import (
     RejectionLog,
 )
 from rescheduler.planner.waves import order_into_waves
+from rescheduler.rules.placement import Placement
 from rescheduler.strategies.fair_shares import NOTHING_QUEUED, QueuedMigrations
 from rescheduler.strategies.strategy import HotNodeStrategy, Strategy
 
@@ -30,6 +36,7 @@ __all__ = [
     "node_load_percentages",
     "percent_of_allocatable",
     "too_hot_nodes",
+    "validate_move",
 ]
 
 _DIGITS = 3
@@ -183,3 +190,60 @@ def _plan_assumptions(
     yield from sorted({each.assumed for each in choices if isinstance(each, HandoverChoice) and each.assumed})
     if steered is None and any(move.handover is Handover.EVICT for move in moves):
         yield ASSUMED_STEERED
+
+
+def validate_move(  # noqa: PLR0913 - one per circumstance
+    move: Move,
+    snapshot: Snapshot,
+    policy: Policy,
+    *,
+    urgent: bool = False,
+    recovering: bool = False,
+    steered: bool = True,
+    guarded: bool = False,
+    placement: Placement | None = None,
+) -> Rejection | None:
+    """Return why a move of an older plan is no longer valid in the present cluster, or None if it is.
+
+    `urgent` as its strategy is, `recovering` if that is FailedPods; `placement` saves work for several moves.
+
+    Other moves that are under way count as far as the snapshot shows their copies. After a hop,
+    the second move must name the successor's key and uid.
+    """
+    row = snapshot.pods.row.get(move.pod)
+    if row is None or snapshot.pods.records[row].uid != move.uid:
+        return Rejection(move.pod, Reason.GONE, "", "the pod no longer exists")
+    pod = snapshot.pods.records[row]
+    if pod.node != move.source:
+        return Rejection(move.pod, Reason.ELSEWHERE, pod.node, f"it is on {pod.node or 'no node'}")
+    eligibility = Eligibility(
+        snapshot, policy, urgent=urgent, steered=steered, guarded=guarded, recovering=recovering
+    )
+    if (protected := eligibility.refusal(row)) is not None:
+        return protected
+    present = eligibility.handover(row)
+    if present is not move.handover:
+        detail = f"it was planned with {move.handover}; now it needs {present}"
+        return Rejection(move.pod, Reason.HANDOVER_IMPOSSIBLE, "", detail)
+    return _validate_target(move, row, placement or Placement(snapshot))
+
+
+def _validate_target(move: Move, row: int, placement: Placement) -> Rejection | None:
+    stays = move.handover.source_stays
+    if move.target is None:
+        found = node_availability(placement, row, source_stays=stays, open_to=open_nodes(placement.snapshot))
+        return (
+            None
+            if found.available
+            else Rejection(move.pod, Reason.NO_TARGET, "", availability_message(found))
+        )
+    target = placement.snapshot.nodes.row.get(move.target)
+    if target is None:
+        return Rejection(move.pod, Reason.TARGET_UNFIT, move.target, "its target no longer exists")
+    if closed := closed_because(placement.snapshot, target):
+        return Rejection(move.pod, Reason.TARGET_UNFIT, move.target, f"its target {closed}")
+    if placement.fits_on(row, target, source_stays=stays):
+        return None
+    refusals = placement.refusals(row, target, source_stays=stays)
+    detail = "; ".join(f"{', '.join(each.reasons)} {each.detail}".rstrip() for each in refusals)
+    return Rejection(move.pod, Reason.TARGET_UNFIT, move.target, detail)

@@ -9,9 +9,9 @@ import numpy as np
 
 from rescheduler.api.podmigration import Handover
 from rescheduler.api.strategy_traits import traits_of
-from rescheduler.cluster.snapshot import Flags, Snapshot
+from rescheduler.cluster.snapshot import Flags, Snapshot, nodes_in_maintenance
 from rescheduler.config.policy import Policy, UsageSource
-from rescheduler.planner.available_nodes import availability_message, node_availability, nodes_in_maintenance
+from rescheduler.planner.available_nodes import availability_message, node_availability
 from rescheduler.planner.move_sequence import PodGroups
 from rescheduler.planner.plan import Rejection
 from rescheduler.planner.protections.eligibility import Eligibility
@@ -117,7 +117,7 @@ class PlanDraft:
         self.groups = PodGroups(snapshot, policy.pod_group_label)
         self.rejections = RejectionLog()
         self.queue = queue
-        self.room = policy.max_reschedule_pods - queue.total
+        self.room = policy.max_reschedule_pods - sum(queue.by_namespace.values())
         """Moves that may be added if everything that is queued counts: the queue must not grow with every
         check. Below 0 if what is guaranteed to others has been added nevertheless."""
         self.used: Counter[str] = Counter()

@@ -27,7 +27,7 @@ from rescheduler.kube.api_resources import (
     Object,
 )
 from rescheduler.kube.client import Client
-from rescheduler.kube.codecs.json_codec import metadata_codec
+from rescheduler.kube.codecs.codec import metadata_codec
 from rescheduler.kube.informer import Informer
 from rescheduler.recovery.attempt_ledger import AttemptLedger, read_ledger
 from rescheduler.steering.intents import Intent, intents_of_ledger

@@ -35,10 +35,6 @@ class QueuedMigrations:
     maintenance: int = 0
     """Those of them that empty nodes."""
 
-    @property
-    def total(self) -> int:
-        return sum(self.by_namespace.values())
-
 
 NOTHING_QUEUED = QueuedMigrations({})
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from rescheduler.kube.api_resources import ApiResource, ObjectIdentity, key_of
-from rescheduler.kube.codecs.json_codec import JsonCodec
+from rescheduler.kube.codecs.codec import JsonCodec
 
 __all__ = ["HELD_PODS", "HeldPod"]
 

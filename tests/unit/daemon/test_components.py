@@ -16,8 +16,7 @@ from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.config.policy import Configuration, LeaderElection, Policy, UsageSource
 from rescheduler.daemon.components import Rescheduler, lease_key
 from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS, EVENTS, LEASES, merge_patch
-from rescheduler.migrations.controller.plan_execution import PlanExecution
-from rescheduler.migrations.controller.podmigration_manifest import podmigration_for
+from rescheduler.migrations.controller.plan_execution import PlanExecution, podmigration_for
 from rescheduler.migrations.observation import RevalidationOutcome
 from rescheduler.migrations.runtime_state import SteeringStatus
 from rescheduler.planner.plan import Move, Plan, PlannedNodeChange

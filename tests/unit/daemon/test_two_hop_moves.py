@@ -8,8 +8,7 @@ import pytest
 from rescheduler.api.podmigration import Handover, MigrationPhase
 from rescheduler.api.well_known_names import NEXT_HOP_ANNOTATION
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS, WatchedObjects
-from rescheduler.migrations.controller.plan_execution import PlanExecution
-from rescheduler.migrations.controller.podmigration_manifest import podmigration_for
+from rescheduler.migrations.controller.plan_execution import PlanExecution, podmigration_for
 from rescheduler.planner.plan import Move, Plan
 from tests.e2e.facts.stage import node_of
 

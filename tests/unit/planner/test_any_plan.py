@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rescheduler.config.policy import Policy, ZeroBudget
-from rescheduler.planner.available_nodes import validate_move
 from rescheduler.planner.plan import Plan
-from rescheduler.planner.plan_builder import build_plan
+from rescheduler.planner.plan_builder import build_plan, validate_move
 from tests.building import ClusterBuilder, Json, cluster
 from tests.replay import replay
 from tests.wishing import Restless

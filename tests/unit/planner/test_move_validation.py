@@ -7,8 +7,8 @@ import pytest
 from rescheduler.api.podmigration import Handover
 from rescheduler.api.well_known_names import MAINTENANCE_LABEL
 from rescheduler.config.policy import Policy
-from rescheduler.planner.available_nodes import validate_move
 from rescheduler.planner.plan import Move
+from rescheduler.planner.plan_builder import validate_move
 from rescheduler.planner.reasons import Reason
 from tests.building import ClusterBuilder, cluster
 

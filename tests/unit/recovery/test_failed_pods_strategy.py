@@ -11,8 +11,7 @@ from rescheduler.api.well_known_names import FAILED_ATTEMPTS_ANNOTATION
 from rescheduler.config.policy import DefaultRetries, Policy, ZeroBudget
 from rescheduler.config.policy import FailedPodsPolicy as Terms
 from rescheduler.config.policy_blocks import Window
-from rescheduler.planner.available_nodes import validate_move
-from rescheduler.planner.plan_builder import build_plan
+from rescheduler.planner.plan_builder import build_plan, validate_move
 from rescheduler.planner.reasons import Reason
 from rescheduler.recovery.attempt_ledger import AttemptLedger, FailedAttempt, ReplicaLineage
 from rescheduler.recovery.failed_pods_strategy import FailedPods

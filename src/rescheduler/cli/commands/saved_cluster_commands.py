@@ -127,13 +127,13 @@ def simulate(cluster: ClusterSource, checks: int, strategies: tuple[str, ...], o
     reading = saved_reading(raw, source, configuration.policy)
     start = cluster.now or datetime.fromtimestamp(reading.now_s, UTC)
     objects = _objects(raw, source)
-    from rescheduler.cli.simulated_checks import SimulatedCheck  # noqa: PLC0415
-    from rescheduler.cli.simulated_checks import simulate as simulated  # noqa: PLC0415
-    from rescheduler.cli.simulation_view import (  # noqa: PLC0415
+    from rescheduler.cli.simulated_checks import (  # noqa: PLC0415
+        SimulatedCheck,
         simulated_check_lines,
         simulation_document,
         simulation_summary_lines,
     )
+    from rescheduler.cli.simulated_checks import simulate as simulated  # noqa: PLC0415
     from rescheduler.cli.terminal import terminal_of  # noqa: PLC0415
 
     terminal = terminal_of(sys.stdout)

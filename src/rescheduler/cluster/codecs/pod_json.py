@@ -41,7 +41,7 @@ from rescheduler.cluster.pod_record import (
     keeps_transition_time,
 )
 from rescheduler.cluster.resource_amounts import Resources
-from rescheduler.kube.codecs.json_codec import epoch_seconds, without_nulls
+from rescheduler.kube.codecs.codec import epoch_seconds, without_nulls
 
 __all__ = [
     "NO_BYTES",

@@ -18,7 +18,7 @@ from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.resource_amounts import Resources, resources_of
 from rescheduler.kube.api_resources import ApiResource, ObjectIdentity
 from rescheduler.kube.codecs import api_pb2
-from rescheduler.kube.codecs.json_codec import epoch_seconds, without_nulls
+from rescheduler.kube.codecs.codec import epoch_seconds, without_nulls
 from rescheduler.kube.codecs.negotiated_codec import NegotiatedCodec
 from rescheduler.kube.codecs.protobuf_codec import builtins_of
 

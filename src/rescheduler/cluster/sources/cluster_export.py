@@ -23,7 +23,7 @@ from rescheduler.cluster.sources.webhook_probe import probe_webhook_if_registere
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import ApiResource
 from rescheduler.kube.client import PAGE_SIZE, Client
-from rescheduler.kube.codecs.json_codec import JsonCodec
+from rescheduler.kube.codecs.codec import JsonCodec
 
 __all__ = [
     "STORAGE_ANNOTATIONS",

@@ -26,8 +26,7 @@ from rescheduler.cluster.sources.metrics_api import METRICS_GROUP, METRICS_VERSI
 from rescheduler.kube import api_resources
 from rescheduler.kube.api_resources import ApiResource
 from rescheduler.kube.codecs import api_pb2
-from rescheduler.kube.codecs.codec import Codec
-from rescheduler.kube.codecs.json_codec import JsonCodec
+from rescheduler.kube.codecs.codec import Codec, JsonCodec
 from rescheduler.kube.codecs.negotiated_codec import NegotiatedCodec
 from rescheduler.kube.codecs.protobuf_codec import builtins_of
 

@@ -18,7 +18,7 @@ from rescheduler.config.policy import UsageSource
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import ApiResource, ObjectIdentity, key_of
 from rescheduler.kube.client import Client
-from rescheduler.kube.codecs.json_codec import JsonCodec
+from rescheduler.kube.codecs.codec import JsonCodec
 
 __all__ = ["METRICS_GROUP", "METRICS_VERSION", "MetricsApiReader", "decode_metrics"]
 

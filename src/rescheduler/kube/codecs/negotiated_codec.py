@@ -13,18 +13,21 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from msgspec import Raw
 
-from rescheduler.kube.codecs import json_codec, protobuf_codec
+from rescheduler.kube.codecs import protobuf_codec
 from rescheduler.kube.codecs.codec import (
     JSON,
     PROTOBUF,
     ApiStatus,
     Codec,
+    JsonWatchDecoder,
     ListPage,
     Undecodable,
     WatchDecoder,
+    decode_list,
+    decode_object,
+    decode_status,
     is_protobuf,
 )
-from rescheduler.kube.codecs.json_codec import JsonWatchDecoder
 from rescheduler.kube.codecs.protobuf_codec import MAGIC, ProtobufWatchDecoder, encoded_varint
 
 __all__ = ["NegotiatedCodec", "ObjectReader", "StreamedPage", "decode_any_status"]
@@ -62,12 +65,12 @@ class NegotiatedCodec(Generic[T]):
             return protobuf_codec.decode_object(
                 self._resource, content_type, body, self._reader.from_protobuf
             )
-        return json_codec.decode_object(self._resource, content_type, body, self._reader.from_json)
+        return decode_object(self._resource, content_type, body, self._reader.from_json)
 
     def decode_page(self, content_type: str, body: bytes) -> ListPage[T]:
         if is_protobuf(content_type):
             return protobuf_codec.decode_list(self._resource, content_type, body, self._reader.from_protobuf)
-        return json_codec.decode_list(self._resource, content_type, body, self._reader.from_json)
+        return decode_list(self._resource, content_type, body, self._reader.from_json)
 
     def watch_decoder(self, content_type: str) -> WatchDecoder[T]:
         if is_protobuf(content_type):
@@ -81,7 +84,7 @@ def decode_any_status(content_type: str, body: bytes) -> ApiStatus:
     """Decode a `Status`; raise `Undecodable` for anything else, such as the HTML page of a proxy."""
     if is_protobuf(content_type):
         return protobuf_codec.decode_status(content_type, body)
-    return json_codec.decode_status(content_type, body)
+    return decode_status(content_type, body)
 
 
 PIECE_BYTES: Final = 2**18

@@ -12,9 +12,11 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
 
-from rescheduler.api.podmigration import Migration, MigrationPhase
+import msgspec
+
+from rescheduler.api.podmigration import Migration, MigrationPhase, MigrationSpec, PodReference
 from rescheduler.api.strategy_traits import traits_of
-from rescheduler.api.well_known_names import FINALIZER
+from rescheduler.api.well_known_names import CONTINUES_ANNOTATION, FINALIZER, NEXT_HOP_ANNOTATION
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS, WatchedObjects, object_key
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import Object
@@ -22,15 +24,16 @@ from rescheduler.kube.client import Client
 from rescheduler.kube.request_sender import Backoff
 from rescheduler.migrations.controller.node_cordon import NodeCordoner
 from rescheduler.migrations.controller.observation_builder import migration_at
-from rescheduler.migrations.controller.podmigration_manifest import group_name, podmigration_for
+from rescheduler.migrations.labels_and_names import migration_name
 from rescheduler.planner.plan import Move, Plan
 
-__all__ = ["MoveProgress", "PlanExecution", "RecordAttempt"]
+__all__ = ["MoveProgress", "PlanExecution", "RecordAttempt", "podmigration_for"]
 
 RecordAttempt = Callable[[Move, float], Awaitable[str]]
 """Puts a move that was planned at that time on record, or says why it must not be made."""
 
 _MAX_CREATE_ATTEMPTS: Final = 6
+_MAX_GROUP_NAME: Final = 200
 _MIN_RETRY_DELAY_S, _MAX_RETRY_DELAY_S = 0.5, 10.0
 
 
@@ -150,7 +153,7 @@ class PlanExecution:
             move = replace(move, pod=arrived.key, uid=arrived.uid)
             # Whoever else takes it on from there asks for the same thing.
             asked_s = arrived.first_hop_created_s
-        group = group_name(move, moment_s)
+        group = _group_name(move, moment_s)
         item = podmigration_for(
             move,
             asked_s,
@@ -291,3 +294,53 @@ class _FirstHopResult:
     key: str
     uid: str
     first_hop_created_s: float
+
+
+def podmigration_for(
+    move: Move,
+    moment_s: float,
+    *,
+    group: str = "",
+    group_size: int = 0,
+    continues: str = "",
+    next_hop: str = "",
+    annotations: Mapping[str, str] | None = None,
+) -> Object:
+    """Return the PodMigration of a move; it is the same for the same move at the same moment.
+
+    It has our finalizer from the start, so that it can't be deleted before it is rolled back.
+    """
+    namespace, _, pod = move.pod.partition("/")
+    spec = MigrationSpec(
+        pod=PodReference(pod, move.uid),
+        source_node=move.source,
+        target_node=move.target or "",
+        strategy=move.strategy,
+        reason=move.reason,
+        handover=move.handover,
+        group=group,
+        group_size=group_size,
+    )
+    metadata: Object = {
+        "namespace": namespace,
+        "name": migration_name(pod, move.uid, moment_s),
+        "finalizers": [FINALIZER],
+    }
+    hops = {CONTINUES_ANNOTATION: continues, NEXT_HOP_ANNOTATION: next_hop}
+    said = {**(annotations or {}), **{key: value for key, value in hops.items() if value}}
+    if said:
+        metadata["annotations"] = said
+    return {
+        "apiVersion": POD_MIGRATIONS.api_version,
+        "kind": POD_MIGRATIONS.kind,
+        "metadata": metadata,
+        "spec": msgspec.to_builtins(spec),
+    }
+
+
+def _group_name(move: Move, moment_s: float) -> str:
+    """Return a name that differs for each plan and wave; empty if the move belongs to no group."""
+    if not move.group:
+        return ""
+    name = move.group.partition("/")[2]
+    return f"{name[:_MAX_GROUP_NAME]}.{moment_s:.0f}.{move.wave}"

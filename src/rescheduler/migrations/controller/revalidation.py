@@ -22,7 +22,7 @@ from rescheduler.api.podmigration import (
 from rescheduler.api.strategy_traits import traits_of
 from rescheduler.api.well_known_names import CONTINUES_ANNOTATION, INCLUDES_SYSTEM_ANNOTATION
 from rescheduler.cluster.pod_record import PodRecord
-from rescheduler.cluster.snapshot import CPU, MEMORY, NO_ROW, Snapshot
+from rescheduler.cluster.snapshot import CPU, MEMORY, NO_ROW, Snapshot, open_nodes
 from rescheduler.cluster.sources.watched_cluster import WatchedCluster
 from rescheduler.cluster.sources.watched_objects import WatchedObjects, nested_field
 from rescheduler.config.policy import Policy
@@ -30,10 +30,9 @@ from rescheduler.kube.informer import Informer
 from rescheduler.migrations.controller.observation_builder import migration_at, running_migrations, target_of
 from rescheduler.migrations.observation import RevalidationOutcome, RevalidationResult
 from rescheduler.migrations.runtime_state import RuntimeStateHolder
-from rescheduler.planner.available_nodes import open_nodes, validate_move
 from rescheduler.planner.handover_choice import HandoverChoice
 from rescheduler.planner.plan import Move, Rejection
-from rescheduler.planner.plan_builder import percent_of_allocatable
+from rescheduler.planner.plan_builder import percent_of_allocatable, validate_move
 from rescheduler.planner.protections.eligibility import Eligibility
 from rescheduler.planner.reasons import Reason
 from rescheduler.planner.workload_availability import Preemption

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from bench.protobuf_writer import enveloped
 from rescheduler.cluster.codecs.record_resources import NODE_CODEC, POD_CODEC
-from rescheduler.kube.codecs.codec import Undecodable
-from rescheduler.kube.codecs.json_codec import OBJECT_CODEC
+from rescheduler.kube.codecs.codec import OBJECT_CODEC, Undecodable
 from rescheduler.kube.codecs.negotiated_codec import decode_any_status
 from tests.unit.kube.codecs.bodies import CAPTURED, JSON, PROTOBUF, WATCH, pod, watched
 from tests.unit.kube.codecs.manifests import SCHEMA, Json

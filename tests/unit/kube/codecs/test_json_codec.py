@@ -3,8 +3,7 @@
 import msgspec
 import pytest
 
-from rescheduler.kube.codecs.codec import ListPage, Undecodable
-from rescheduler.kube.codecs.json_codec import OBJECT_CODEC, JsonCodec
+from rescheduler.kube.codecs.codec import OBJECT_CODEC, JsonCodec, ListPage, Undecodable
 from tests.unit.kube.codecs.bodies import JSON, watched
 
 
