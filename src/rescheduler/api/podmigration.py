@@ -4,6 +4,8 @@ The CustomResourceDefinition (`podmigration_crd`) is generated from these types,
 server can't differ from what the code reads and writes.
 """
 
+import hashlib
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
@@ -30,6 +32,7 @@ __all__ = [
     "PodReference",
     "UnreadableMigration",
     "decode_migration",
+    "label_value",
 ]
 
 
@@ -257,3 +260,17 @@ def decode_migration(item: Mapping[str, Any]) -> Migration:
         spec=spec,
         status=status,
     )
+
+
+_MAX_LABEL_VALUE_LENGTH: Final = 63
+_VALID_VALUE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+_HASH_LENGTH: Final = 8
+
+
+def label_value(text: str) -> str:
+    """Return the text if it is a valid label value, else its valid characters, shortened, and its hash."""
+    if not text or (len(text) <= _MAX_LABEL_VALUE_LENGTH and _VALID_VALUE.fullmatch(text)):
+        return text
+    kept = re.sub(r"[^A-Za-z0-9._-]", "-", text).strip("._-")[: _MAX_LABEL_VALUE_LENGTH - _HASH_LENGTH - 1]
+    digest = hashlib.sha256(text.encode()).hexdigest()[:_HASH_LENGTH]
+    return f"{kept.rstrip('._-')}-{digest}".lstrip("-")

@@ -4,8 +4,6 @@ These are its API beside the fields of PodMigration: labels, annotations, condit
 scheduling gate. Changing a value breaks running migrations and manifests, so each is defined once, here.
 """
 
-import hashlib
-import re
 from typing import Final
 
 __all__ = [
@@ -45,7 +43,6 @@ __all__ = [
     "cluster_scoped_name",
     "install_id",
     "install_labels",
-    "label_value",
 ]
 
 # -- the API group of PodMigration
@@ -176,16 +173,3 @@ def cluster_scoped_name(name: str, namespace: str) -> str:
 
 
 # -- label values
-
-_MAX_LABEL_VALUE_LENGTH: Final = 63
-_VALID_VALUE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
-_HASH_LENGTH: Final = 8
-
-
-def label_value(text: str) -> str:
-    """Return the text if it is a valid label value, else its valid characters, shortened, and its hash."""
-    if not text or (len(text) <= _MAX_LABEL_VALUE_LENGTH and _VALID_VALUE.fullmatch(text)):
-        return text
-    kept = re.sub(r"[^A-Za-z0-9._-]", "-", text).strip("._-")[: _MAX_LABEL_VALUE_LENGTH - _HASH_LENGTH - 1]
-    digest = hashlib.sha256(text.encode()).hexdigest()[:_HASH_LENGTH]
-    return f"{kept.rstrip('._-')}-{digest}".lstrip("-")

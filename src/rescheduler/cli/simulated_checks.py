@@ -19,7 +19,7 @@ from kubesim.virtual_time import LoopClock, run_virtual
 from kubevalues.duration import short_duration
 from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME, podmigration_crd
 from rescheduler.cli.move_status import STATE_COLOURS, move_results, move_state, moves_summary
-from rescheduler.cli.terminal import Cell, Terminal, counted, load_change, table, wrapped
+from rescheduler.cli.terminal import Cell, Terminal, counted, echo_lines, load_change, table, wrapped
 from rescheduler.cluster.object_meta import OwnerKey, owner_key
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.snapshot import Snapshot
@@ -95,12 +95,12 @@ def simulate(
     checks: int,
     usage: UsageOutcome,
     guarded: bool = False,
-    on_check: Callable[[SimulatedCheck], object] = lambda _: None,
+    terminal: Terminal | None = None,
 ) -> list[SimulatedCheck]:
     """Run the checks one after the other, from `start` on; not inside a running event loop.
 
     Pods and their replacements keep the `usage` that was saved. `guarded` says whether the webhook guards
-    handovers; the simulation assumes that it steers replacements.
+    handovers; the simulation assumes that it steers replacements. Each check is printed to `terminal`.
     """
     loaded = [
         item
@@ -108,7 +108,7 @@ def simulate(
         if item["kind"] not in _LEFT_OUT and item["metadata"]["name"] != PODMIGRATION_CRD_NAME
     ]
     saved = _SavedInput(loaded, start, usage, SteeringStatus(steers=True, guards=guarded))
-    return run_virtual(_simulate(saved, configuration, checks, on_check))
+    return run_virtual(_simulate(saved, configuration, checks, terminal))
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ async def _simulate(
     cluster: _SavedInput,
     configuration: Configuration,
     checks: int,
-    on_check: Callable[[SimulatedCheck], object],
+    terminal: Terminal | None,
 ) -> list[SimulatedCheck]:
     done: list[SimulatedCheck] = []
     # Controllers reconcile everything once when they start and write what the file lacks.
@@ -143,7 +143,8 @@ async def _simulate(
             async with rescheduler.checking(reader) as loop:
                 async for check in loop.checks():
                     done.append(await _execute(check, rescheduler, now))
-                    on_check(done[-1])
+                    if terminal is not None:
+                        echo_lines(simulated_check_lines(done[-1], terminal), color=terminal.colour)
                     if len(done) == checks:
                         break
     return done

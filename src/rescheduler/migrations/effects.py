@@ -4,8 +4,8 @@ Every effect is idempotent and names its preconditions (`uid`, `version`). If th
 happens, and the migration observes the cluster again.
 """
 
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 from rescheduler.api.podmigration import ControllerReference, PodReference
 
@@ -38,12 +38,6 @@ __all__ = [
 class Effect:
     irreversible: ClassVar[bool] = False
     """Preceded by a live read of all that it rests on."""
-
-    @property
-    def without_version(self) -> tuple[Any, ...]:
-        """What it does and to which object, however often that object has changed since."""
-        named = (each.name for each in fields(self) if each.name != "version")
-        return (type(self), *(getattr(self, name) for name in named))
 
 
 @dataclass(frozen=True, slots=True)

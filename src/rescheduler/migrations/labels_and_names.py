@@ -12,14 +12,20 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from rescheduler.api.podmigration import MAX_SIBLINGS, ConditionType, ControllerReference, Handover, Migration
+from rescheduler.api.podmigration import (
+    MAX_SIBLINGS,
+    ConditionType,
+    ControllerReference,
+    Handover,
+    Migration,
+    label_value,
+)
 from rescheduler.api.well_known_names import (
     MIGRATED_FROM_LABEL,
     MIGRATION_ID_LABEL,
     ORIGINAL_POD_ANNOTATION,
     ORIGINAL_POD_NAME_ANNOTATION,
     STEERED_BY_ANNOTATION,
-    label_value,
 )
 from rescheduler.api.well_known_names import MIGRATION_LABELS as LABELS
 from rescheduler.api.well_known_names import MIGRATION_REASON_LABEL as REASON_LABEL

@@ -5,8 +5,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, auto
 
-from rescheduler.api.podmigration import ConditionType, ControllerReference, Handover, Migration, PodReference
-from rescheduler.api.well_known_names import label_value
+from rescheduler.api.podmigration import (
+    ConditionType,
+    ControllerReference,
+    Handover,
+    Migration,
+    PodReference,
+    label_value,
+)
 from rescheduler.cluster.budget_record import BudgetRecord
 from rescheduler.cluster.node_record import NodeRecord
 from rescheduler.cluster.pod_record import PodRecord

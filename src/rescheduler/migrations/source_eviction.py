@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from rescheduler.api.podmigration import ConditionType, Handover, Migration, PodReference
-from rescheduler.api.well_known_names import SYNC_REQUESTED_ANNOTATION, label_value
+from rescheduler.api.podmigration import ConditionType, Handover, Migration, PodReference, label_value
+from rescheduler.api.well_known_names import SYNC_REQUESTED_ANNOTATION
 from rescheduler.cluster.budget_record import BudgetRecord
 from rescheduler.cluster.pod_constraints import LabelSelector
 from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, Object

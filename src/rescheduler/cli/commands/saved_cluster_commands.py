@@ -127,20 +127,14 @@ def simulate(cluster: ClusterSource, checks: int, strategies: tuple[str, ...], o
     reading = saved_reading(raw, source, configuration.policy)
     start = cluster.now or datetime.fromtimestamp(reading.now_s, UTC)
     objects = _objects(raw, source)
+    from rescheduler.cli.simulated_checks import simulate as simulated  # noqa: PLC0415
     from rescheduler.cli.simulated_checks import (  # noqa: PLC0415
-        SimulatedCheck,
-        simulated_check_lines,
         simulation_document,
         simulation_summary_lines,
     )
-    from rescheduler.cli.simulated_checks import simulate as simulated  # noqa: PLC0415
     from rescheduler.cli.terminal import terminal_of  # noqa: PLC0415
 
     terminal = terminal_of(sys.stdout)
-
-    def on_check(check: SimulatedCheck) -> None:
-        if output == "table":
-            echo_lines(simulated_check_lines(check, terminal), color=terminal.colour)
 
     # A dry run would move nothing, and so show nothing.
     configuration = replace(configuration, policy=replace(configuration.policy, dry_run=False))
@@ -153,7 +147,7 @@ def simulate(cluster: ClusterSource, checks: int, strategies: tuple[str, ...], o
         checks=checks,
         usage=reading.usage,
         guarded=bool(reading.webhook.guards),
-        on_check=on_check,
+        terminal=terminal if output == "table" else None,
     )
     if output == "table":
         echo_lines(simulation_summary_lines(course, terminal), color=terminal.colour)

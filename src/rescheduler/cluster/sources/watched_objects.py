@@ -21,9 +21,10 @@ from rescheduler.api.podmigration import (
     MigrationPhase,
     UnreadableMigration,
     decode_migration,
+    label_value,
 )
 from rescheduler.api.podmigration_crd import POD_MIGRATION_PLURAL
-from rescheduler.api.well_known_names import GROUP, POD_MIGRATION_KIND, VERSION, label_value
+from rescheduler.api.well_known_names import GROUP, POD_MIGRATION_KIND, VERSION
 from rescheduler.cluster.budget_record import BudgetRecord, decode_budget
 from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.cluster.object_meta import (

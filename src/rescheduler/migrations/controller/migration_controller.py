@@ -103,7 +103,7 @@ class EventRouter:
         if not holders and is_new and pod.owner is None:
             self._removals.suspect(key, pod)
             self._wake(key)
-        elif self._removals.concerns(key):
+        elif key in self._removals.removed:
             self._wake(key)
 
     def _moving(self, pod: PodRecord) -> list[Object]:

@@ -19,8 +19,8 @@ from typing import Final
 
 import msgspec
 
-from rescheduler.api.podmigration import Handover, Migration, MigrationPhase, PodReference
-from rescheduler.api.well_known_names import FINALIZER, POD_MIGRATION_KIND, label_value
+from rescheduler.api.podmigration import Handover, Migration, MigrationPhase, PodReference, label_value
+from rescheduler.api.well_known_names import FINALIZER, POD_MIGRATION_KIND
 from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS, WatchedObjects, is_watched
@@ -51,7 +51,7 @@ class ForcedRemovalCleanup:
         self._watched = watched
         self._migration_log = migration_log
         self._now = now
-        self._removed: OrderedDict[str, Migration] = OrderedDict()
+        self.removed: OrderedDict[str, Migration] = OrderedDict()
         """The last state of each, by its key."""
         self._unexplained: OrderedDict[str, PodRecord] = OrderedDict()
         """Pods that carry the lock of a migration that is not known, by the key that it would have."""
@@ -70,14 +70,11 @@ class ForcedRemovalCleanup:
             and migration.status.attempts
             and migration.status.phase is not MigrationPhase.COMPLETED
         ):
-            _remember(self._removed, migration.key, migration)
+            _remember(self.removed, migration.key, migration)
 
     def suspect(self, key: str, pod: PodRecord) -> None:
         """Keep a bare pod that carries the lock of the migration `key`, which is not known."""
         _remember(self._unexplained, key, pod)
-
-    def concerns(self, key: str) -> bool:
-        return key in self._removed
 
     # -- what is done about it
 
@@ -86,7 +83,7 @@ class ForcedRemovalCleanup:
 
         Raises `KubeError`: then it is tried again.
         """
-        migration, pod = self._removed.get(key), self._unexplained.pop(key, None)
+        migration, pod = self.removed.get(key), self._unexplained.pop(key, None)
         if pod is None and (migration is None or not self._is_anything_left(migration)):
             return None
         namespace = key.partition("/")[0]
@@ -102,7 +99,7 @@ class ForcedRemovalCleanup:
             return None
         if there is None or there["metadata"]["uid"] != migration.uid:
             return await self._clean_up(migration)
-        del self._removed[key]
+        del self.removed[key]
         return None
 
     def _is_anything_left(self, migration: Migration) -> bool:
@@ -132,7 +129,7 @@ class ForcedRemovalCleanup:
             # The garbage collector and the ReplicaSet see to it. Then its marks are to say that it is over,
             # and no owner reference will tell any more which pod it is.
             known = msgspec.structs.replace(migration.status, target_pod=PodReference(copy.name, copy.uid))
-            _remember(self._removed, migration.key, msgspec.structs.replace(migration, status=known))
+            _remember(self.removed, migration.key, msgspec.structs.replace(migration, status=known))
             return self._now() + _RETRY_AFTER
         if migration.status.owner is not None or not self._is_spare(copy, source):
             await self._patch(migration, copy, complete_copy_patch(copy), "kept unchanged")

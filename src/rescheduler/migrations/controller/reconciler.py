@@ -9,7 +9,7 @@ No queue separates the accepted eviction from the next step: both happen in one 
 
 import asyncio
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
@@ -28,7 +28,7 @@ from rescheduler.migrations.controller.effect_performer import EffectOutcome, Ef
 from rescheduler.migrations.controller.migration_log import MigrationLog
 from rescheduler.migrations.controller.migration_removal import ForcedRemovalCleanup
 from rescheduler.migrations.controller.observation_builder import DeletedPods, migration_at, observe
-from rescheduler.migrations.effects import DeleteCopy, RecordEviction, UnlabelSource, WithdrawSteering
+from rescheduler.migrations.effects import DeleteCopy, Effect, RecordEviction, UnlabelSource, WithdrawSteering
 from rescheduler.migrations.observation import (
     ConditionUpdate,
     Decision,
@@ -176,7 +176,7 @@ class Reconciler:
             decision = decide(observation)
         if not isinstance(decision, Perform):
             return decision
-        same = observation.migration.status.step, decision.effect.without_version
+        same = observation.migration.status.step, _without_version(decision.effect)
         if same in performed:
             raise RetryLater(f"{type(decision.effect).__name__} changed nothing at {same[0]}")
         performed.add(same)
@@ -341,3 +341,9 @@ def _is_irreversible(observation: Observation, decision: Decision) -> bool:
             return observation.target is not None and observation.target.is_ready
         return decision.effect.irreversible or (is_evicting and isinstance(decision.effect, UnlabelSource))
     return is_evicting and isinstance(decision, Transition) and decision.event is not Trigger.SOURCE_LEFT
+
+
+def _without_version(effect: Effect) -> tuple[Any, ...]:
+    """Return what the effect does and to which object, however often that object has changed since."""
+    named = (each.name for each in fields(effect) if each.name != "version")
+    return (type(effect), *(getattr(effect, name) for name in named))
