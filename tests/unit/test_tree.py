@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tools.move_trace import files_of_one_move
+
 SOURCE = Path(__file__).parents[2] / "src"
 MAX_PRODUCT_FILES = 260
 MAX_LINES = 400
+MAX_FILES_OF_ONE_MOVE = 90
 REPEATED_BASENAMES = {"__init__", "__main__"}
 
 
@@ -52,3 +55,9 @@ def test_no_file_is_too_long_to_read(package: str) -> None:
 
 def test_the_product_stays_small_enough_to_find_your_way() -> None:
     assert len(list(sources("rescheduler", "kubevalues"))) <= MAX_PRODUCT_FILES
+
+
+def test_one_move_passes_through_few_files() -> None:
+    """`python -m tools.move_trace` lists them; kubevalues are the value parsers that the simulator shares."""
+    files = [file for file in files_of_one_move() if file.startswith("rescheduler/")]
+    assert len(files) <= MAX_FILES_OF_ONE_MOVE, "\n".join(files)

@@ -24,11 +24,10 @@ from rescheduler.cluster.object_meta import OwnerKey, owner_key
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.snapshot import Snapshot
 from rescheduler.cluster.sources.watched_cluster import WatchedCluster
+from rescheduler.cluster.trusted_usage import RequestsOnlyReader, UsageReader
 from rescheduler.cluster.usage_readings import (
-    RequestsOnlyReader,
     UsageByName,
     UsageOutcome,
-    UsageReader,
     UsageReading,
     UsageReadings,
     UsageUnavailable,

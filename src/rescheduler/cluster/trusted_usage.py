@@ -8,6 +8,7 @@ plus the overhead of the node (kubelet, runtime, system), which stays when pods 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from typing import Protocol
 
 from kubevalues.duration import short_duration
 from rescheduler.cluster.usage_readings import (
@@ -23,7 +24,9 @@ from rescheduler.config.policy import UsageSource
 
 __all__ = [
     "STALE_AFTER_S",
+    "RequestsOnlyReader",
     "TrustedUsage",
+    "UsageReader",
     "UsageSubjects",
     "fresh_usage",
     "node_overhead",
@@ -34,6 +37,7 @@ STALE_AFTER_S = 300.0
 """As Prometheus has it: what was not measured for five minutes is not known."""
 
 _NAMED = 3
+_NO_AVERAGES = Smoothing()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,10 +171,12 @@ def usage_for_check(
     half_life_s: float,
     smoothing: Smoothing | None,
 ) -> tuple[TrustedUsage, Smoothing | None]:
-    """What counts now, and what the next check needs to know.
+    """Return what counts now, and what the next check needs to know.
 
     Without `smoothing` (a single plan has no checks before it) the readings count as they are.
     """
+    if outcome.source is UsageSource.REQUESTS:  # nothing was measured, so nothing is averaged
+        return TrustedUsage(UsageSource.REQUESTS), smoothing and _NO_AVERAGES
     failure = outcome if isinstance(outcome, UsageUnavailable) else None
     readings = UsageReadings(outcome.source) if isinstance(outcome, UsageUnavailable) else outcome
     readings = node_overhead(readings, subjects.node_of)
@@ -182,3 +188,21 @@ def usage_for_check(
         readings, pods=subjects.node_of, nodes=subjects.node_uids, now_s=now_s, failure=failure
     )
     return counts, smoothing
+
+
+class UsageReader(Protocol):
+    async def read(self) -> UsageOutcome:
+        """Return the current usage. Every failure is returned as `UsageUnavailable`; nothing is raised."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class RequestsOnlyReader:
+    """Reads nothing: the load of a pod is what it requests."""
+
+    async def read(self) -> UsageOutcome:
+        return UsageReadings(UsageSource.REQUESTS)
+
+    async def close(self) -> None:
+        pass

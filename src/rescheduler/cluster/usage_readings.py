@@ -8,7 +8,6 @@ average does not depend on how the time is divided into checks, and a repeated r
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import compress
-from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -24,13 +23,11 @@ __all__ = [
     "MEMORY",
     "UNKNOWN",
     "Columns",
-    "RequestsOnlyReader",
     "Smoothing",
     "UsageAverage",
     "UsageAverages",
     "UsageByName",
     "UsageOutcome",
-    "UsageReader",
     "UsageReading",
     "UsageReadings",
     "UsageUnavailable",
@@ -243,21 +240,3 @@ def _averaged(old: Columns, known: Flags, new: Columns, measured: Flags, half_li
     after: Columns = old + (1.0 - np.exp2(-dt_s / half_life_s)) * (new - old)
     after[AT_S] = np.maximum(old[AT_S], new[AT_S])
     return after
-
-
-class UsageReader(Protocol):
-    async def read(self) -> UsageOutcome:
-        """Return the current usage. Every failure is returned as `UsageUnavailable`; nothing is raised."""
-        ...
-
-    async def close(self) -> None: ...
-
-
-class RequestsOnlyReader:
-    """For those who want load to be what pods ask for: there is nothing to read."""
-
-    async def read(self) -> UsageOutcome:
-        return UsageReadings(UsageSource.REQUESTS)
-
-    async def close(self) -> None:
-        pass

@@ -24,8 +24,8 @@ from rescheduler.cluster.snapshot_tables import group_by_node, sum_by_node
 from rescheduler.cluster.sources.usage_sources import usage_reader
 from rescheduler.cluster.sources.watched_cluster import WatchedCluster
 from rescheduler.cluster.sources.watched_objects import WatchedObjects
-from rescheduler.cluster.trusted_usage import usage_for_check
-from rescheduler.cluster.usage_readings import Smoothing, UsageOutcome, UsageReader
+from rescheduler.cluster.trusted_usage import UsageReader, usage_for_check
+from rescheduler.cluster.usage_readings import Smoothing, UsageOutcome
 from rescheduler.config.policy import Policy
 from rescheduler.kube.client import Client
 from rescheduler.migrations.controller.observation_builder import (

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from rescheduler.cluster.sources.watched_cluster import WatchedCluster
 from rescheduler.cluster.sources.watched_objects import WatchedObjects
-from rescheduler.cluster.usage_readings import UsageReader
+from rescheduler.cluster.trusted_usage import UsageReader
 from rescheduler.config.policy import Configuration
 from rescheduler.daemon.checker import Checker
 from rescheduler.daemon.own_objects import lease_key, new_identity, own_namespace

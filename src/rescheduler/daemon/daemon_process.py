@@ -22,7 +22,7 @@ from typing import Any, Final
 from rescheduler.api.podmigration import Migration
 from rescheduler.api.structured_log import log_event
 from rescheduler.cluster.sources.watched_cluster import MissingPodMigrationCRD
-from rescheduler.cluster.usage_readings import UsageReader
+from rescheduler.cluster.trusted_usage import UsageReader
 from rescheduler.config.config_loader import LoadedConfiguration, load_file
 from rescheduler.config.config_validation import ConfigurationError, known_strategies
 from rescheduler.config.policy import Configuration, Policy

@@ -15,7 +15,7 @@ from rescheduler.api.podmigration import Migration, MigrationPhase
 from rescheduler.api.structured_log import log_event
 from rescheduler.api.well_known_names import CONTINUES_ANNOTATION, NEXT_HOP_ANNOTATION
 from rescheduler.cluster.sources.watched_objects import WatchedObjects, nested_field
-from rescheduler.cluster.usage_readings import UsageReader
+from rescheduler.cluster.trusted_usage import UsageReader
 from rescheduler.config.policy import Policy
 from rescheduler.daemon.checker import Checker, CheckResult
 from rescheduler.daemon.components import Rescheduler

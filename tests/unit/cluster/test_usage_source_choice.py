@@ -4,7 +4,8 @@ import pytest
 
 from rescheduler.cluster.sources.metrics_api import MetricsApiReader
 from rescheduler.cluster.sources.usage_sources import PrometheusReader, usage_reader
-from rescheduler.cluster.usage_readings import RequestsOnlyReader, UsageReadings, effective_usage_source
+from rescheduler.cluster.trusted_usage import RequestsOnlyReader
+from rescheduler.cluster.usage_readings import UsageReadings, effective_usage_source
 from rescheduler.config.policy import Policy, UsageSource
 from rescheduler.config.policy_blocks import Prometheus
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rescheduler.api.podmigration import UnreadableMigration
 from rescheduler.cluster.sources.cluster_kinds import CLUSTER_KINDS, ClusterKind, pod_dependencies
-from rescheduler.cluster.usage_readings import UsageOutcome, UsageReader
+from rescheduler.cluster.trusted_usage import UsageReader
+from rescheduler.cluster.usage_readings import UsageOutcome
 from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 

@@ -11,11 +11,10 @@ from typing import NoReturn
 import msgspec
 
 from rescheduler.cluster.sources.metrics_api import MetricsApiReader
+from rescheduler.cluster.trusted_usage import RequestsOnlyReader, UsageReader
 from rescheduler.cluster.usage_readings import (
     MAX_READING,
-    RequestsOnlyReader,
     UsageOutcome,
-    UsageReader,
     UsageReading,
     UsageReadings,
     UsageUnavailable,

@@ -6,7 +6,7 @@ from kubesim.apiserver.api_server import ApiServer
 from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.cluster.sources.live_source import read_live
 from rescheduler.cluster.sources.usage_sources import usage_reader
-from rescheduler.cluster.usage_readings import RequestsOnlyReader
+from rescheduler.cluster.trusted_usage import RequestsOnlyReader
 from rescheduler.config.policy import Policy
 from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS
 from rescheduler.kube.client import Client
