@@ -1,6 +1,11 @@
-"""Text for a terminal: tables, wrapped lines, load bars, counts and lists.
+"""All output to a terminal, a file or a pipe: tables, wrapped lines, load bars, counts and lists.
 
 Output to a file or a pipe is complete: no line is cut, no name is shortened, nothing is coloured.
+
+Text from the cluster can't control the terminal. Names, messages and annotations are untrusted: escape
+sequences in them could clear the screen, set the title or hide what follows. Every control character is
+therefore written as an escape. Our own styles carry a key that is random for each process, so that text from
+the cluster can't forge them.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""A work queue of keys, and the workers that reconcile them.
+"""A work queue of keys, the workers that reconcile them, and other tasks that run in the background.
 
     add ──▶ waiting ──▶ get ──▶ in progress ──▶ done ──▶ (added in the meantime? waiting again)
     add_after, retry ──▶ delayed ──┘

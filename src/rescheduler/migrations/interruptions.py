@@ -1,4 +1,10 @@
-"""The events that end an attempt: changes of the workload, a lost target node, cancellation and timeouts."""
+"""The events that end an attempt: changes of the workload, a lost target node, a failed member of its group,
+cancellation and timeouts.
+
+Members of a group are handed over together or not at all. A group is identified by namespace, `spec.group`,
+`spec.groupSize` and `spec.strategy`. Its members are the first `groupSize` migrations with that identity:
+first those that have started, then the oldest. All others are refused.
+"""
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping

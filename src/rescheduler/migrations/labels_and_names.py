@@ -1,8 +1,15 @@
-"""The labels and annotations that a migration writes on its pods, and the names that it derives.
+"""The labels, annotations and names of the objects of a migration, and which objects belong to it.
 
-Labels are hints for people, never authority: everybody who may change a pod can remove or forge them.
-`successors` decides which pods belong to a migration. Names follow from the PodMigration, so that another
-process that continues it finds what the first one created.
+Labels are hints for people, never authority: everybody who may change a pod can remove or forge them. Names
+follow from the PodMigration, so that another process that continues it finds what the first one created.
+
+Which objects belong to a migration is decided by what its PodMigration records. The copy of a bare pod is
+recorded with name and uid before its scheduling gate is removed. A copy for adoption is recorded before its
+source is evicted; until then its owner reference has the uid of the PodMigration. Before that, only its name
+identifies it, which follows from the same uid. If another pod has taken that name, the migration ignores it.
+
+The replacement of an evicted pod is not identified by age, because clocks differ and timestamps have whole
+seconds. The migration records the pods of the controller before the eviction; any other pod is newer.
 """
 
 import hashlib

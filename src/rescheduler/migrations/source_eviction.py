@@ -4,6 +4,12 @@ A cancellation first removes our labels from the source, while the step is still
 version of the pod, so that the API server refuses an eviction that another process may have in flight: every
 eviction names the version that it is based on. Only when the source still runs without labels does the
 migration roll back.
+
+A workload without a budget gets a temporary one during the eviction. A budget that failed to sync is
+repaired: the disruption controller discovers a new kind about every half minute, and a budget that it syncs
+before it knows PodMigration allows no disruption, and is not synced again until one of its pods changes. So
+the migration changes an annotation of the copy. The annotation says how often and when that happened, so that
+another process that continues the migration keeps the same intervals.
 """
 
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Node selector and required node affinity: every label of the first, any term of the second."""
+"""Node labels as columns; the node selector (every label) and required node affinity (any term)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Pods from both encodings, into the same records."""
+"""Nodes and pods from both encodings, into the same records.
+
+Nodes are few, so both encodings are decoded by way of plain dicts and lists.
+"""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime

@@ -1,4 +1,5 @@
-"""Which pods may be moved: all protections in one table.
+"""Which pods may be moved: all protections in one table, and the checks that depend on the handover and on
+the other pods of the workload.
 
 Checks that depend only on the pod template run once per template. All other checks run only for pods that
 a strategy wants to move, because a cluster may have 150,000 pods.

@@ -1,4 +1,7 @@
-"""LoadBalancing: balance the load of nodes with as few moves as possible."""
+"""LoadBalancing: balance the load of nodes with as few moves as possible.
+
+`BalancingProblem` is the input: the nodes and their pods, as numbers, and the rules for moving them.
+"""
 
 from collections.abc import Iterator
 from typing import ClassVar

@@ -1,6 +1,18 @@
 """An assignment of pods to nodes that the search changes: which pods have moved, and where they may go.
 
 Nothing here acts: the result is a list of moves that the strategy proposes and the planner checks again.
+
+Loads are in percent. The imbalance is Σ(load - mean)² over nodes and resources. A pod adds `amount · weight`
+to its node, so a move changes two nodes only, and the gains of many moves are one product of matrices:
+
+    gain(pod: s → t) = Σ_resources  u·(2·off[s] - u) - v·(2·off[t] + v)       u, v: its share of s and of t
+
+`off` is the distance from the mean. The mean shifts slightly when nodes differ in size; it is treated as
+fixed until `recompute_mean`, which can only underestimate a gain.
+
+Products of long, narrow matrices are computed in slices small enough for one thread. With more threads,
+OpenBLAS waits longer than it works, and the last bits of the result depend on the number of cores, so the
+same cluster could get different plans.
 """
 
 from dataclasses import dataclass
