@@ -28,6 +28,7 @@ __all__ = [
     "decode_object",
     "epoch_seconds",
     "is_kept_annotation",
+    "normalized",
     "owner_key",
     "owner_keys_of_object",
 ]
@@ -147,7 +148,7 @@ class PartialObject(msgspec.Struct, rename="camel", frozen=True, gc=False):
 def decode_object(kind: str, item: Object, form: type[T]) -> T:
     """Raises `UnreadableObject`."""
     try:
-        found = msgspec.convert(_normalized(item), form)
+        found = msgspec.convert(normalized(item), form)
     except (msgspec.ValidationError, RecursionError) as error:
         raise UnreadableObject(kind, _key_of(item), json_error_text("", error)) from None
     if not found.metadata.name:
@@ -177,16 +178,14 @@ def _key_of(item: object) -> str:
     return "/".join(part for part in parts if isinstance(part, str) and part)
 
 
-def _normalized(value: Any) -> Any:
-    """Without nulls, which mean "absent", and with selectors' `matchLabels` as sorted pairs."""
+def normalized(value: Any) -> Any:
+    """Return the JSON value without nulls, which mean "absent", and with `matchLabels` as sorted pairs."""
     if isinstance(value, dict):
         return {
-            key: sorted(part.items())
-            if key == "matchLabels" and isinstance(part, dict)
-            else _normalized(part)
+            key: sorted(part.items()) if key == "matchLabels" and isinstance(part, dict) else normalized(part)
             for key, part in value.items()
             if part is not None
         }
     if isinstance(value, list):
-        return [_normalized(part) for part in value]
+        return [normalized(part) for part in value]
     return value

@@ -11,8 +11,8 @@ from itertools import compress
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
+from rescheduler.cluster.snapshot import Flags, Floats, Ints
 from rescheduler.config.policy import Policy, UsageSource
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "MAX_READING",
     "MEMORY",
     "UNKNOWN",
-    "Columns",
     "Smoothing",
     "UsageAverage",
     "UsageAverages",
@@ -87,11 +86,9 @@ def effective_usage_source(policy: Policy) -> UsageSource:
     return UsageSource.PROMETHEUS if policy.prometheus.url else UsageSource.METRICS
 
 
-Columns = npt.NDArray[np.float64]
-"""[column, name]: cpu in thousandths, memory in bytes, and when it was last measured. In fractions: in whole
-units a slow drift would be rounded away at every step."""
-
 CPU, MEMORY, AT_S = range(3)
+"""Columns of averages: cpu in thousandths, memory in bytes, and when it was last measured. They are fractions,
+because in whole units a slow drift would be rounded away at every step."""
 
 UNKNOWN = -1
 """Place of a name that has no average."""
@@ -113,7 +110,7 @@ class UsageAverages(Mapping[str, UsageAverage]):
 
     __slots__ = ("_names", "_row_of_name", "_uids", "columns")
 
-    def __init__(self, names: list[str], uids: list[str], columns: Columns) -> None:
+    def __init__(self, names: list[str], uids: list[str], columns: Floats) -> None:
         """All in the same order."""
         self._names = names
         self._uids = uids
@@ -121,7 +118,7 @@ class UsageAverages(Mapping[str, UsageAverage]):
         self._row_of_name: dict[str, int] | None = None
         """By name, once somebody asks for it."""
 
-    def rows_of(self, names: list[str], uids: list[str]) -> npt.NDArray[np.int64]:
+    def rows_of(self, names: list[str], uids: list[str]) -> Ints:
         """Of each in the columns; `UNKNOWN` also where the name is another object's by now."""
         if names == self._names and uids == self._uids:  # as in most checks
             return np.arange(len(names))
@@ -154,12 +151,10 @@ class UsageAverages(Mapping[str, UsageAverage]):
         return self._row_of_name
 
 
-def _whole(column: Columns) -> list[int]:
+def _whole(column: Floats) -> list[int]:
     whole: list[int] = np.rint(column).astype(np.int64).tolist()
     return whole
 
-
-Flags = npt.NDArray[np.bool_]
 
 CLOCK_SET_BACK_S = 300.0
 """A reading that is older than the last one comes from a replica that lags, and is skipped. If it is older
@@ -219,7 +214,7 @@ def _averages(
     return UsageAverages(list(compress(names, there)), list(compress(owners, there)), columns[:, there])
 
 
-def _read(read: UsageByName, names: list[str], columns: Columns) -> Flags:
+def _read(read: UsageByName, names: list[str], columns: Floats) -> Flags:
     """Writes into the columns what was read; which of the names were."""
     found = list(map(read.get, names))
     used = [each for each in found if each is not None]
@@ -230,13 +225,13 @@ def _read(read: UsageByName, names: list[str], columns: Columns) -> Flags:
     return measured
 
 
-def _averaged(old: Columns, known: Flags, new: Columns, measured: Flags, half_life_s: float) -> Columns:
+def _averaged(old: Floats, known: Flags, new: Floats, measured: Flags, half_life_s: float) -> Floats:
     # Who was not measured keeps what there is, as if it had been seen again; who starts anew begins with what
     # was read, as if it had always been so.
     new = np.where(measured, new, old)
     anew = ~known | (new[AT_S] < old[AT_S] - CLOCK_SET_BACK_S)
     old = np.where(anew, new, old)
     dt_s = np.maximum(new[AT_S] - old[AT_S], 0.0)
-    after: Columns = old + (1.0 - np.exp2(-dt_s / half_life_s)) * (new - old)
+    after: Floats = old + (1.0 - np.exp2(-dt_s / half_life_s)) * (new - old)
     after[AT_S] = np.maximum(old[AT_S], new[AT_S])
     return after

@@ -42,6 +42,7 @@ from rescheduler.kube import errors
 from rescheduler.kube.api_resources import Object, strategic_patch
 from rescheduler.kube.client import Client
 from rescheduler.kube.event_recorder import EventRecorder, InvolvedObject
+from rescheduler.kube.work_queue import background_task
 from rescheduler.migrations.controller.node_cordon import remove_stale_cordon_annotation
 from rescheduler.planner.plan_builder import percent_of_allocatable
 
@@ -70,12 +71,8 @@ class StatusWriter(DaemonListener):
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Only whoever leads writes."""
-        task = asyncio.create_task(self._write_for_ever(), name="status")
-        try:
+        async with background_task(self._write_for_ever(), "status"):
             yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
     # -- what is heard
 
@@ -176,12 +173,8 @@ class MaintenanceConditionWriter(DaemonListener):
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self._write_for_ever(), name="maintenance")
-        try:
+        async with background_task(self._write_for_ever(), "maintenance"):
             yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
     async def _write_for_ever(self) -> None:
         while True:

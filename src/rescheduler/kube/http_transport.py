@@ -6,8 +6,7 @@ import os
 import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import getproxies_environment, proxy_bypass
 
@@ -22,7 +21,7 @@ from rescheduler.kube.access.cluster_access import (
     CredentialsUnavailable,
     client_tls_context,
 )
-from rescheduler.kube.transport import ApiRequest, NoResponse
+from rescheduler.kube.transport import ApiRequest, Closeable, NoResponse
 
 __all__ = ["DEAD_PEER_OPTIONS", "HttpTransport"]
 
@@ -43,7 +42,7 @@ keep-alive probes on idle connections, and with the user timeout (in millisecond
 unacknowledged data. `TCP_KEEPALIVE` is the name of `TCP_KEEPIDLE` on macOS."""
 
 
-class HttpTransport:
+class HttpTransport(Closeable):
     """A `Transport` to the cluster that `access` describes."""
 
     def __init__(self, access: ClusterAccess, *, connect_timeout_s: float = CONNECT_TIMEOUT_S) -> None:
@@ -84,17 +83,6 @@ class HttpTransport:
         self._outdated, self._session = [], None
         for session in sessions:
             await session.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def _send_as(self, request: ApiRequest, credential: Credential) -> "_HttpResponse":
         if credential != Credential() and not is_confidential(self.access.server, self._proxy):
@@ -178,7 +166,7 @@ class HttpTransport:
         return f"{self.access.server}: {reason}"
 
 
-class _HttpResponse:
+class _HttpResponse(Closeable):
     def __init__(self, answer: aiohttp.ClientResponse) -> None:
         self._answer = answer
         self.status = answer.status
@@ -209,17 +197,6 @@ class _HttpResponse:
             self._answer.release()
         else:
             self._answer.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
 
 
 async def _send_once(

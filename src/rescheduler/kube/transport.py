@@ -11,15 +11,16 @@ The client and the informers use only this. There are two transports: `HttpTrans
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Protocol, Self
 from urllib.parse import quote, urlencode
 
 __all__ = [
     "ApiRequest",
     "ApiResponse",
+    "Closeable",
     "HandlerResponse",
     "InProcessTransport",
     "NoResponse",
@@ -74,18 +75,26 @@ class ApiResponse(Protocol):
 
     async def __aenter__(self) -> Self: ...
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    async def __aexit__(self, *_: object) -> None: ...
 
 
 class Transport(Protocol):
     async def send(self, request: ApiRequest) -> ApiResponse: ...
 
     async def close(self) -> None: ...
+
+
+class Closeable(ABC):
+    """Closes itself at the end of an `async with` block."""
+
+    @abstractmethod
+    async def close(self) -> None: ...
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
 
 class HandlerResponse(Protocol):
@@ -143,7 +152,7 @@ class InProcessTransport:
             await response.close()
 
 
-class _InProcessResponse:
+class _InProcessResponse(Closeable):
     def __init__(
         self,
         answer: HandlerResponse,
@@ -192,14 +201,3 @@ class _InProcessResponse:
         # Closing the generator tells the server that the client has disconnected.
         if isinstance(self._body, AsyncGenerator):
             await self._body.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()

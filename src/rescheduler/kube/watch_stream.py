@@ -11,7 +11,6 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from rescheduler.kube import errors
@@ -63,12 +62,7 @@ class Watch(Generic[T]):
         self.heard_at = asyncio.get_running_loop().time()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._response.close()
 
     def __aiter__(self) -> Self:

@@ -265,7 +265,7 @@ _SCALABLE_KINDS: Final = frozenset({"ReplicaSet", "StatefulSet"})
 
 
 def keeps_names(owner: ControllerReference | None) -> bool:
-    """Whether a successor is called like the pod that it replaces, and needs no other sign."""
+    """Return whether a successor has the name of the pod that it replaces: in StatefulSets of any group."""
     return owner is not None and owner.kind == "StatefulSet"
 
 

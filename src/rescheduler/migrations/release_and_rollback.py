@@ -145,16 +145,8 @@ def releasing(observation: Observation) -> Decision:
         is_owned = any(owner.uid == observation.migration.uid for owner in target.owners)
         if is_owned or target.labels.get(STATUS_LABEL) != MigrationLabelStatus.COMPLETED:
             return Perform(ReleaseTarget(observation.target_reference))
-    budget = own_temporary_budget(observation)
-    if budget is not None:
-        return Perform(DeleteBudget(budget.name, budget.uid))
-    if (
-        observation.source is not None
-        and not observation.source.is_terminating
-        and observation.source_is_marked
-    ):
-        # It ended by itself, and its record stays behind.
-        return Perform(_unlabel(observation.source))
+    if (cleanup := _cleanup(observation)) is not None:
+        return cleanup
     if observation.migration.status.handover is Handover.EVICT:
         return _replacement_result(observation)
     if observation.owner_is_gone and not observation.target_stands:
@@ -265,15 +257,16 @@ def next_cleanup(observation: Observation) -> Perform | Wait | None:
         if isinstance(request, Perform):
             return request
         return Perform(DeleteCopy(observation.target_reference, within_budget))
-    budget = own_temporary_budget(observation)
+    return _cleanup(observation)
+
+
+def _cleanup(observation: Observation) -> Perform | None:
+    """Return the next removal of what is temporary: first the budget, then the labels of the source."""
+    budget, source = own_temporary_budget(observation), observation.source
     if budget is not None:
         return Perform(DeleteBudget(budget.name, budget.uid))
-    if (
-        observation.source is not None
-        and not observation.source.is_terminating
-        and observation.source_is_marked
-    ):
-        return Perform(_unlabel(observation.source))
+    if source is not None and not source.is_terminating and observation.source_is_marked:
+        return Perform(_unlabel(source))
     return None
 
 

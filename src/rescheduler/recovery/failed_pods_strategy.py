@@ -69,8 +69,7 @@ def _propose_move(view: View, row: int, replica: FailingReplica, gain: float) ->
     untried[[known[node] for node in decision.avoid if node in known]] = False
     # It failed on all nodes: a second attempt is better than none.
     allowed = untried if untried.any() else targets
-    even = allowed & view.placement.keeps_spread(row)
-    target = least_loaded(view, row, np.flatnonzero(even if even.any() else allowed))
+    target = least_loaded(view, row, np.flatnonzero(view.placement.keeping_spread(row, allowed)))
     yield Proposal(
         (ProposedMove(row, target, _move_reason(replica, decision, start_over=not untried.any()), gain),)
     )

@@ -26,12 +26,11 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 
 from rescheduler.api.well_known_names import FAILED_ATTEMPTS_ANNOTATION
 from rescheduler.cluster.node_record import NodeRecord
 from rescheduler.cluster.pod_record import PodRecord
-from rescheduler.cluster.snapshot import NO_ROW, PodsByWorkload, Snapshot
+from rescheduler.cluster.snapshot import NO_ROW, Flags, PodsByWorkload, Snapshot
 from rescheduler.cluster.workload_record import WorkloadRecord
 from rescheduler.config.policy import FailedPodsPolicy
 from rescheduler.recovery.failure_signs import failure_of
@@ -154,9 +153,6 @@ def _implicated_nodes(
         if len(nodes) == 1 or witness.healthy_nodes.get(revision, frozenset()) - nodes:
             lately = (each for each in failures if each.is_observed and now_s - each.at_s < window_s)
             yield from (each.node for each in lately if each.at_s >= made_s.get(each.node, inf))
-
-
-Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,11 +4,12 @@ Owners ask for reschedulings with an annotation. They are tenants, so `failedPod
 bound.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from rescheduler.cluster.node_record import NodeRecord
+from rescheduler.cluster.object_meta import OwnerReference
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.workload_record import WORKLOAD_KINDS, WorkloadRecord, controller_of
 from rescheduler.config.policy import FailedPodsPolicy
@@ -31,6 +32,7 @@ __all__ = [
     "RetryAllowance",
     "allowance_of",
     "allowance_on",
+    "controllers_above",
     "decide_recovery",
     "is_confirmed_down",
     "owner_chain",
@@ -39,6 +41,7 @@ __all__ = [
 RETRIES_ANNOTATION: Final = "scheduling-retries"
 """The annotation by which owners ask for recovery."""
 
+_MAX_CONTROLLERS: Final = 3
 _BY_DEFAULT: Final = "failedPods.defaultRetries"
 _MOST_DIGITS: Final = 9
 """A longer number is above every bound, and Python refuses to parse thousands of digits."""
@@ -85,11 +88,18 @@ class MalformedRetries:
 
 def owner_chain(pod: PodRecord, controllers: Mapping[str, WorkloadRecord]) -> tuple[WorkloadRecord, ...]:
     """Return the known controllers above a pod, the nearest first."""
+    return controllers_above(pod.owner, lambda owner: controller_of(controllers, pod.namespace, owner))
+
+
+def controllers_above(
+    owner: OwnerReference | None, find: Callable[[OwnerReference], WorkloadRecord | None]
+) -> tuple[WorkloadRecord, ...]:
+    """Return the controllers from this owner upwards, as far as `find` knows them."""
     found: list[WorkloadRecord] = []
-    owner = pod.owner
-    while owner is not None and WORKLOAD_KINDS.get(owner.kind) == owner.api_version:
-        record = controller_of(controllers, pod.namespace, owner)
-        if record is None or record in found:
+    # The limit ends cycles of forged owner references.
+    while owner is not None and len(found) < _MAX_CONTROLLERS:
+        record = find(owner) if WORKLOAD_KINDS.get(owner.kind) == owner.api_version else None
+        if record is None:
             break
         found.append(record)
         owner = record.owner

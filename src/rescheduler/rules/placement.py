@@ -267,6 +267,11 @@ class Placement:
                     found &= even
         return found
 
+    def keeping_spread(self, pod: int, allowed: Flags) -> Flags:
+        """Return the allowed nodes that keep its workload spread, or all of them if none does."""
+        even = allowed & self.keeps_spread(pod)
+        return even if even.any() else allowed
+
     def refusals(self, pod: int, node: int, *, source_stays: bool) -> list[NodeRefusal]:
         """All rules that forbid it, in the scheduler's order; empty if it fits."""
         class_rules = self._rule_set.class_rules(pod)

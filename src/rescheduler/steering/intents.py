@@ -29,6 +29,7 @@ import msgspec
 from kubevalues.label_selectors import subdomain_error
 from rescheduler.api.podmigration import ConditionType, ControllerReference, Handover, Migration
 from rescheduler.api.well_known_names import AVOIDED_NODES_ANNOTATION, STEERED_BY_ANNOTATION
+from rescheduler.migrations.labels_and_names import keeps_names
 from rescheduler.migrations.transition_table import MigrationStep
 from rescheduler.recovery.attempt_ledger import AttemptLedger
 
@@ -140,17 +141,12 @@ def intent_of_migration(migration: Migration) -> Intent | None:
     return Intent(
         namespace=migration.namespace,
         workload=owner,
-        pod_name=migration.spec.pod.name if _keeps_pod_names(owner) else None,
+        pod_name=migration.spec.pod.name if keeps_names(owner) else None,
         prefer=migration.target_node,
         avoid=(migration.spec.source_node,),
         cause=migration.name,
         is_answered=status.target_pod is not None,
     )
-
-
-def _keeps_pod_names(owner: ControllerReference) -> bool:
-    """Return whether replacements keep the pod name: for StatefulSets of any API group."""
-    return owner.kind == "StatefulSet"
 
 
 def _has_valid_node_names(migration: Migration) -> bool:

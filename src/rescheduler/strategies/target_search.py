@@ -169,10 +169,8 @@ class _TargetSearch:
         return True
 
     def _best(self, pod: int) -> int | None:
-        """Rather where what it leaves behind stays evenly spread."""
-        allowed = self.allowed(pod)
-        even = np.flatnonzero(allowed & self.view.placement.keeps_spread(pod))
-        nodes = even if even.size else np.flatnonzero(allowed)
+        """Return the best node; one that leaves the pods of its workload evenly spread, if there is any."""
+        nodes = np.flatnonzero(self.view.placement.keeping_spread(pod, self.allowed(pod)))
         return self.choose(self.view, pod, nodes) if nodes.size else None
 
     def _put(self, pod: int, node: int) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from kubevalues.quantity import Quantity, quantity_of
+from rescheduler.cluster.object_meta import normalized
 from rescheduler.cluster.pod_constraints import (
     Affinity,
     HostPort,
@@ -131,7 +132,7 @@ class _Status(_Form):
 
 def shape_from(spec: Any) -> PodShape:
     """Raises `msgspec.ValidationError` and `QuantityError`."""
-    form = msgspec.convert(_normalized(spec), _Spec)
+    form = msgspec.convert(normalized(spec), _Spec)
     return PodShape(
         constraints=_constraints(form),
         requests=pod_requests(_pod_request(form)),
@@ -153,19 +154,19 @@ def shape_from(spec: Any) -> PodShape:
 
 def affinity_from(affinity: Any) -> Affinity:
     """Raises `msgspec.ValidationError`."""
-    return msgspec.convert(_normalized(affinity), Affinity)
+    return msgspec.convert(normalized(affinity), Affinity)
 
 
 def requests_from(spec: Any, status: Any) -> Resources:
     """What a running pod counts for, from the trimmed spec and what its status tells about resources."""
-    decoded = msgspec.convert(_normalized(status), _Status)
+    decoded = msgspec.convert(normalized(status), _Status)
     pending = next((each for each in decoded.conditions if each.type == "PodResizePending"), None)
     of_pod = GrantedResources(
         _amounts(decoded.allocated_resources) or None,
         None if decoded.resources is None else _amounts(decoded.resources.requests),
     )
     return pod_requests(
-        _pod_request(msgspec.convert(_normalized(spec), _Spec)),
+        _pod_request(msgspec.convert(normalized(spec), _Spec)),
         _by_container((*decoded.container_statuses, *decoded.init_container_statuses)),
         pod_granted=of_pod,
         resize_infeasible=pending is not None and pending.reason == "Infeasible",
@@ -240,21 +241,6 @@ def _granted(status: _ContainerStatus) -> GrantedResources:
 
 def _amounts(quantities: Quantities) -> dict[str, Quantity]:
     return {name: quantity_of(value) for name, value in quantities.items()}
-
-
-def _normalized(value: Any) -> Any:
-    """Without nulls, which mean "absent", and with selectors' `matchLabels` as sorted pairs."""
-    if isinstance(value, dict):
-        return {
-            key: sorted(part.items())
-            if key == "matchLabels" and isinstance(part, dict)
-            else _normalized(part)
-            for key, part in value.items()
-            if part is not None
-        }
-    if isinstance(value, list):
-        return [_normalized(part) for part in value]
-    return value
 
 
 _NAME_FIELDS: Final = {

@@ -266,8 +266,7 @@ def _emptiest_node(placement: Placement, row: int, handover: Handover) -> str:
     """The emptiest of those that can take it, and that leave no spread constraint worse if there are such."""
     nodes = placement.snapshot.nodes
     fits = placement.fits(row, source_stays=handover.source_stays) & open_nodes(placement.snapshot)
-    even = fits & placement.keeps_spread(row)
-    candidates = np.flatnonzero(even if even.any() else fits)
+    candidates = np.flatnonzero(placement.keeping_spread(row, fits))
     fullness = percent_of_allocatable(placement.load, nodes.allocatable)[:, [CPU, MEMORY]].max(axis=1)
     best = min(candidates.tolist(), key=lambda node: (float(fullness[node]), node))
     return nodes.records[best].name

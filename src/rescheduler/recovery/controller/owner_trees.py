@@ -15,7 +15,7 @@ from rescheduler.cluster.sources.watched_objects import nested_field, owner_key_
 from rescheduler.cluster.workload_record import WORKLOAD_KINDS, WorkloadRecord
 from rescheduler.config.policy import FailedPodsPolicy
 from rescheduler.kube.api_resources import Object
-from rescheduler.recovery.recovery_decision import RETRIES_ANNOTATION
+from rescheduler.recovery.recovery_decision import RETRIES_ANNOTATION, controllers_above
 from rescheduler.recovery.replica_lineage import KSE_ANNOTATIONS
 from rescheduler.recovery.workload_examination import (
     LedgerHolder,
@@ -146,15 +146,11 @@ class OwnerTrees:
         )
 
     def _controllers(self, namespace: str, owner: OwnerReference | None) -> tuple[WorkloadRecord, ...]:
-        found: list[WorkloadRecord] = []
-        # The limit ends cycles of forged owner references.
-        while owner is not None and WORKLOAD_KINDS.get(owner.kind) == owner.api_version and len(found) < 3:
+        def find(owner: OwnerReference) -> WorkloadRecord | None:
             record = self.record(owner.kind, f"{namespace}/{owner.name}")
-            if record is None or record.uid != owner.uid:
-                break
-            found.append(record)
-            owner = record.owner
-        return tuple(found)
+            return record if record is not None and record.uid == owner.uid else None
+
+        return controllers_above(owner, find)
 
 
 def _may_request_recovery(holder: LedgerHolder, terms: FailedPodsPolicy) -> bool:

@@ -232,7 +232,7 @@ class RecoveryController:
 
     def _publish_report(self) -> None:
         report = self.report()
-        self._recovery_events.suspects({each.node: each.workloads for each in report.suspects})
+        self._recovery_events.suspects(report.suspects)
         self._listener.failing(report.failing)
         self._listener.suspects(report.suspect_nodes)
         if report.changes_s is not None:

@@ -9,7 +9,7 @@ they are compared with it.
 import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from rescheduler.api.daemon_status import FailingPod, SuspectNode
@@ -37,17 +37,7 @@ __all__ = [
     "ObservedFailures",
     "RecoveryEvents",
     "RecoveryReport",
-    "SuspectNodeReport",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class SuspectNodeReport:
-    """A suspect node and why."""
-
-    node: str
-    workloads: tuple[str, ...]
-    """`Deployment/shop/web`: the workloads that failed there recently."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +48,16 @@ class RecoveryReport:
     """Failing pods whose owners ask for recovery, by name; also those without attempts left."""
     exhausted: tuple[str, ...] = ()
     """Pods without attempts left: `namespace/name`."""
-    suspects: tuple[SuspectNodeReport, ...] = ()
+    suspects: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Suspect nodes, each with the workloads (`Deployment/shop/web`) that failed there recently."""
     changes_s: float | None = None
     """When the suspect nodes may change although nothing happens; None if they won't."""
 
     @property
     def suspect_nodes(self) -> tuple[SuspectNode, ...]:
         return tuple(
-            SuspectNode(each.node, len(each.workloads), ", ".join(each.workloads)) for each in self.suspects
+            SuspectNode(node, len(workloads), ", ".join(workloads))
+            for node, workloads in self.suspects.items()
         )
 
 
@@ -117,7 +109,7 @@ class ExaminationCache:
             exhausted=tuple(
                 replica.pod.key for replica in failing if isinstance(replica.decision, RetriesExhausted)
             ),
-            suspects=tuple(SuspectNodeReport(node, workloads) for node, workloads in found.items()),
+            suspects=found,
             changes_s=next_expiry_s(witnesses, terms, now_s),
         )
 

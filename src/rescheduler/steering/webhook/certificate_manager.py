@@ -24,6 +24,7 @@ from rescheduler.kube import errors
 from rescheduler.kube.api_resources import SECRETS, Object
 from rescheduler.kube.client import Client
 from rescheduler.kube.informer import Informer, ListOptions
+from rescheduler.kube.work_queue import background_task
 from rescheduler.steering.webhook.certificate_secret import CertificateSecret, ServingCredentials
 from rescheduler.steering.webhook.webhook_configurations import (
     WEBHOOK_CONFIGURATION_KINDS,
@@ -128,13 +129,8 @@ class CertificateManager:
             for informer in self._informers:
                 informer.subscribe(self._on_change)
                 await stack.enter_async_context(informer.running())
-            task = asyncio.create_task(self._run(), name="webhook certificates")
-            try:
-                yield
-            finally:
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+            await stack.enter_async_context(background_task(self._run(), "webhook certificates"))
+            yield
 
     def _on_change(self, _old: Any, _new: Any) -> None:
         self._changed.set()
