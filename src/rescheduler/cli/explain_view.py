@@ -123,7 +123,7 @@ def _pod_lines(explained: PodExplanation, terminal: Terminal) -> Iterator[str]:
     yield from _eligibility_lines(explained, terminal)
     if explained.recovery is not None:
         yield from recovery_lines(explained.recovery, terminal)
-        yield from _rejection_lines(explained.recovery.kept_by, terminal)
+        yield from _rejection_lines(explained.kept_from_recovery_by, terminal)
     if explained.handover is not None:
         yield ""
         yield f"{terminal.bold('Handover')}  {explained.handover}"
@@ -305,17 +305,14 @@ def _pod_document(explained: PodExplanation) -> JsonObject:
         "group": explained.group,
         "members": list(explained.members),
         "places": None if explained.places is None else _targets_document(explained.places),
-        "recovery": _recovery_with_rejections(explained.recovery),
+        "recovery": _recovery_with_rejections(explained),
     }
 
 
-def _recovery_with_rejections(explained: RecoveryExplanation | None) -> JsonObject | None:
-    form = recovery_document(explained)
-    return (
-        form
-        if form is None or explained is None
-        else {**form, "keptBy": _rejection_documents(explained.kept_by)}
-    )
+def _recovery_with_rejections(explained: PodExplanation) -> JsonObject | None:
+    form = recovery_document(explained.recovery)
+    kept_by = _rejection_documents(explained.kept_from_recovery_by)
+    return None if form is None else {**form, "keptBy": kept_by}
 
 
 def _targets_document(places: NodeAvailability) -> JsonObject:

@@ -87,8 +87,8 @@ def effective_usage_source(policy: Policy) -> UsageSource:
 
 
 CPU, MEMORY, AT_S = range(3)
-"""Columns of averages: cpu in thousandths, memory in bytes, and when it was last measured. They are fractions,
-because in whole units a slow drift would be rounded away at every step."""
+"""Columns of averages: cpu in thousandths, memory in bytes, and when it was last measured. They are
+fractions, because in whole units a slow drift would be rounded away at every step."""
 
 UNKNOWN = -1
 """Place of a name that has no average."""

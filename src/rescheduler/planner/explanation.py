@@ -52,6 +52,8 @@ class PodExplanation:
     """Where it could go by itself, and what forbids every other node; None if it is on no node."""
     recovery: RecoveryExplanation | None = None
     """Whether it keeps failing, and what is done about it; None if there is nothing to say about that."""
+    kept_from_recovery_by: tuple[Rejection, ...] = ()
+    """What keeps it from being moved because it fails."""
     assumptions: tuple[str, ...] = ()
     """What the explanation assumes about the cluster."""
     in_window: bool = True
@@ -107,10 +109,13 @@ def explain_pod(
     """`steered` and `guarded` as for a plan. Raises `KeyError` if there is no such pod."""
     row = snapshot.pods.row[key]
     pod = snapshot.pods.records[row]
-    usual, urgent = (
-        Eligibility(snapshot, policy, urgent=each, steered=steered is not False, guarded=guarded)
-        for each in (False, True)
+    usual, urgent, recovering = (
+        Eligibility(
+            snapshot, policy, urgent=hurry, steered=steered is not False, guarded=guarded, recovering=failing
+        )
+        for hurry, failing in ((False, False), (True, False), (True, True))
     )
+    recovery = explain_failing_pod(snapshot, policy, row)
     choice = urgent.choice(row)  # which also says what only maintenance would put up with
     groups = PodGroups(snapshot, policy.pod_group_label)
     group = groups.of(row)
@@ -130,7 +135,8 @@ def explain_pod(
         group=group,
         members=tuple(snapshot.pods.records[each].key for each in groups.members(group)) if group else (),
         places=found,
-        recovery=explain_failing_pod(snapshot, policy, row, steered=steered is not False, guarded=guarded),
+        recovery=recovery,
+        kept_from_recovery_by=tuple(recovering.refusals(row)) if recovery and recovery.needs_move else (),
         assumptions=_assumed(
             steered, isinstance(choice, HandoverChoice) and choice.handover is Handover.EVICT
         ),

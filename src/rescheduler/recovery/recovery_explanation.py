@@ -6,8 +6,6 @@ from datetime import timedelta
 from kubevalues.duration import short_duration
 from rescheduler.cluster.snapshot import Snapshot
 from rescheduler.config.policy import FailedPodsPolicy, Policy
-from rescheduler.planner.plan import Rejection
-from rescheduler.planner.protections.eligibility import Eligibility
 from rescheduler.recovery.attempt_ledger import FailedAttempt, ReplicaLineage
 from rescheduler.recovery.failing_pods import examine_pod, find_failing_pods
 from rescheduler.recovery.recovery_decision import (
@@ -40,8 +38,8 @@ class RecoveryExplanation:
     """The failed attempts that are still listed, the oldest first."""
     next: str
     """What happens next; empty if nothing has to."""
-    kept_by: tuple[Rejection, ...]
-    """The protections that prevent it."""
+    needs_move: bool
+    """Whether that is a move, which protections may prevent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +58,7 @@ def explain_suspect_node(snapshot: Snapshot, policy: Policy, node: str) -> Suspe
     return None if found is None else SuspectNodeExplanation(found, policy.failed_pods.suspect_window)
 
 
-def explain_failing_pod(
-    snapshot: Snapshot, policy: Policy, row: int, *, steered: bool, guarded: bool
-) -> RecoveryExplanation | None:
+def explain_failing_pod(snapshot: Snapshot, policy: Policy, row: int) -> RecoveryExplanation | None:
     """Explain a pod that fails, has failed, or would be recovered; None for all others."""
     terms = policy.failed_pods
     found = examine_pod(snapshot, terms, row) if terms.enabled else None
@@ -75,14 +71,8 @@ def explain_failing_pod(
         lineage = found.ledger.lineage(found.lineages[pod.uid], revision_of(pod))
         if allowance is None and not lineage.failures:
             return None
-        return _explanation(None, allowance, lineage, _next_of_healthy(lineage, terms), ())
-    kept_by: tuple[Rejection, ...] = ()
-    if isinstance(replica.decision, Reschedule):
-        eligibility = Eligibility(
-            snapshot, policy, urgent=True, steered=steered, guarded=guarded, recovering=True
-        )
-        kept_by = tuple(eligibility.refusals(row))
-    return _explanation(replica, replica.allowance, replica.lineage, next_action_message(replica), kept_by)
+        return _explanation(None, allowance, lineage, _next_of_healthy(lineage, terms))
+    return _explanation(replica, replica.allowance, replica.lineage, next_action_message(replica))
 
 
 def _explanation(
@@ -90,7 +80,6 @@ def _explanation(
     allowance: RetryAllowance | MalformedRetries | None,
     lineage: ReplicaLineage,
     what_next: str,
-    kept_by: tuple[Rejection, ...],
 ) -> RecoveryExplanation:
     if isinstance(allowance, MalformedRetries):
         what_next = f"nothing: {allowance.why}"
@@ -103,7 +92,7 @@ def _explanation(
         used=lineage.count,
         tries=lineage.failures,
         next=what_next,
-        kept_by=kept_by,
+        needs_move=replica is not None and isinstance(replica.decision, Reschedule),
     )
 
 
