@@ -15,7 +15,6 @@ from typing import Final
 import msgspec
 
 from rescheduler.api.podmigration import Migration, MigrationPhase, MigrationSpec, PodReference
-from rescheduler.api.strategy_traits import traits_of
 from rescheduler.api.well_known_names import CONTINUES_ANNOTATION, FINALIZER, NEXT_HOP_ANNOTATION
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS, WatchedObjects, object_key
 from rescheduler.kube import errors
@@ -76,7 +75,7 @@ class PlanExecution:
         record: RecordAttempt | None = None,
         annotations: Mapping[str, str] | None = None,
     ) -> None:
-        """Call `on_progress` for every change of a move, and `record` before a failing pod is moved.
+        """Call `on_progress` for every change of a move, and `record` before each move starts.
 
         `annotations` are for all of its migrations.
         """
@@ -180,8 +179,7 @@ class PlanExecution:
         asking = self._watched.being_requested
         asking.add(move.uid)
         try:
-            record = self._record if traits_of(move.strategy).recovers else None
-            if record is not None and (why := await record(move, self.plan.taken_at_s)):
+            if self._record is not None and (why := await self._record(move, self.plan.taken_at_s)):
                 return why
             await self._create(item)
         except errors.KubeError as error:
