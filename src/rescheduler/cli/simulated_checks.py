@@ -203,9 +203,8 @@ async def _execute(
             )
         )
 
-    run = PlanExecution(
-        rescheduler.client, rescheduler.watched, check.plan, record, record=rescheduler.record
-    )
+    attempts = rescheduler.record if rescheduler.configuration.policy.failed_pods.enabled else None
+    run = PlanExecution(rescheduler.client, rescheduler.watched, check.plan, record, record=attempts)
     if not rescheduler.configuration.policy.dry_run:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_MAX_CHECK_S):
