@@ -46,7 +46,7 @@ _CONTROL: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 lone surrogates, line and paragraph separators."""
 
 _NOT_ASCII: Final = re.compile(r"[^\x20-\x7e\n\t]")
-"""Almost all text is plain ASCII: only the rest is looked at character by character."""
+"""Almost all text is plain ASCII; only the rest is examined character by character."""
 
 _KEY: Final = secrets.token_hex(8)
 _STYLE: Final = re.compile(rf"\x1b{_KEY}\[([0-9;]*)m")

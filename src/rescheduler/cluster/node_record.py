@@ -85,7 +85,7 @@ def in_maintenance(node: NodeRecord) -> bool:
 
 
 def is_cordoned_by(node: NodeRecord, strategy: str) -> bool:
-    """A node that somebody uncordoned by hand still has our mark, but is no longer cordoned."""
+    """Return whether our cordon still holds; a node that a user uncordoned keeps only our annotation."""
     return node.unschedulable and node.annotations.get(CORDONED_BY_ANNOTATION) == strategy
 
 

@@ -170,7 +170,7 @@ def decode_bytes(kind: str, meta: ObjectMeta, path: str, value: object) -> int:
 
 
 def _key_of(item: object) -> str:
-    """As well as it can be told of an object that can't be read."""
+    """Return the key of an object that can't be decoded, as far as it is readable."""
     metadata = item.get("metadata") if isinstance(item, Mapping) else None
     if not isinstance(metadata, Mapping):
         return ""

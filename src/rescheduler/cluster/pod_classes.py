@@ -96,7 +96,7 @@ T = TypeVar("T")
 
 
 class _SchedulingInputs:
-    """What the scheduler looks at, hashed once."""
+    """The parts of a pod that the scheduler considers, hashed once."""
 
     __slots__ = ("_hash", "affinity", "asks", "constraints", "labels", "namespace", "volumes")
 
@@ -138,7 +138,7 @@ class PodClasses:
         self._judged: InternedValues[_SchedulingInputs] = InternedValues()
         self._asks_of: list[int] = []
         self._made: list[PodClass | None] = []
-        """Both by the number of a class. It is not made until somebody asks for it."""
+        """The classes by number; each is built on first use."""
         self._made_for: tuple[str, ...] = ()
 
     def take(self, pod: PodRecord) -> int:

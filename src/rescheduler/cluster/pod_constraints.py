@@ -171,7 +171,7 @@ class HostPort(msgspec.Struct, frozen=True, gc=False):
 
 
 class SchedulingConstraints(msgspec.Struct, frozen=True, gc=False):
-    """What the scheduler looks at beside resources, volumes and affinity."""
+    """The fields that the scheduler considers beside resources, volumes and affinity."""
 
     node_selector: tuple[tuple[str, str], ...] = ()
     tolerations: tuple[Toleration, ...] = ()

@@ -158,7 +158,7 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     resource_version: str = ""
     created_s: int = 0
     deleted_s: int | None = None
-    """When its grace period ends; None while nobody has asked for its deletion."""
+    """When its grace period ends; None if it is not being deleted."""
     deletion_grace_s: int | None = None
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
@@ -184,7 +184,7 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     """When its kubelet accepted it."""
     nominated_node: str = ""
     resize: str = ""
-    """How servers before 1.33 tell of a resize; later ones do it by conditions (PodResizePending, …)."""
+    """The resize state of servers before 1.33; later servers use conditions (PodResizePending, …)."""
 
     @property
     def name(self) -> str:
@@ -235,7 +235,7 @@ def resize_is_infeasible(conditions: tuple[PodCondition, ...]) -> bool:
 
 
 _MAX_ORDINAL_DIGITS: Final = 10
-"""No StatefulSet has more pods; and a name is somebody else's to choose."""
+"""No StatefulSet has more pods, and users choose the names."""
 
 
 def statefulset_ordinal(name: str, stateful_set: str) -> int | None:

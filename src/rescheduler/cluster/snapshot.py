@@ -66,7 +66,7 @@ NO_ROW = -1
 
 
 class PodClass(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """Everything the scheduler looks at in a pod; pods of one class are interchangeable to it.
+    """Everything that the scheduler considers in a pod; it can't tell pods of one class apart.
 
     There may be tens of thousands: pods of a StatefulSet differ in labels and claims, a DaemonSet's in nodes.
     """
@@ -178,7 +178,7 @@ class Snapshot:
     staleness_s: float
     """How long ago the oldest of the caches it was made from was known to be current."""
     assumptions: tuple[str, ...]
-    """What was taken for granted because the input did not say, in words."""
+    """What was assumed because the input did not say."""
 
 
 class PodsByWorkload:

@@ -64,7 +64,7 @@ class UsageReadings:
 
 @dataclass(frozen=True, slots=True)
 class UsageUnavailable:
-    """The source could not tell anything this time."""
+    """The source returned no usage this time."""
 
     source: UsageSource
     why: str
@@ -91,7 +91,7 @@ CPU, MEMORY, AT_S = range(3)
 fractions, because in whole units a slow drift would be rounded away at every step."""
 
 UNKNOWN = -1
-"""Place of a name that has no average."""
+"""The row of a name that has no average."""
 
 
 class UsageAverage(msgspec.Struct, frozen=True, gc=False):
@@ -106,20 +106,20 @@ class UsageAverage(msgspec.Struct, frozen=True, gc=False):
 
 
 class UsageAverages(Mapping[str, UsageAverage]):
-    """By name. Whoever wants all of them takes the columns."""
+    """Averages by name; `columns` has all of them."""
 
     __slots__ = ("_names", "_row_of_name", "_uids", "columns")
 
     def __init__(self, names: list[str], uids: list[str], columns: Floats) -> None:
-        """All in the same order."""
+        """All arguments are in the same order."""
         self._names = names
         self._uids = uids
         self.columns = columns
         self._row_of_name: dict[str, int] | None = None
-        """By name, once somebody asks for it."""
+        """The rows by name; built on first use."""
 
     def rows_of(self, names: list[str], uids: list[str]) -> Ints:
-        """Of each in the columns; `UNKNOWN` also where the name is another object's by now."""
+        """Return the row of each name; `UNKNOWN` also if the name now belongs to another object."""
         if names == self._names and uids == self._uids:  # as in most checks
             return np.arange(len(names))
         place, known = self._rows_by_name(), self._uids
@@ -130,7 +130,7 @@ class UsageAverages(Mapping[str, UsageAverage]):
         )
 
     def whole(self) -> dict[str, UsageReading]:
-        """In whole units."""
+        """Return all readings in whole units."""
         cpu_millis, memory_bytes, at_s = self.columns
         used = map(UsageReading, _whole(cpu_millis), _whole(memory_bytes), at_s.tolist())
         return dict(zip(self._names, used, strict=True))
@@ -167,7 +167,7 @@ def _none() -> UsageAverages:
 
 @dataclass(frozen=True, slots=True)
 class Smoothing:
-    """What one check leaves to the next. Begin with an empty one."""
+    """The state that one check leaves to the next; the first check starts with an empty one."""
 
     source: UsageSource | None = None
     pods: UsageAverages = field(default_factory=_none)
@@ -215,7 +215,7 @@ def _averages(
 
 
 def _read(read: UsageByName, names: list[str], columns: Floats) -> Flags:
-    """Writes into the columns what was read; which of the names were."""
+    """Write the readings into the columns, and return which names were measured."""
     found = list(map(read.get, names))
     used = [each for each in found if each is not None]
     measured = np.array([each is not None for each in found], np.bool_)

@@ -277,7 +277,7 @@ def _own_migration_labels(spec: _Spec) -> tuple[str, ...]:
 
 
 def _observed(status: _Status, meta: ObjectMeta) -> int:
-    """Jobs and CronJobs don't tell: what they say is taken to be about what they are now."""
+    """Return the generation that the status is about; Jobs and CronJobs don't say, so it is the present one."""
     return meta.generation if status.observed_generation is None else status.observed_generation
 
 

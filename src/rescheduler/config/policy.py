@@ -247,7 +247,7 @@ class Policy:
         return not self.windows or any(window.is_open(moment) for window in self.windows)
 
     def nodes_of(self, strategy: str) -> Selector:
-        """Which nodes the strategy looks at."""
+        """Return the nodes that the strategy considers."""
         return self.strategy_node_selectors.get(strategy, EVERYTHING)
 
 

@@ -101,12 +101,12 @@ def unfinished_now(watched: WatchedObjects) -> UnfinishedMigrations:
 
 
 def moves_under_way(watched: WatchedObjects) -> list[MoveUnderWay]:
-    """All that are asked for or under way, in a fixed order."""
+    """Return all moves that are requested or running, in a fixed order."""
     return unfinished_now(watched).coming()
 
 
 def expected_snapshot(snapshot: Snapshot, moves: Sequence[MoveUnderWay]) -> Snapshot:
-    """Pods that are under way can't be chosen, wherever they are: `snapshot.moving` has them."""
+    """Return the snapshot with moving pods at their targets; `snapshot.moving` excludes them from plans."""
     node = snapshot.pods.node.copy()
     leaving: list[int] = []
     for move in moves:
@@ -146,7 +146,7 @@ def _with_pods_at_targets(snapshot: Snapshot, node: Rows, leaving: list[int]) ->
 
 
 def _without_terminating_load(snapshot: Snapshot, ending: list[int]) -> Snapshot:
-    """For rules they are still there; for those who even out loads, they are as good as gone."""
+    """Remove the load of terminating pods from their nodes; for the scheduler rules they still count."""
     load = snapshot.nodes.load.copy()
     np.subtract.at(load, snapshot.pods.node[ending], snapshot.pods.load[ending])
     load.setflags(write=False)
@@ -202,7 +202,7 @@ class Checker:
             await asyncio.sleep(max(0.0, rest_s))
 
     async def check(self) -> CheckResult:
-        """Plans as if what is under way were done already: else it would be done twice."""
+        """Plan as if the running moves had finished, so that none is planned twice."""
         self._number += 1
         began, state = self._now(), self._runtime.current
         outcome = await (await self._usage(state.policy)).read()
@@ -237,7 +237,7 @@ class Checker:
 @dataclass(frozen=True, slots=True)
 class _PlanningResult:
     snapshot: Snapshot
-    """As the cluster is, without what is under way."""
+    """The cluster as it is, with moving pods where they are now."""
     plan: Plan
     history: _CheckHistory
     planning_s: float

@@ -36,7 +36,7 @@ _SHUTDOWN_TIMEOUT_S: Final = 10.0
 whoever leads next goes on from the record."""
 
 WhileLeading = Callable[[], AbstractAsyncContextManager[object]]
-"""What else runs while the Lease is ours."""
+"""What else runs while this process holds the Lease."""
 
 
 def _wall_clock() -> datetime:
@@ -55,10 +55,10 @@ class Rescheduler:
         now: Callable[[], datetime] = _wall_clock,
         me: str = "",
     ) -> None:
-        """`lease_at` as `lease_key` says it."""
+        """`lease_at` is the key of the Lease; see `lease_key`."""
         self.client = client
         self.configuration = configuration
-        """As it was at the start; `runtime` has the policy of now."""
+        """The configuration at the start; `runtime` has the current policy."""
         self.runtime = runtime or RuntimeStateHolder(RuntimeState(configuration.policy))
         self.watched = WatchedObjects(client)
         self.cluster = WatchedCluster(client, self.watched, now)
@@ -68,18 +68,18 @@ class Rescheduler:
             client, lease_at, me or new_identity(), configuration.leader_election, now=now
         )
         self.controller: MigrationController | None = None
-        """While it runs: while this process executes."""
+        """The controller, while this process executes."""
         self._leading: asyncio.Task[None] | None = None
         self.record = AttemptRecorder(client, self.cluster, self.runtime, now).record
-        """To be asked before the migration of a failing pod is created."""
+        """Call it before the migration of a failing pod is created."""
         self._now = now
 
     def now(self) -> datetime:
-        """By the wall clock, or by what stands for it."""
+        """Return the current time by the wall clock, or by the clock that replaces it."""
         return self._now()
 
     def recovering(self, listener: FailureListener | None = None) -> RecoveryController:
-        """To be run by the process that leads."""
+        """Return the controller that recovers failing pods, for the process that leads."""
         return RecoveryController(
             self.client, self.cluster, self.runtime, self._now, listener or FailureListener()
         )
@@ -113,12 +113,12 @@ class Rescheduler:
 
     @property
     def is_broken(self) -> bool:
-        """By a fault of the program, while it was executing: leaving `executing()` raises it."""
+        """Whether executing has failed because of a bug; leaving `executing()` raises the error."""
         return self._leading is not None and self._leading.done()
 
     @property
     def _is_alone(self) -> bool:
-        """Nobody is asked who leads."""
+        """Whether this process executes without a Lease."""
         return not self.configuration.leader_election.leader_elect
 
     @contextlib.asynccontextmanager
@@ -140,7 +140,7 @@ class Rescheduler:
                 await self._lead_once(ended, beside)
 
     async def _lead_once(self, ended: asyncio.Event, beside: WhileLeading) -> None:
-        """Deciding begins after executing, and ends before it."""
+        """Lead until the Lease is lost or all ends; deciding starts after executing, and ends before it."""
         controller = self._controller()
         async with controller.running():
             self.controller = controller
@@ -180,7 +180,7 @@ class Rescheduler:
 
 
 async def _first_done(*awaitables: Coroutine[Any, Any, Any]) -> None:
-    """Until one of them is done; the others are dropped."""
+    """Wait until one of them is done, and cancel the others."""
     tasks = [asyncio.ensure_future(each) for each in awaitables]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

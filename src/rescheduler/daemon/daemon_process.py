@@ -170,7 +170,7 @@ class Daemon:
         configuration: Configuration,
         options: DaemonOptions,
     ) -> None:
-        """`connect` makes the client, given who is to be told of every request."""
+        """`connect` creates the client; its argument is called for every request."""
         self._options = options
         self._api_responses = ApiResponseWindow()
         client = connect(self._requested)

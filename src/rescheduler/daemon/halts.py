@@ -90,7 +90,7 @@ def current_halts(facts: HaltFacts, limits: HaltWhen) -> tuple[Halt, ...]:
 
 
 def with_original_start(before: Iterable[Halt], now: Iterable[Halt]) -> tuple[Halt, ...]:
-    """Those of now; one that held before goes on since then."""
+    """Return the present halts; one that held before keeps its start time."""
     since = {(halt.reason, halt.namespace): halt.since for halt in before}
     return tuple(
         msgspec.structs.replace(halt, since=since.get((halt.reason, halt.namespace), halt.since))
@@ -110,7 +110,7 @@ def _paused(facts: HaltFacts) -> Iterator[Halt]:
 def _failures(facts: HaltFacts, ratio: float) -> Iterator[Halt]:
     after = facts.now - FAILURE_WINDOW
     if facts.pause.at is not None and not facts.pause.paused:
-        after = max(after, facts.pause.at)  # whoever resumes has looked at what was before
+        after = max(after, facts.pause.at)  # a user who resumes has seen the earlier failures
     finished = _once_per_workload(each for each in facts.migrations if _counts(each, after))
     if _are_widespread(finished, ratio):
         yield _failure_halt(facts.now, finished, ratio, _are_widespread)
@@ -199,7 +199,7 @@ def _once_per_workload(finished: Iterable[Migration]) -> list[Migration]:
 
 
 def _workload(migration: Migration) -> str:
-    """By uid; a pod that nobody controls is its own."""
+    """Return the uid of the controller, or of the pod itself if it has none."""
     controller = migration.status.workload or migration.status.owner
     return migration.spec.pod.uid if controller is None else controller.uid
 

@@ -45,7 +45,7 @@ class CheckReport:
 
 
 class DaemonListener(FailureListener):
-    """Hears everything, and does nothing about it: whoever wants to know overrides what it is about."""
+    """Receives every event and ignores it; a subclass overrides the methods that it needs."""
 
     def leads(self, leads: bool) -> None:
         """Whether this process acts, from now on."""
@@ -112,7 +112,7 @@ class DaemonLog(DaemonListener):
             log_event(log, logging.INFO, "StandingBy", "this process lost the Lease and moves no pods")
 
     def checked(self, check: CheckReport) -> None:
-        """What is planned again and again because it is not made is told once."""
+        """Log a plan once, even if later checks make the same plan because its moves don't start."""
         plan = check.plan
         what = (*((move.uid, move.target) for move in plan.moves), *plan.changes)
         is_news = bool(what) and (check.is_carried_out or what != self._planned)
@@ -201,7 +201,7 @@ def _halt_fields(reason: HaltReason, namespace: str) -> dict[str, str]:
 
 
 class DaemonEvents(DaemonListener):
-    """Only whoever leads announces: `is_on` says so."""
+    """Only the leader announces; `is_on` says whether this process leads."""
 
     def __init__(self, events: EventRecorder, state: WatchedState) -> None:
         self.is_on = False

@@ -45,7 +45,7 @@ _RESOURCES: Final = ("cpu", "memory", "pods")
 
 
 class Metrics(DaemonListener):
-    """One registry of its own per daemon; `lags` and `depth` are asked when somebody reads."""
+    """Each daemon has its own registry; `lags` and `depth` are called at every scrape."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Metrics(DaemonListener):
         lags: Callable[[], Mapping[str, float]] = dict,
         depth: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`lags` in seconds by kind; `depth` is the number of migrations that wait to be looked at."""
+        """`lags` are in seconds by kind; `depth` is the number of migrations that wait for a worker."""
         registry = self.registry = CollectorRegistry()
 
         def counter(name: str, words: str, *labels: str) -> Counter:
@@ -167,7 +167,7 @@ class Metrics(DaemonListener):
         else:
             self._running.discard(now.uid)
         self._under_way.set(len(self._running))
-        # Those that are there when we start have been counted by whoever saw them happen.
+        # Migrations that exist when this process starts were counted by an earlier process.
         if before is None or now is None or was is now.status.phase:
             return
         if now.status.phase is MigrationPhase.IN_PROGRESS and now.status.attempts <= 1:
@@ -233,7 +233,7 @@ class Metrics(DaemonListener):
 
 
 class _ScrapedOnRead(Collector):
-    """What is not told but looked up, whenever somebody reads."""
+    """Metrics that are computed at every scrape."""
 
     def __init__(self, lags: Callable[[], Mapping[str, float]], depth: Callable[[], int]) -> None:
         self._lags = lags

@@ -29,7 +29,7 @@ from rescheduler.strategies.node_maintenance import NodeMaintenance
 __all__ = ["NodeDrain", "end_maintenance", "start_maintenance"]
 
 _REPLAN_INTERVAL_S: Final = 5.0
-"""Budgets and rooms change; what is not followed for its own sake is looked at this often."""
+"""How often to plan again, because budgets and free room change without an event that is watched."""
 
 
 class NodeDrain:
@@ -89,7 +89,7 @@ class NodeDrain:
             end()
 
     def stop(self) -> None:
-        """Begins nothing more; what is under way comes to its end."""
+        """Start nothing more, and let running moves finish."""
         self._is_stopped = True
         if self._run is not None:
             self._run.stop()
@@ -113,7 +113,7 @@ class NodeDrain:
         return PlanExecution(self._client, self._cluster.watched, made, self._on_progress, annotations=said)
 
     def _is_under_way(self) -> bool:
-        """Whether somebody else moves pods of these nodes, or they are just going."""
+        """Return whether another process moves pods of these nodes, or pods of them are terminating."""
         pods = self._cluster.watched.pods
         moving = any(
             (pod := pods.get(each.pod)) is not None and pod.node in self._nodes

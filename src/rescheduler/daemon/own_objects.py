@@ -68,7 +68,7 @@ class WatchedState:
 
     @property
     def pause(self) -> Pause:
-        """What can't be read is taken for a pause: somebody wanted to say something."""
+        """An unreadable state counts as a pause, because a user meant to write one."""
         item = self.informer.get(self.key)
         try:
             return decode_pause((item or {}).get("data") or {})
@@ -123,7 +123,7 @@ As for kube-scheduler's Lease. Tenants can't write here: a Lease of ours in `def
 
 
 def new_identity() -> str:
-    """Another name for every process: who starts again on the same machine is somebody else."""
+    """Return a name that is unique to this process, also after a restart on the same machine."""
     return f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(4)}"
 
 

@@ -130,7 +130,7 @@ class PeriodicChecks:
             self._begin(self._run_of(plan), f"plan of check {check.number}")
 
     def _resume_hops(self) -> None:
-        """From their stops, pods that whoever led before has brought there or is bringing."""
+        """Request the second hop of pods whose first hop an earlier leader requested."""
         if self._policy.dry_run:
             return
         within = self._policy.migration_timeout

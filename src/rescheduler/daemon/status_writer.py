@@ -58,7 +58,7 @@ _MIN_WRITE_INTERVAL_S: Final = 1.0
 
 
 class StatusWriter(DaemonListener):
-    """Hears what happens; while `running`, whatever has changed is written."""
+    """Collects the status, and writes its changes while `running`."""
 
     def __init__(self, client: Client, namespace: str, me: str, now: Callable[[], datetime]) -> None:
         self.status = DaemonStatus(leader=me, version=program_version())
@@ -70,7 +70,7 @@ class StatusWriter(DaemonListener):
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Only whoever leads writes."""
+        """Write the status while the body runs; only the leader does so."""
         async with background_task(self._write_for_ever(), "status"):
             yield
 
@@ -155,7 +155,7 @@ _MAX_MESSAGE: Final = 1024
 
 
 class MaintenanceConditionWriter(DaemonListener):
-    """Hears how far nodes are; while `running`, what has changed is written."""
+    """Collects the progress of nodes in maintenance, and writes its changes while `running`."""
 
     def __init__(
         self, client: Client, watched: WatchedObjects, events: EventRecorder, now: Callable[[], datetime]

@@ -49,7 +49,7 @@ _ADMISSION_DEFAULTS: Final = {"preemptionPolicy": "PreemptLowerPriority", "prior
 """What admission says in every new pod, and saved clusters leave out."""
 
 _LIST_KEYS: Final = (("mountPath",), ("name",), ("containerPort", "protocol"), ("devicePath",))
-"""What tells the entries of a list apart, whatever their order: the first of these that all of them have."""
+"""Keys that identify the entries of a list in any order: the first key that all entries have is used."""
 
 _MAX_DIFFERENCES_NAMED: Final = 10
 
@@ -129,7 +129,7 @@ def _list_differences(path: str, before: Sequence[Any], after: Sequence[Any]) ->
 
 
 def _keyed(entries: Sequence[Any], key: Sequence[str]) -> dict[str, Any] | None:
-    """None if that key does not tell them apart."""
+    """Return the entries by this key, or None if it doesn't identify them."""
     if not all(isinstance(each, Mapping) and each.get(key[0]) for each in entries):
         return None
     found = {"/".join(str(each.get(part)) for part in key): each for each in entries}

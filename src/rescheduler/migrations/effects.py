@@ -37,17 +37,17 @@ __all__ = [
 @dataclass(frozen=True, slots=True)
 class Effect:
     irreversible: ClassVar[bool] = False
-    """Preceded by a live read of all that it rests on."""
+    """Whether everything that it depends on is read live first."""
 
 
 @dataclass(frozen=True, slots=True)
 class AddFinalizer(Effect):
-    """Our finalizer, on a migration that somebody made by hand: else its deletion would undo nothing."""
+    """Add our finalizer to a migration that a user created, so that its deletion is rolled back."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveFinalizer(Effect):
-    """All is done or undone: it may be deleted like any object."""
+    """Remove our finalizer: nothing is left to do, so the object may be deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class EvictSource(Effect):
 
 @dataclass(frozen=True, slots=True)
 class RequestBudgetSync(Effect):
-    """Changes an annotation of the copy, so that the disruption controller looks at its budgets again."""
+    """Change an annotation of the copy, so that the disruption controller syncs its budgets again."""
 
     pod: PodReference
     value: str

@@ -162,7 +162,7 @@ _MAX_LABEL_LENGTH: Final = 63
 
 
 def migration_name(pod: str, uid: str, moment_s: float) -> str:
-    """One per wish: short enough to be a label value, which it is on both pods."""
+    """Return the name of the PodMigration; it is also a label value on both pods, so it is short."""
     return _suffixed(pod, _suffix(f"{uid}/{moment_s}", 8), _MAX_LABEL_LENGTH)
 
 
@@ -261,7 +261,7 @@ def is_temporary_budget(budget: BudgetRecord, migration: Migration) -> bool:
 
 
 _SCALABLE_KINDS: Final = frozenset({"ReplicaSet", "StatefulSet"})
-"""Those of which somebody says how many pods they have."""
+"""Kinds whose number of pods is set by a user or an autoscaler."""
 
 
 def keeps_names(owner: ControllerReference | None) -> bool:

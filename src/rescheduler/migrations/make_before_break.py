@@ -57,10 +57,10 @@ FAILS_LIKE_SOURCE: Final = "FailsLikeSource"
 """Why a copy is not ready, in its condition: nor is the pod itself, so it is no fault of the move."""
 
 _MAX_UNSCHEDULABLE: Final = timedelta(seconds=30)
-"""A copy that the scheduler finds no place for is given up after this: its target had room a moment ago."""
+"""How long the scheduler may take to place a copy; its target had room a moment ago."""
 
 _TIMESTAMP_RESOLUTION: Final = timedelta(seconds=1)
-"""Conditions tell their times in whole seconds, rounded down: it may have been almost one later."""
+"""Times of conditions are whole seconds, rounded down, so the real time may be almost a second later."""
 
 
 def marking(observation: Observation) -> Decision:
@@ -233,7 +233,7 @@ def why_not_adoptable(observation: Observation) -> str:
 
 
 def _copy_failure(observation: Observation, copy: PodRecord) -> str:
-    """Why it will hardly become ready here; empty while it may. Merely slow is no trouble."""
+    """Return why the copy can't become ready here; empty if it may, even slowly."""
     if copy.is_finished:
         return f"{copy.phase} ({copy.reason or 'its containers ended'})"
     for status in (*copy.init_container_statuses, *copy.container_statuses):

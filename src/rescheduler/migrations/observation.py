@@ -87,7 +87,7 @@ class Observation:
     is_superseded: bool = False
     """Whether the Deployment wants another template than that of the source's ReplicaSet."""
     locked_by: str = ""
-    """The other migration under way that has locked the source: its name."""
+    """The name of another running migration that has locked the source."""
     budgets: tuple[BudgetRecord, ...] = ()
     """Those that cover the source, ours included."""
     nodes: Mapping[str, NodeRecord] = field(default_factory=dict)
@@ -101,15 +101,15 @@ class Observation:
     obstacle: str = ""
     """Why the limits will never let its group begin."""
     is_winding_down: bool = False
-    """Whether nothing is begun any more, and soon nobody is there who executes."""
+    """Whether nothing starts any more, because this process soon stops executing."""
     is_steered: bool = False
-    """Whether something tells replacements where to go."""
+    """Whether the webhook or the extender sends replacements to their target."""
     is_guarded: bool = False
     """Whether something keeps the ReplicaSet from creating a pod while it adopts the copy."""
     webhook_problem: str = ""
     """Why one of them is not so, in words."""
     may_preempt: str = ""
-    """Whom one more pod like the source could preempt now, in words; empty if nobody."""
+    """Which pod one more pod like the source could preempt now; empty if none."""
 
     no_room: str = ""
     """Why the replacement of the source would find no node now, in words; empty if it would find one. Asked
@@ -157,7 +157,7 @@ class Observation:
 
     @property
     def source_state(self) -> str:
-        """Why the source does not serve, in words."""
+        """Return why the source does not serve."""
         if self.source is None or not self.source_stands:
             return self.source_end
         if self.node_is_lost(self.source.node):
@@ -166,7 +166,7 @@ class Observation:
 
     @property
     def copy_is_all_that_is_left(self) -> bool:
-        """Of a pod without a controller that was lost, not deleted: nobody else would make it anew."""
+        """Whether a source without a controller was lost, not deleted, so that only its copy remains."""
         return (
             self.migration.status.handover is Handover.COPY
             and not self.source_stands
@@ -234,7 +234,7 @@ class Transition:
 
 @dataclass(frozen=True, slots=True)
 class Perform:
-    """Something is to be done here; then look again."""
+    """An effect to perform; then the migration is observed again."""
 
     effect: Effect
 

@@ -139,7 +139,7 @@ SOURCE_LOST: Final = "SourceLost"
 
 
 def releasing(observation: Observation) -> Decision:
-    """After the watershed: the target is nobody's but its controller's, and marked as completed."""
+    """Release the target to its controller after the eviction, mark it as completed, and clean up."""
     target = observation.target
     if target is not None and not target.is_terminating:
         is_owned = any(owner.uid == observation.migration.uid for owner in target.owners)
@@ -196,7 +196,7 @@ def _source_lost_suffix(observation: Observation) -> str:
 
 
 def _replacement_result(observation: Observation) -> Transition:
-    """An evicted pod's replacement is its controller's: it may end up where nobody wanted it, or not come."""
+    """Return how an eviction ended: with a replacement on the target, elsewhere, or with none."""
     if observation.target is None or not is_serving(observation.target):
         # Also beside one that was made just before, and is about to go.
         if is_scaled_away(observation.migration, observation.owner):

@@ -33,7 +33,7 @@ class SteeringStatus:
     """What the webhook was last seen doing."""
 
     steers: bool = False
-    """Whether it tells replacements of evicted pods where to go."""
+    """Whether the webhook sends replacements of evicted pods to their target."""
     guards: bool = False
     """Whether it keeps ReplicaSets from creating a pod while they adopt a copy."""
     problem: str = NO_WEBHOOK_REGISTERED
@@ -72,7 +72,7 @@ class RuntimeState:
 
     @property
     def steers(self) -> bool:
-        """Whether replacements are told where to go, by the webhook or by the scheduler extender."""
+        """Whether the webhook or the scheduler extender sends replacements to their target."""
         return self.steering.steers or self.policy.scheduler_extender
 
     @property

@@ -268,7 +268,7 @@ def _several_budgets(observation: Observation) -> Transition | None:
 
 
 def _unsteered(observation: Observation) -> Transition | None:
-    """Nothing tells the replacement where to go: this one would come back at once."""
+    """Return a refusal if nothing steers the replacement, because it might come back to the same node."""
     if (
         observation.migration.status.handover is not Handover.EVICT
         or observation.is_steered

@@ -349,7 +349,7 @@ def _controller_reference(workload: WorkloadRecord | None) -> ControllerReferenc
 
 
 def _source_left_at(observation: Observation) -> datetime:
-    """When the source went, as far as that can be told."""
+    """Return when the source ended, as far as that is known."""
     source = observation.source
     if source is None:
         return observation.migration.status.step_since or observation.now

@@ -124,7 +124,7 @@ class PodGroups:
 
 
 _STOPS_TRIED = 3
-"""Nodes that are tried for a stop, emptiest first: where one is refused, the next rarely fares better."""
+"""How many nodes to try as a hop, emptiest first; if one is refused, the next is rarely better."""
 
 
 def sequence(placement: Placement, units: Sequence[MoveUnit], stops: Flags) -> list[MoveUnit] | None:
@@ -167,7 +167,7 @@ def make_in_order(placement: Placement, units: Sequence[MoveUnit]) -> tuple[list
 
 
 def is_at_source(placement: Placement, unit: MoveUnit) -> bool:
-    """A pod that stops on its way goes on when it has arrived there."""
+    """Return whether all its pods are at their sources; a second hop waits for the first."""
     return all(placement.position[move.pod] == move.source for move in unit.moves)
 
 
@@ -282,7 +282,7 @@ def _may_hop(moves: list[PlannedMove]) -> bool:
 
 
 def with_hops_marked(units: Iterable[MoveUnit]) -> Iterator[MoveUnit]:
-    """Where a pod goes on later, it only stops: what is gained is gained by the move that takes it on."""
+    """Mark first hops; the gain belongs to the second hop."""
     last = {move.pod: move for unit in units for move in unit.moves}
     for unit in units:
         move = unit.moves[0]

@@ -30,7 +30,7 @@ class Move:
     gain: float
     """How much better the cluster is for it, relative to what the strategy improves (0.05 = 5 %)."""
     wave: int = 0
-    """Moves of one wave may be under way together; a wave begins when those before it are finished."""
+    """Moves of one wave may run at the same time; a wave starts when the previous ones have finished."""
     group: str = ""
     """Pods of one group are handed over together or not at all; empty without a group."""
     hop: bool = False

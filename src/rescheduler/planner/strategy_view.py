@@ -162,7 +162,7 @@ class PlanDraft:
 
     def room_for(self, strategy: Strategy) -> int:
         if traits_of(strategy.name).recovers:
-            # What is queued of each namespace is looked at when they take turns.
+            # Queued migrations of each namespace count when namespaces take turns.
             return max(0, self.slots_left - self.reserved)
         if strategy.urgent:
             # Maintenance does not wait until what others have asked for has begun.
@@ -175,7 +175,7 @@ class PlanDraft:
 
 
 class PlanView:
-    """A `View`; also what the planner itself asks about a proposal."""
+    """The view of one strategy; the planner also uses it to check proposals."""
 
     def __init__(self, draft: PlanDraft, strategy: Strategy, heat: HotNodeHistory | None = None) -> None:
         self.snapshot = draft.snapshot
@@ -361,7 +361,7 @@ def _selected_nodes(draft: PlanDraft, strategy: str) -> Flags:
 
 
 def _hot_nodes(draft: PlanDraft, strategy: str, heat: HotNodeHistory | None) -> Flags:
-    """By node or, where strategies judge differently, by strategy and node."""
+    """Return [node]: whether the node is hot, for all strategies or for this one."""
     nodes = draft.snapshot.nodes
     if heat is None:
         return np.ones(len(nodes), np.bool_)

@@ -53,7 +53,7 @@ class WaveDemand:
     nodes: frozenset[int]
     workloads: frozenset[int]
     alone: frozenset[int]
-    """Those of them of which only one may be under way, whatever is configured."""
+    """Workloads of which only one pod may move at a time, whatever is configured."""
     disruptions: tuple[tuple[str, int, int], ...]
     """Budget, how many of its disruptions are needed, how many it allows."""
 
@@ -101,7 +101,7 @@ class WaveLimits:
 
 
 class Wave:
-    """Units that are under way together."""
+    """Units that run at the same time."""
 
     def __init__(self, limits: WaveLimits) -> None:
         self.units: list[MoveUnit] = []
@@ -237,7 +237,7 @@ class WaveOrder:
         return [demand.unit for demand in self._waiting]
 
     def _next_wave(self) -> Wave:
-        """Starts what can be started; the rest goes on waiting."""
+        """Start the units that can start; the others keep waiting."""
         wave = Wave(self._limits)
         waiting: list[WaveDemand] = []
         misfits = 0

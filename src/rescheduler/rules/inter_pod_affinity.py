@@ -112,7 +112,7 @@ class _PodAffinity:
         return None
 
     def _is_first(self) -> bool:
-        """Of pods that want to be together, one must be the first: nobody it could be near to exists."""
+        """Return whether the pod may be the first of its group: no pod that it must be near to exists."""
         return self.matches_itself and not any(place.domain_counts.counts for place in self.near)
 
 

@@ -48,7 +48,7 @@ class ClassRules:
     fixed: list[RuleCheck]
     """Those rules."""
     live: list[RuleCheck]
-    """The rules that look at other pods."""
+    """The rules that depend on other pods."""
     conflicts_with_itself: bool
     """Whether a pod of this class can be in the way of its own copy, even on another node."""
 
@@ -85,7 +85,7 @@ class RuleSet:
         )
         self._available_volumes = AvailableVolumes(snapshot.storage)
         self._attached: AttachedVolumes | None = None
-        """Made when the first rule asks for it: it looks at every pod with volumes."""
+        """Built when the first rule needs it, because it examines every pod with volumes."""
         self._class_rules: dict[int, ClassRules] = {}
         self._spread_checks: dict[int, list[SpreadCheck]] = {}
 
@@ -214,7 +214,7 @@ class Placement:
         self._tried: list[_Change] | None = None
 
     def _leave_room_for_nominated(self, unreserved: int) -> None:
-        """A pod that the scheduler has nominated to a node is as good as there: it makes room for it."""
+        """Reserve room on a node for a pod that the scheduler has nominated there."""
         pods, nodes = self.snapshot.pods, self.snapshot.nodes
         for pod in np.flatnonzero(pods.node == NO_ROW):
             record = pods.records[pod]

@@ -43,7 +43,7 @@ def node_unschedulable(tolerations: Tolerations, node_labels: NodeLabels) -> Sta
 
 
 def taint_toleration(tolerations: Tolerations, node_labels: NodeLabels) -> StaticCheck | None:
-    """PreferNoSchedule is a wish; the other two effects keep new pods away."""
+    """NoSchedule and NoExecute keep new pods away; PreferNoSchedule is only a preference."""
 
     def explain(node: int) -> NodeRefusal:
         named = ", ".join(map(_shown, untolerated(node_labels.records[node].taints, tolerations)))

@@ -128,7 +128,7 @@ def _bound_claim(claim: ClaimRecord, storage: Storage, node_labels: NodeLabels) 
 
 def _combined(bound: Sequence[_BoundClaim], lacking: Sequence[UnprovisionableClaim]) -> StaticCheck | None:
     def explain(node: int) -> NodeRefusal:
-        # Of the bound claims only the first that is out of reach is told; the unbound ones come beside it.
+        # Only the first bound claim that is out of reach is reported, beside the unbound ones.
         found = [one.refusal() for one in bound if not one.reached[node]][:1]
         found += [shortage.refusal() for shortage in lacking if shortage.nodes[node]]
         found.sort(key=lambda refusal: _REASON_ORDER.index(refusal.reasons[0]))

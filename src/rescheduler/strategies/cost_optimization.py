@@ -65,7 +65,7 @@ def _number(text: str) -> float | None:
 
 
 _SHORTAGES = ("Insufficient ", "Too many pods")
-"""How the scheduler's message tells of nodes that are full."""
+"""Words in the scheduler's message that mean a full node."""
 
 
 def unschedulable_pods(view: View) -> list[int]:
@@ -263,7 +263,7 @@ class _Consolidation:
 
 
 def _movable_pod_counts(view: View) -> Floats:
-    """[node]: pods that don't belong to it, as far as their workload tells: close enough to compare by."""
+    """Return [node]: the number of pods that don't belong to the node, judged by their workload."""
     snapshot = view.snapshot
     of_nodes = [row for row, workload in enumerate(snapshot.workloads) if workload.kind in NODE_BOUND_KINDS]
     position = view.placement.position

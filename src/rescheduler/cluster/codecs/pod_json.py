@@ -176,7 +176,7 @@ class PodFields(JsonFields):
 
 
 class ContainerResourceStatus(JsonFields):
-    """What a status tells about the resources of one container."""
+    """The resources of one container in the status."""
 
     name: str
     allocated_resources: Part = UNSET
@@ -184,7 +184,7 @@ class ContainerResourceStatus(JsonFields):
 
 
 class PodResourceStatus(JsonFields):
-    """What a status tells about resources; encoded, it is part of the key of the pod's requests."""
+    """The resources in the status; encoded, they are part of the key of the pod's requests."""
 
     container_statuses: list[ContainerResourceStatus] = []
     allocated_resources: Part = UNSET

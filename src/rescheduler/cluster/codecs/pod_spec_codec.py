@@ -158,7 +158,7 @@ def affinity_from(affinity: Any) -> Affinity:
 
 
 def requests_from(spec: Any, status: Any) -> Resources:
-    """What a running pod counts for, from the trimmed spec and what its status tells about resources."""
+    """Return the requests of a running pod, from the trimmed spec and the resources in its status."""
     decoded = msgspec.convert(normalized(status), _Status)
     pending = next((each for each in decoded.conditions if each.type == "PodResizePending"), None)
     of_pod = GrantedResources(

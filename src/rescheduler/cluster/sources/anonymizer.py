@@ -172,7 +172,7 @@ class _Anonymizer:
         return text if text in pseudonyms.ADDRESSES else self._words(text)
 
     def _resource(self, text: str) -> str:
-        """So that it counts as before: some are told by how they begin."""
+        """Replace the name and keep a prefix that has a meaning."""
         if text in pseudonyms.RESOURCES:
             return text
         for prefix in pseudonyms.RESOURCE_PREFIXES:

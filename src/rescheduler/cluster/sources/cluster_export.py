@@ -45,7 +45,7 @@ STORAGE_ANNOTATIONS = frozenset(
         "volume.kubernetes.io/selected-node",
     }
 )
-"""Annotations that the scheduler's rules about volumes look at."""
+"""Annotations that the scheduler's volume rules read."""
 
 
 def trim_object(kind: str, content: JsonObject) -> JsonObject:
@@ -101,7 +101,7 @@ class ClusterExport:
     notes: tuple[str, ...] = field(default=())
     """What could not be read, and why."""
     steered: bool | None = None
-    """Whether our webhook answers; None if nobody knows."""
+    """Whether our webhook answers; None if that is not known."""
     guarded: bool = False
 
     def without_names(self, keep: Collection[str] = ()) -> "ClusterExport":

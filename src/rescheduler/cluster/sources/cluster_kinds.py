@@ -159,7 +159,7 @@ class ClusterKind:
     """Whether that assumption makes a difference in this cluster."""
     required: bool = False
     decides: bool = True
-    """Others are only saved, for those who look at the file."""
+    """Whether decisions need the kind. Others are only saved, for people who read the file."""
 
     @property
     def kind(self) -> str:
@@ -240,7 +240,7 @@ METRICS_KINDS: Final = (
     api_resources.api_resource(METRICS_GROUP, METRICS_VERSION, "pods", "PodMetrics"),
     api_resources.api_resource(METRICS_GROUP, METRICS_VERSION, "nodes", "NodeMetrics", namespaced=False),
 )
-"""Read by whoever `usageSource` names; here for saving."""
+"""These kinds are read by the source in `usageSource`; here they are only saved."""
 
 _BY_NAME: Final = {(each.resource.group, each.kind): each for each in CLUSTER_KINDS}
 
@@ -256,7 +256,7 @@ class WebhookProbeResult(NamedTuple):
     """What the webhook was seen to do."""
 
     steers: bool | None = None
-    """Whether it tells replacements of evicted pods where to go; None if that can't be found out."""
+    """Whether the webhook steers replacements of evicted pods; None if that is not known."""
     guards: bool | None = None
     """Whether it keeps ReplicaSets from creating a pod while they adopt a copy."""
     problem: str = ""

@@ -90,7 +90,7 @@ class MetricsApiReader:
 def decode_metrics(
     pods: Iterable[bytes | msgspec.Raw], nodes: Iterable[bytes | msgspec.Raw]
 ) -> UsageReadings:
-    """Of PodMetrics and NodeMetrics that somebody saved. Raises `msgspec.DecodeError`."""
+    """Decode saved PodMetrics and NodeMetrics. Raises `msgspec.DecodeError`."""
     return _readings([_of_pod(raw) for raw in pods], [_of_node(raw) for raw in nodes])
 
 

@@ -31,7 +31,7 @@ class FieldKind(Enum):
     PLAIN = auto()
     """A number, a quantity, a time, a word of Kubernetes' own: if it is, it says nothing about its owner."""
     NAME = auto()
-    """Of an object, a path, an image: words that somebody chose."""
+    """The name of an object, a path or an image: words that a user chose."""
     NAMESPACE = auto()
     CLAIM = auto()
     """The name of a claim: it may have been made from the name of a pod."""
@@ -71,7 +71,7 @@ STRUCT_FIELDS: Final[Mapping[FieldKind, frozenset[str]]] = {
     FieldKind.FIELD_REQUIREMENT: frozenset({"key", "operator", "values"}),
     FieldKind.TAINT: frozenset({"key", "operator", "value", "effect", "timeAdded", "tolerationSeconds"}),
 }
-"""The fields of what is looked at as a whole."""
+"""The fields of values that are replaced as a whole."""
 
 PLAIN: Final = FieldKind.PLAIN
 NAME: Final = FieldKind.NAME

@@ -139,7 +139,7 @@ _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,30}")
 
 
 class NumberPseudonyms:
-    """Values of labels that somebody compares as numbers: others, in the same order."""
+    """Label values that are compared as numbers; they are replaced by others in the same order."""
 
     def __init__(self) -> None:
         self._keys: set[str] = set()
@@ -306,7 +306,7 @@ CONDITIONS: Final = frozenset(
 
 RESOURCES: Final = frozenset({"cpu", "memory", "pods", "ephemeral-storage", "storage"})
 RESOURCE_PREFIXES: Final = ("hugepages-", "attachable-volumes-")
-"""What follows tells of a size, or of a driver."""
+"""What follows is a size or a driver."""
 
 DRIVERS: Final = frozenset(
     {

@@ -238,7 +238,7 @@ class WatchedObjects:
         """The server does not know their kind: there are none, and none can be made."""
         self.records = RecordCaches()
         self.being_requested: set[str] = set()
-        """Uids of pods for which somebody here is about to create a migration, which nobody sees yet."""
+        """Uids of pods for which this process is about to create a migration that no cache has yet."""
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:

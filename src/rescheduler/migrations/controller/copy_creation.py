@@ -31,7 +31,7 @@ def lacks_permission(refusal: errors.KubeError) -> bool:
 _MIN_VERSION_MESSAGE: Final = "Adopt and Copy need Kubernetes 1.30 or newer"
 
 _INFORMER_DELAY: Final = timedelta(seconds=5)
-"""What a live read has shown is told by an informer before that."""
+"""Informers have seen what a live read returned after this time."""
 
 _MAX_COMPARED: Final = 10_000
 
@@ -44,7 +44,7 @@ class CopyCreator:
         """Copies that this process has compared, by uid. Whoever takes over compares again."""
 
     async def create(self, observation: Observation, name: str) -> Transition | Wait | None:
-        """From what is there now, read live. None: look again."""
+        """Create the copy from a live read of the source; return None to observe again."""
         migration = observation.migration
         live = await self._live(observation)
         if not isinstance(live, tuple):
@@ -88,7 +88,7 @@ class CopyCreator:
         )
 
     async def difference(self, observation: Observation) -> Transition | None:
-        """Asked before the copy may be scheduled: whoever made it may not have come to compare it."""
+        """Compare the copy before it may be scheduled; its creator may have stopped before that."""
         assert observation.target is not None
         if observation.target.uid in self._compared:
             return None

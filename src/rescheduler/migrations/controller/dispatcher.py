@@ -87,7 +87,7 @@ class Dispatcher:
     # -- what the reconciler asks
 
     def has_turn(self, migration: Migration) -> bool:
-        """Asked whenever a migration that waits is looked at: so nothing else holds it any more."""
+        """Return whether a waiting migration may start; it is reconciled, so nothing else holds it."""
         self.observe(migration.key)
         self._turns.ready(migration.key, self._now())
         if not self._turns.has_turn(migration.key):
@@ -115,7 +115,7 @@ class Dispatcher:
         return self._turns.running()
 
     def unfinished(self) -> list[str]:
-        """Keys of those that wait or are under way."""
+        """The keys of migrations that wait or run."""
         return self._turns.unfinished()
 
     def reconciled(self, key: str, *, failed: bool) -> None:

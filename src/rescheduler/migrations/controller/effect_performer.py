@@ -132,7 +132,7 @@ def release_target_patch(observation: Observation, target: PodRecord) -> Patch:
 EffectOutcome = Transition | Wait | None
 
 _RETRY_AFTER: Final = timedelta(seconds=30)
-"""After a refusal whose end nobody would tell us of."""
+"""When to retry after a refusal whose end causes no event."""
 
 _FAILURE_OF_EFFECT: Final[Mapping[type[Effect], str]] = {
     effects.AddFinalizer: "FinalizerRefused",

@@ -91,7 +91,7 @@ class FairQueue:
         """By namespace: the places of those that wait, in order."""
         self._held: list[tuple[datetime, str]] = []
         self._new: dict[str, None] = {}
-        """Units that nobody has looked at since they began to wait."""
+        """Units that were not reconciled since they started to wait."""
         self._is_freed = False
         self._served: dict[str, int] = {}
         """When each namespace last had a turn, counted in turns."""

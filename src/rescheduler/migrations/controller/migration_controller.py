@@ -51,7 +51,7 @@ class EventRouter:
         self._dispatcher = dispatcher
 
     def subscribe(self) -> Callable[[], None]:
-        """Every migration is looked at once, and from then on when something about it changes."""
+        """Reconcile every migration once now, and again whenever something about it changes."""
         watched = self._watched
         ends = [
             watched.migrations.informer.subscribe(self._migration),
@@ -90,12 +90,12 @@ class EventRouter:
         pod = old if new is None else new
         assert pod is not None
         if new is None or new.is_terminating or new.is_finished:
-            # Whoever still waits to move it waits in vain.
+            # Migrations that wait to move it can't succeed any more.
             for item in self._watched.migrations.find("pod", (pod.namespace, pod.name)):
                 self._wake(object_key(item))
 
     def _wake_named(self, pod: PodRecord, *, is_new: bool) -> None:
-        """The migration that the pod's label names, also one that is over: its request may have come late."""
+        """Wake the migration that the pod's label names, even a finished one: its request may arrive late."""
         holders = self._watched.migrations.find("mark", (pod.namespace, lock_of(pod)))
         for each in holders:
             self._wake(object_key(each))
@@ -107,7 +107,7 @@ class EventRouter:
             self._wake(key)
 
     def _moving(self, pod: PodRecord) -> list[Object]:
-        """Those that have it as source or target, or may find in it the replacement that they wait for."""
+        """Return the migrations of which it is the source, the target, or the expected replacement."""
         find = self._watched.migrations.find
         found = find("pod", (pod.namespace, pod.name))
         if pod.owner is not None:
@@ -151,7 +151,7 @@ class EventRouter:
         self._wake_all(self._watched.migrations.find("node", node.name))
 
     def _wake_all(self, items: Iterable[Object]) -> None:
-        """Of those that are under way: who waits for his turn is woken by that, or by his own time."""
+        """Wake running migrations; a queued one is woken by its turn or its own time."""
         for item in items:
             if is_under_way(item):
                 self._wake(object_key(item))
@@ -201,7 +201,7 @@ class MigrationController:
 
     @property
     def queue_depth(self) -> int:
-        """How many migrations wait to be looked at."""
+        """Return how many migrations wait for a worker."""
         return len(self._queue)
 
     def _state_changed(self, before: RuntimeState, after: RuntimeState) -> None:

@@ -29,7 +29,7 @@ _EVENT_OF_STEP: Final = {
     MigrationStep.COMPLETED: ("MigrationCompleted", False),
     MigrationStep.FAILED: ("MigrationFailed", True),
 }
-"""The steps that people are told of, and whether as a warning."""
+"""The steps that are logged and written as Events, and whether as a warning."""
 
 
 class MigrationLog:

@@ -172,7 +172,7 @@ class ForcedRemovalCleanup:
         await self._watched.read_pod(copy.key, copy.uid)
 
     async def _patch(self, migration: Migration, pod: PodRecord, patch: Patch, what: str) -> None:
-        """Raises `Conflict` if the pod has changed since it was seen: then all is looked at anew."""
+        """Raises `Conflict` if the pod has changed since it was read; then everything is checked again."""
         try:
             self._watched.pods.observe(await self._client.patch(PODS, pod.key, patch))
         except errors.NotFound:

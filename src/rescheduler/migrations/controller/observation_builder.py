@@ -60,13 +60,13 @@ def migration_at(key: str, watched: WatchedObjects) -> Migration | None:
 
 
 def unfinished_migrations(watched: WatchedObjects) -> list[Migration]:
-    """Those that wait or are under way, in a fixed order."""
+    """Return the migrations that wait or run, in a fixed order."""
     items = watched.migrations.find("unfinished", True)
     return [found for item in items if (found := watched.records.migration(item)) is not None]
 
 
 def running_migrations(watched: WatchedObjects) -> list[Migration]:
-    """Those that are under way, in a fixed order."""
+    """Return the running migrations, in a fixed order."""
     items = watched.migrations.find("running", ALL_NAMESPACES)
     return [found for item in items if (found := watched.records.migration(item)) is not None]
 
@@ -100,7 +100,7 @@ def source_of(migration: Migration, watched: WatchedObjects) -> PodRecord | None
 
 
 def observe(migration: Migration, watched: WatchedObjects, policy: Policy, now: datetime) -> Observation:
-    """Without its group: that is for whoever keeps count of groups."""
+    """Return the observation of a migration, without its group, which the dispatcher adds."""
     source, target = source_of(migration, watched), target_of(migration, watched)
     line = _OwnerChain(migration, source, watched)
     return Observation(

@@ -50,7 +50,7 @@ class MoveProgress:
 
     @property
     def is_over(self) -> bool:
-        """Finished, and let go of by whoever executed it: nothing is left to be done."""
+        """Return whether nothing is left to do: it finished and was released, or it was cancelled."""
         migration = self.migration
         is_done = migration is not None and migration.is_finished and FINALIZER not in migration.finalizers
         return bool(self.cancelled_because) or is_done
@@ -91,7 +91,7 @@ class PlanExecution:
         self._superseded = False
 
     async def run(self) -> None:
-        """Returns when every move is made, has failed, or was given up."""
+        """Return when every move is completed, has failed, or was cancelled."""
         end = self._watched.migrations.informer.subscribe(self._on_change)
         try:
             if self.plan.changes:
@@ -102,7 +102,7 @@ class PlanExecution:
             end()
 
     def stop(self) -> None:
-        """Nothing new is begun: what waits is called off, what is under way comes to its end."""
+        """Start nothing new: cancel waiting moves, and let running moves finish."""
         self._stopped = True
         self._changed.set()
 
@@ -112,7 +112,7 @@ class PlanExecution:
         self._superseded = True
 
     def resume_after(self, migration: str) -> None:
-        """The first of its moves was begun by somebody else, as the migration of this key."""
+        """Continue after a first move that another process requested as the migration with this key."""
         self.moves[0].key = migration
 
     # -- a wave
@@ -150,7 +150,7 @@ class PlanExecution:
                 self._cancel(progress, "the first hop failed")
                 return
             move = replace(move, pod=arrived.key, uid=arrived.uid)
-            # Whoever else takes it on from there asks for the same thing.
+            # Any process that requests the second hop uses the same name.
             asked_s = arrived.first_hop_created_s
         group = _group_name(move, moment_s)
         item = podmigration_for(
@@ -208,7 +208,7 @@ class PlanExecution:
         ]
 
     def _next_hop(self, progress: MoveProgress) -> str:
-        """Where its pod goes on to, if this is only a stop."""
+        """Return the final target if this move is a first hop."""
         further = (
             each.move.target or ""
             for each in self.moves
@@ -217,7 +217,7 @@ class PlanExecution:
         return next(further, "") if progress.move.hop else ""
 
     def _arrived(self, hop: MoveProgress) -> "_FirstHopResult | None":
-        """Who came to the stop, if it is there."""
+        """Return the pod that arrived after the first hop, if it exists."""
         successor = hop.migration.status.target_pod if hop.is_completed and hop.migration else None
         if successor is None or hop.migration is None:
             return None
@@ -272,7 +272,7 @@ class PlanExecution:
                     await self._client.delete(POD_MIGRATIONS, progress.key)
 
     async def _cancel_pending(self, wave: Sequence[MoveProgress]) -> None:
-        """Those that have not begun. With the version as precondition: one that begins just now goes on."""
+        """Cancel what has not started; the version is a precondition, so what just starts continues."""
         for progress in wave:
             migration = migration_at(progress.key, self._watched) if progress.key else None
             if (

@@ -71,7 +71,7 @@ class Revalidator(Protocol):
 
 
 _MAX_DECISIONS: Final = 100
-"""Far more than any migration has steps: whoever needs more goes in circles."""
+"""Far more than a migration has steps; one that needs more is in a loop."""
 
 _RECORD_WAIT_AFTER: Final = timedelta(seconds=30)
 """A step that lasts is put on record for people, though nothing needs it. Shorter ones cost no write."""
@@ -243,13 +243,13 @@ class Reconciler:
         if step_of(after) is MigrationStep.MARKING:
             self._dispatcher.begin(after)
         if is_checkpoint(observation.migration, after):
-            # First on record, then told, then acted upon.
+            # The status is written first, then logged, then acted upon.
             recorded = after = await self._record(after)
         self._migration_log.record(observation, after)
         return recorded, after
 
     async def _record(self, migration: Migration) -> Migration:
-        """With the version as lock: whoever else goes on with it has to look again."""
+        """Write the status with the version as precondition, so that another process has to read it again."""
         item = self._watched.migrations.get(migration.key)
         metadata = {} if item is None else item["metadata"]
         wanted = {
@@ -281,7 +281,7 @@ class Reconciler:
         if newest.resource_version == recorded.resource_version:
             return recorded, current
         if newest.status != recorded.status:
-            # Somebody else goes on with it, or we have put something on record.
+            # Another process continues it, or this one has written its status.
             return newest, newest
         return newest, msgspec.structs.replace(newest, status=current.status)
 

@@ -65,7 +65,7 @@ class PodPriorities:
 
 TEMPORARY_REASONS: Final = frozenset({Reason.BUDGET_SPENT, Reason.ROLLING_OUT, Reason.SIBLING_NOT_READY})
 _ROOM_REASONS: Final = frozenset({Reason.TARGET_UNFIT, Reason.NO_TARGET})
-"""Passing too, if somebody is about to leave."""
+"""Refusals that also pass if a pod is about to leave."""
 
 _HANDOVER_KINDS: Final = ("Pod", "ReplicaSet", "Deployment", "StatefulSet", "Job")
 
@@ -192,7 +192,7 @@ class Revalidation:
         )
 
     def _with_others(self, migration: Migration, placement: Placement) -> Placement:
-        """With the copies that are still to come: whoever is approved now must find room beside them."""
+        """Add the copies that don't exist yet, so that an approved move finds room beside them."""
         pods, nodes = placement.snapshot.pods, placement.snapshot.nodes
         for pod, target in self._under_way(migration, placement.snapshot):
             row, node = pods.row.get(pod), nodes.row.get(target)

@@ -155,7 +155,7 @@ class ProtectionContext:
 
 @dataclass(slots=True)
 class PodCandidate:
-    """Plain fields, because each is looked at by many questions about many pods."""
+    """The fields are plain, because many checks read them for many pods."""
 
     row: int
     pod: PodRecord

@@ -102,7 +102,7 @@ class BalancingProblem:
         return list(zip(pods[left].tolist(), targets[left].tolist(), strict=True))
 
     def _as_they_fit(self, load_model: LoadModel, pods: Indices, targets: Indices) -> Iterator[MoveBundle]:
-        """What does not fit yet may fit when others have gone: it waits as long as that goes on."""
+        """Yield moves as they fit; one that doesn't fit yet waits until others have moved."""
         before = len(pods) + 1
         while len(pods) < before:
             before = len(pods)
@@ -113,7 +113,7 @@ class BalancingProblem:
             pods, targets = pods[left], targets[left]
 
     def _may_be_made(self, bundle: MoveBundle) -> bool:
-        """Whether it fits now. Of several moves the planner alone can tell, which knows ways round."""
+        """Return whether the move fits now; several moves are left to the planner, which can reorder them."""
         view, rows = self.view, [int(self.pods[pod]) for pod, *_ in bundle.moves]
         if not all(map(view.may_move, rows)):
             return False
@@ -212,7 +212,7 @@ class BalancingProblem:
 
 
 _PASSES = 8
-"""How often moves are looked for anew, after some were refused."""
+"""How often to search again after some moves were refused."""
 
 
 class LoadBalancing:

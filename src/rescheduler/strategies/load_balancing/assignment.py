@@ -338,7 +338,7 @@ class Assignment:
         return False
 
     def _sampled(self, pod: int) -> Flags | None:
-        """All places of the first pods, and of some of the others: they tell which nodes are welcoming."""
+        """Return the targets of the pod if it is in the sample that shows which nodes take many pods."""
         self._met += 1
         if self._met > SAMPLE and self._met % SAMPLE:
             return None

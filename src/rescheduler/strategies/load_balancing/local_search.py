@@ -30,7 +30,7 @@ COLDEST = 128
 TRIED = 400
 """Of the candidates of one round, how many are tried."""
 PAIRED = 300_000
-"""Pairs of moves that are looked at in one round."""
+"""Pairs of moves that one round considers."""
 FINE = NEGLIGIBLE / 8
 """What an exchange must gain where only targets matter: it costs no move."""
 
@@ -195,7 +195,7 @@ SWAPPING_NODES = 48
 PARTNERS = 6
 """Nodes, the furthest from it in load, that a node may trade with in one round."""
 PAIRS = 40_000
-"""Pairs of pods that are looked at for one trader."""
+"""Pairs of pods that are considered for one pod."""
 AT_ONCE = 400_000
 """Pairs of pods whose gains are worked out in one go."""
 SWAP_SLACK = 0.05

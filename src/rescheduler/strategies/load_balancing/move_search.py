@@ -29,7 +29,7 @@ from rescheduler.strategies.load_balancing.steepest_descent import descend
 __all__ = ["Moves", "best_sets", "search_moves"]
 
 SPARE = 3
-"""So many times the width is looked at: a set can be put together in any order, but is kept once."""
+"""How many times the width is considered: sets can be built in any order, but each is kept once."""
 
 Moves = list[tuple[int, int]]
 """Pods and targets."""
@@ -122,9 +122,9 @@ DEPTH = 12
 """In small clusters, each number of moves up to this one is taken back."""
 MOST_MOVES = 12
 MOST_CHOICES = 8_000
-"""Pods times nodes: up to so many, and so few moves, all of them are looked at together."""
+"""Up to this number of pods times nodes, and for few moves, all moves are considered together."""
 WIDE, NARROW = 500_000, 100_000
-"""Choices over all sets that are kept while many moves are looked for, or two."""
+"""How many choices are kept over all sets while searching many moves, or two."""
 SETS_TRIED = 8
 """Of the sets that are found best, how many are tried: rules may forbid one as a whole."""
 TRIALS = 80

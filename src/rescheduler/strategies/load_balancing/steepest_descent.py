@@ -1,6 +1,6 @@
 """Steepest descent: again and again the pods and targets that gain most.
 
-It looks at a short list: the pods of the hottest nodes, the coldest nodes as targets. A round makes several
+It considers a short list: the pods of the hottest nodes, the coldest nodes as targets. A round makes several
 moves, as long as they concern different nodes and gain about as much as the best: what one gains does not
 depend on the others then. The work is bounded by counts, never by time: the same cluster gives the same
 moves.
@@ -16,11 +16,11 @@ from rescheduler.strategies.load_balancing.assignment import NEGLIGIBLE, Assignm
 __all__ = ["SLACK", "descend"]
 
 SOURCES = 96
-"""Hottest nodes whose pods are looked at in one go."""
+"""How many of the hottest nodes have their pods considered at once."""
 SOURCE_BATCHES = 12
 """How many such goes, each with the next hottest, before there is nothing to be found."""
 SINKS = 128
-"""Coldest nodes that are looked at as targets."""
+"""How many of the coldest nodes are considered as targets."""
 WIDELY_TRIED = 32
 """Pods of one round that may go to none of these and are tried on every node."""
 NODES_PER_MOVE = 6

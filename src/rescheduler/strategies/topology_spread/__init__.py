@@ -47,7 +47,7 @@ class TopologySpread:
         needed = sum(violation.moves_needed() for violation in left)
         progress = True
         while progress and left:
-            # Setting one right may make room for another: whatever is left is looked at again.
+            # Fixing one violation may make room for another, so the rest is tried again.
             progress = False
             for violation in left:
                 for proposal in _restore(view, survey, violation, 1 / needed):
