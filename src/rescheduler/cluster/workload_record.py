@@ -277,7 +277,7 @@ def _own_migration_labels(spec: _Spec) -> tuple[str, ...]:
 
 
 def _observed(status: _Status, meta: ObjectMeta) -> int:
-    """Return the generation that the status is about; Jobs and CronJobs don't say, so it is the present one."""
+    """Return the generation that the status is about; for Jobs and CronJobs, that is the present one."""
     return meta.generation if status.observed_generation is None else status.observed_generation
 
 

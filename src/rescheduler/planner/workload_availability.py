@@ -211,7 +211,7 @@ class Preemption:
         return int(placed.min()) if len(placed) else 0
 
     def _could_preempt(self, row: int) -> bool:
-        """Return whether any pod has a lower priority; most clusters have only one, so the search ends here."""
+        """Return whether any pod has a lower priority; in most clusters none has, and the search ends here."""
         pods = self._snapshot.pods
         return int(pods.priority[row]) > self._least and not pods.records[row].shape.never_preempts
 
