@@ -90,12 +90,11 @@ def is_cordoned_by(node: NodeRecord, strategy: str) -> bool:
 
 
 def cordoned_by_others(node: Mapping[str, Any], manager: str) -> tuple[str, ...]:
-    """The clients other than `manager` that the API server records as owners of this node's cordon.
+    """Return the clients other than `manager` that the API server records as owners of this node's cordon.
 
-    `node` is the whole object. Ownership of `spec.unschedulable` passes to the client that changes it, and
-    nobody owns it after an uncordon: so it says exactly who made the cordon of now, however often the node
-    was cordoned and uncordoned before, and whether or not somebody was watching. It is empty where the server
-    keeps no such record.
+    `node` is the whole object. Ownership of `spec.unschedulable` passes to the client that changes it, and no
+    client owns it after an uncordon. So it names the client of the present cordon, however often the node was
+    cordoned and uncordoned before. It is empty if the server keeps no such record.
     """
     entries = node["metadata"].get("managedFields") or ()
     owners = {each.get("manager", "") for each in entries if _owns_cordon(each)}

@@ -66,8 +66,8 @@ class OwnerReference(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 class OwnerKey(NamedTuple):
     """Which owner a reference names. Owners are in the namespace of what they own.
 
-    A uid alone says nothing: anybody who may create a pod can write the uid of a workload of another
-    namespace into its owner references, and the API server does not look.
+    A uid alone proves nothing: users who may create a pod can write the uid of a workload of another
+    namespace into its owner references, and the API server does not check it.
     """
 
     namespace: str

@@ -49,7 +49,7 @@ class WorkloadResolver:
     ) -> tuple[Rows, tuple[Workload, ...]]:
         """For rows with those numbers of owners: the index of each row's workload, and the workloads.
 
-        `version` tells one state of the controllers from another.
+        `version` identifies the state of the controllers.
         """
         if self._known != (owners.version, version):
             self._resolve(owners, controllers)

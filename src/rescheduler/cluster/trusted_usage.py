@@ -119,10 +119,10 @@ def _span(seconds: float) -> str:
 
 
 def node_overhead(readings: UsageReadings, node_of: Mapping[str, str]) -> UsageReadings:
-    """The same readings, with each node's rest in place of the node's whole.
+    """Return the readings with the overhead of each node in place of its whole usage.
 
-    `node_of` has the node of every pod that runs. A node with a pod that was not measured tells nothing
-    about its rest, and is left out.
+    `node_of` has the node of every running pod. A node with a pod that was not measured is left out, because
+    its overhead is not known.
     """
     if not readings.nodes:
         return readings

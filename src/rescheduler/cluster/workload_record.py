@@ -239,8 +239,8 @@ class _Workload(PartialObject, frozen=True, gc=False):
 
 def decode_workload(item: Object, kind: str = "") -> WorkloadRecord:
     """`kind` is for items of a list that don't name it themselves. Raises `UnreadableObject`."""
-    told = item.get("kind")
-    kind = told if isinstance(told, str) and told else kind
+    own_kind = item.get("kind")
+    kind = own_kind if isinstance(own_kind, str) and own_kind else kind
     if kind not in _DECODERS:
         raise UnreadableObject(kind or "object", "", f"is none of {', '.join(WORKLOAD_KINDS)}")
     found = decode_object(kind, item, _Workload)
@@ -367,13 +367,13 @@ def _cron_job(found: _Workload) -> dict[str, Any]:
 def _given(
     update: _Strategy, *, surge: IntOrString, unavailable: IntOrString
 ) -> tuple[IntOrString, IntOrString]:
-    """Or what Kubernetes takes instead; only a rolling update has room for more or fewer pods."""
+    """Return maxSurge and maxUnavailable, or the defaults; other updates than rolling ones have neither."""
     if update.type != "RollingUpdate":
         return 0, 0
-    told = update.rolling_update
+    limits = update.rolling_update
     return (
-        surge if told.max_surge is None else told.max_surge,
-        unavailable if told.max_unavailable is None else told.max_unavailable,
+        surge if limits.max_surge is None else limits.max_surge,
+        unavailable if limits.max_unavailable is None else limits.max_unavailable,
     )
 
 

@@ -32,8 +32,7 @@ from rescheduler.steering.webhook.webhook_presence import AssumedSteering, Steer
 __all__ = ["Rescheduler", "WhileLeading", "lease_key", "new_identity", "own_namespace"]
 
 _SHUTDOWN_TIMEOUT_S: Final = 10.0
-"""At an ordered end, how long steps that are being made may take. What is not done by then is left as it is:
-whoever leads next goes on from the record."""
+"""How long running steps may take at shutdown. The next leader continues what is not done by then."""
 
 WhileLeading = Callable[[], AbstractAsyncContextManager[object]]
 """What else runs while this process holds the Lease."""
@@ -86,9 +85,9 @@ class Rescheduler:
 
     @contextlib.asynccontextmanager
     async def watching(self, *, only: bool = False) -> AsyncIterator[None]:
-        """Follows the cluster. Raises `KubeError` for what it can't do without.
+        """Watch the cluster while the body runs. Raises `KubeError` if a required kind can't be watched.
 
-        And `MissingDefinition`, unless `only` that is done, and nothing executed.
+        Raises `MissingDefinition`, too, unless the body `only` watches and executes nothing.
         """
         async with self.cluster.running(read_only=only):
             yield
@@ -97,9 +96,9 @@ class Rescheduler:
 
     @contextlib.asynccontextmanager
     async def executing(self, beside: WhileLeading = contextlib.nullcontext) -> AsyncIterator[None]:
-        """Executes migrations whenever the Lease is ours, while the body runs within `watching()`.
+        """Execute migrations while the body runs within `watching()` and this process holds the Lease.
 
-        Otherwise whoever has the Lease executes them. Raises `KubeError` if it can't even be asked for.
+        Otherwise the holder of the Lease executes them. Raises `KubeError` if the Lease can't be requested.
         """
         async with self._contending():
             ended = asyncio.Event()
@@ -171,7 +170,7 @@ class Rescheduler:
 
     @contextlib.asynccontextmanager
     async def checking(self, usage: UsageReader | None = None) -> AsyncIterator[Checker]:
-        """Checks, within `watching()`; load comes from `usage`, or from where the policy says."""
+        """Yield the checker, within `watching()`; load comes from `usage`, or from the policy's source."""
         checker = Checker(self.client, self.cluster, self.runtime, now=self._now, usage=usage)
         try:
             yield checker

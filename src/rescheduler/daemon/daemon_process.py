@@ -82,10 +82,10 @@ async def interrupted_by(ended: asyncio.Event) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def in_background(ended: asyncio.Event) -> AsyncIterator[Callable[[Work, str], None]]:
-    """Gives what starts work that goes on while the body runs.
+    """Yield a function that starts work which runs while the body runs.
 
-    None of it ever ends by itself. If it does, that is a fault of the program: everything is ended in good
-    order, and the fault is raised.
+    Such work never ends by itself. If it does, that is a bug: everything is stopped in order, and the error
+    is raised.
     """
     tasks: list[asyncio.Task[None]] = []
 
@@ -258,8 +258,7 @@ class Daemon:
 
     @property
     def _is_busy(self) -> bool:
-        """Whether something is under way that only we go on with: it is not left half done, and nothing
-        that is held by us is left without anybody who lets it go."""
+        """Return whether migrations are running that only this process continues, or that it holds."""
         watched = self.rescheduler.watched
         return self.rescheduler.controller is not None and bool(
             watched.being_requested or migrations_to_finish(watched)

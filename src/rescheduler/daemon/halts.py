@@ -44,7 +44,7 @@ _Holds = Callable[[Sequence[Migration], float], bool]
 _IGNORED_FAILURES: Final = frozenset(
     {"Cancelled", "CopyRefused", "MarkRefused", "ScaledDown", "SourceGone", "WorkloadGone"}
 )
-"""Failures that say nothing about how well pods can be moved: somebody else wanted it so. A refusal at
+"""Failures that don't mean that moves fail in general: another client caused them. A refusal at
 admission (quota, LimitRange, PodSecurity, webhooks) is a rule that a pod's owner or the operator has set."""
 
 
@@ -162,9 +162,9 @@ def _failure_halt(now: datetime, finished: Sequence[Migration], ratio: float, ho
 
 
 def _counts(migration: Migration, after: datetime) -> bool:
-    """Whether it says something about how well pods can be moved: it was begun, and nobody called it off.
+    """Return whether a finished migration counts for the failure ratio: it started and was not cancelled.
 
-    A pod that fails wherever it runs fails on its way, too: that is no reason not to move others.
+    A pod that fails wherever it runs also fails when it is moved; that is no reason not to move others.
     """
     status = migration.status
     return (

@@ -56,13 +56,12 @@ class DaemonListener(FailureListener):
         """They would have been due while another one lasted, or nothing could be known."""
 
     def halted(self, halts: tuple[Halt, ...]) -> None:
-        """All that hold now, also for one namespace only; empty when all moves may begin. Told when they
-        change."""
+        """Receive all present halts when they change, also those of one namespace; empty if none is left."""
 
     def migration_changed(self, before: Migration | None, now: Migration | None) -> None:
-        """Any change of any migration: no `before` for a new one, no `now` for one that is gone.
+        """Receive any change of any migration: no `before` for a new one, no `now` for a deleted one.
 
-        Told by every process, whether it leads or not, and at the start for all that are there.
+        Every process calls it, whether it leads or not, and at the start for all existing migrations.
         """
 
     def configured(self, policy: Policy) -> None:

@@ -154,13 +154,13 @@ _NODE_SPECIFIC_FIELDS: Final = frozenset({"nodeName", "schedulingGates", "epheme
 def adoptable_copy(
     replica_set: JsonObject, source: JsonObject, migration: Migration, name: str, now: datetime
 ) -> JsonObject:
-    """From the ReplicaSet's template, with its true labels: Services and budgets select it.
+    """Return the copy from the ReplicaSet's template, with its labels: Services and budgets select it.
 
     The resources are the live pod's: it may have been resized, or set by a webhook that leaves pods of
     other controllers alone. We control it, so the ReplicaSet ignores it until it is offered. It is named as a
     second owner already: then the copy outlives its migration, however that is deleted.
 
-    Finalizers as the ReplicaSet gives them to its pods: whoever tidies up after those takes them off again.
+    It has the finalizers of the ReplicaSet's pods; their controllers remove them from it, too.
     """
     template = replica_set["spec"]["template"]
     metadata = _copy_metadata(template["metadata"], source, migration, now) | {
@@ -176,11 +176,10 @@ def adoptable_copy(
 
 
 def bare_copy(source: JsonObject, migration: Migration, name: str, now: datetime) -> JsonObject:
-    """Of a pod that nobody controls: itself, without what belongs to its place.
+    """Return the copy of a pod without a controller: the pod itself, without what belongs to its node.
 
-    Nobody owns it either: an owner whose deletion came at the wrong moment would take the only pod with it.
-    Nor has it the finalizers of its source: they say that somebody has to tidy up after *that* pod, and
-    whoever put them there will see this one, too.
+    It has no owner: if an owner were deleted at the wrong moment, the only pod would go with it. It doesn't
+    have the finalizers of its source: they are about the source, and their controllers see the copy, too.
     """
     metadata = _copy_metadata(source["metadata"], source, migration, now) | {"name": name}
     metadata["labels"] = {

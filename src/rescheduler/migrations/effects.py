@@ -128,8 +128,8 @@ class OfferCopyForAdoption(Effect):
 
 @dataclass(frozen=True, slots=True)
 class RestoreCopyOwner(Effect):
-    """To an owner that is gone, and to nobody else: the garbage collector takes it like the others.
-    Preceded by a live read of those others."""
+    """Make a deleted owner the only owner of the copy, so that the garbage collector removes it like the
+    owner's other pods. These are read live first."""
 
     pod: PodReference
     owner: ControllerReference

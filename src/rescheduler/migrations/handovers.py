@@ -149,9 +149,9 @@ def protecting(observation: Observation) -> Decision:
 
 
 def _needs_budget(observation: Observation) -> bool:
-    """Where a workload has several replicas and nobody protects them. Two budgets would block evictions.
+    """Return whether a workload has several replicas and no budget; two budgets would block evictions.
 
-    Not for Jobs: nobody can compute a budget of theirs, so that it would never allow anything.
+    A budget can't be computed for Jobs, so it would never allow a disruption.
     """
     return (
         observation.policy.temporary_budget

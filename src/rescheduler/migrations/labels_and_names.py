@@ -169,7 +169,7 @@ def migration_name(pod: str, uid: str, moment_s: float) -> str:
 def copy_name(migration: Migration) -> str:
     """Return the name of the copy of this attempt. It follows from the migration's own record alone.
 
-    Nobody can know it before the migration exists, because it depends on the migration's uid.
+    It can't be known before the migration exists, because it depends on the migration's uid.
     """
     return _copy_name(migration, migration.status.attempts)
 
@@ -292,8 +292,8 @@ def recorded_siblings(siblings: Iterable[PodRecord]) -> tuple[str, ...]:
 def replacement_of(
     migration: Migration, siblings: Sequence[PodRecord], spoken_for: Container[str]
 ) -> PodRecord | None:
-    """Of the pods of the same controller: the one of the same name, the one that was steered for this
-    migration, or else the first that came after the eviction and is nobody else's (`spoken_for`, by uid)."""
+    """Return, of the pods of the same controller, the one of the same name, the one that was steered for this
+    migration, or the first after the eviction that belongs to no other migration (`spoken_for`, by uid)."""
     is_named = keeps_names(migration.status.owner)
     known = frozenset(migration.status.siblings)
     oldest_s = _oldest_candidate_s(migration, [pod for pod in siblings if pod.uid in known])

@@ -132,10 +132,10 @@ class Observation:
 
     @property
     def source_was_deleted(self) -> bool:
-        """Whether somebody removed the source on purpose (`kubectl delete`), or it has done its work.
+        """Whether a client deleted the source on purpose (`kubectl delete`), or it has completed.
 
-        Whatever else ends a pod (eviction, preemption, a taint, the kubelet, the pod garbage collector) says
-        so in its condition DisruptionTarget, or marks the pod as Failed. False if its end was not seen.
+        Everything else that ends a pod (eviction, preemption, a taint, the kubelet, the pod garbage collector)
+        sets its condition DisruptionTarget, or marks the pod as Failed. False if its end was not seen.
         """
         source = self.source or self.last_seen_source
         if source is None or _is_disrupted(source):

@@ -226,9 +226,9 @@ def rolling_back(observation: Observation) -> Decision:
 
 
 def next_cleanup(observation: Observation) -> Perform | Wait | None:
-    """What of ours is still there, of a migration that comes to nothing; None if it is as it was before.
+    """Return the next step of a rollback; None if everything is as it was before.
 
-    The lock goes last, so that nobody else begins meanwhile.
+    The lock is removed last, so that no other migration starts meanwhile.
     """
     copy = (
         observation.target

@@ -85,8 +85,8 @@ def queued(observation: Observation) -> Decision:
 
 
 def _cancel_or_release(observation: Observation) -> Perform | None:
-    """What the program has asked for is called off; a person's wish waits for another who executes, and
-    nothing of ours holds it meanwhile."""
+    """Cancel a queued migration of the program; leave a user's to the next process that executes, without our
+    finalizer."""
     if observation.migration.spec.strategy != MANUAL:
         return Perform(CancelMigration())
     return Perform(RemoveFinalizer()) if FINALIZER in observation.migration.finalizers else None
@@ -121,8 +121,8 @@ def handover_of(migration: Migration) -> Handover:
 
 
 def invalid_status(migration: Migration) -> str:
-    """Why nobody can go on from its status, which a person has edited or another version has written; empty
-    if somebody can."""
+    """Return why the status is invalid, because a user edited it or another version wrote it; empty if it is
+    valid."""
     status, handover = migration.status, handover_of(migration)
     step = status.step or MigrationStep.QUEUED
     if step not in _DECIDERS[handover]:
@@ -263,12 +263,11 @@ def _truncated(message: str) -> str:
 
 
 def is_checkpoint(before: Migration, after: Migration) -> bool:
-    """What must be on record before anything more is done; other steps are recognised from the cluster.
+    """Return whether the status must be written before anything else; other steps follow from the cluster.
 
-    Before anything is touched: how, where to, and which attempt. Before a bare pod's copy may be scheduled:
-    which pod it is, because no owner reference says so. Before the eviction: that it may be under way. Before
-    anything is undone: that there is no going on, or that the copy is kept after all. And that a member waits
-    for the others of its group, or they for it again.
+    It must be written before anything is touched (handover, target and attempt), before the copy of a bare
+    pod may be scheduled (which pod it is, because no owner reference says so), before the eviction (it may be
+    in flight), before a rollback (or that the copy is kept), and when members of a group wait.
     """
     step = step_of(after)
     return (

@@ -168,9 +168,9 @@ _EVICTION_TRANSITIONS: Final[TransitionTable] = {
     (MigrationStep.EVICTING, Trigger.TIMED_OUT): MigrationStep.ROLLING_BACK,
     (MigrationStep.EVICTING, Trigger.CANCELLED): MigrationStep.ROLLING_BACK,
 }
-"""No SOURCE_GONE here: at this step a source that goes may have gone by our request. Then only forward.
-Nor COPY_UNREADY: whoever is at this step may have asked for the eviction, so it is left backwards only by
-calling that off; until then it waits here for the copy to be ready again."""
+"""SOURCE_GONE is missing: the source may have ended because of our request, so there is no way back.
+COPY_UNREADY is missing: the eviction may have been requested, so only its cancellation leads back; until then
+the migration waits here for the copy to be ready again."""
 
 _END_TRANSITIONS: Final[TransitionTable] = {
     (MigrationStep.RELEASING, Trigger.RELEASED): MigrationStep.COMPLETED,

@@ -205,9 +205,8 @@ def validate_move(  # noqa: PLR0913 - one per circumstance
 ) -> Rejection | None:
     """Return why a move of an older plan is no longer valid in the present cluster, or None if it is.
 
-    `urgent` as its strategy is, `recovering` if that is FailedPods; `placement` saves work for several moves.
-
-    Other moves that are under way count as far as the snapshot shows their copies. After a hop,
+    `urgent` is the trait of its strategy, `recovering` is true for FailedPods; `placement` saves work if you
+    validate several moves. Other running moves count as far as the snapshot shows their copies. After a hop,
     the second move must name the successor's key and uid.
     """
     row = snapshot.pods.row.get(move.pod)

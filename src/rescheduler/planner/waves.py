@@ -39,16 +39,16 @@ __all__ = ["Wave", "WaveDemand", "WaveInteractions", "WaveLimits", "WaveOrder", 
 
 @dataclass(frozen=True, slots=True)
 class WaveDemand:
-    """What a unit takes while it is under way.
+    """What a unit counts for the limits while it runs.
 
     A group can only move as one, so it counts as one for a node and for a workload, however many of its
-    pods are there; in all, each of its pods counts.
+    pods are there; for the total, each of its pods counts.
     """
 
     unit: MoveUnit
     names: frozenset[str | int]
-    """Its group, or its pod: never under way twice. Members of a group that go separately would be handed
-    over together, and a pod that stops on its way goes on when it has arrived there."""
+    """Its group or its pod, which is never in two running units: members of a group are handed over together,
+    and a second hop starts after the first."""
     pods: int
     nodes: frozenset[int]
     workloads: frozenset[int]

@@ -70,9 +70,9 @@ class DisruptionBudgets:
         return () if len(covering) == 1 and _can_do_without(covering[0]) else covering
 
     def spent_by(self, pod: int, handover: Handover) -> BudgetRecord | None:
-        """The budget of which moving it takes one disruption, as long as the move is under way.
+        """Return the budget of which the move takes one disruption while it runs.
 
-        Adopt takes none: the ready copy counts as one more, for which the source may go.
+        Adopt takes none: the ready copy counts as one more pod, so the source may be evicted.
         """
         if handover is Handover.ADOPT:
             return None
@@ -178,8 +178,8 @@ class Preemption:
         self._outranked: dict[int, tuple[Flags, Ints]] = {}
 
     def by_surplus(self, row: int) -> str:
-        """Whom the pod beside a copy could preempt, in words; empty if nobody. For pods that are to be moved:
-        their copy takes room, too."""
+        """Return which pod a surplus pod beside the copy could preempt; empty if none. It is for pods that
+        are about to move: their copy takes room, too."""
         if not self._could_preempt(row):
             return ""
         placement = self._placement
@@ -211,7 +211,7 @@ class Preemption:
         return int(placed.min()) if len(placed) else 0
 
     def _could_preempt(self, row: int) -> bool:
-        """Return whether any pod has a lower priority; in most clusters none has, and the search ends here."""
+        """Return whether any pod has a lower priority; in most clusters none has, and the check ends here."""
         pods = self._snapshot.pods
         return int(pods.priority[row]) > self._least and not pods.records[row].shape.never_preempts
 

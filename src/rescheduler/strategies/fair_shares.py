@@ -62,10 +62,10 @@ class NamespaceTurns(Generic[T]):
         share: int,
         first: int = 0,
     ) -> None:
-        """At most `slots` moves are handed out. `free` of them are for whoever is next; a namespace that has
-        less than `share`, with what it `has` already, gets one also when nothing is free any more.
+        """Hand out at most `slots` moves, `free` of them to any namespace in turn. A namespace that has less
+        than `share`, including what it `has` already, gets one even if nothing is free any more.
 
-        `first` is the place, in the order of names, of the namespace that goes first among equals.
+        `first` is the position, in the order of names, of the namespace that goes first among equals.
         """
         names = sorted(name for name, items in waiting.items() if items)
         self._waiting = {name: iter(waiting[name]) for name in names}
@@ -79,7 +79,7 @@ class NamespaceTurns(Generic[T]):
         """What is to be asked for now; None if nothing is left, or nothing may be added."""
         while self._heap:
             count, _, name = self._heap[0]
-            # Of all that wait this one has least: if it may not have one more, nobody may.
+            # This namespace has the fewest: if it may not have one more, none may.
             if self._slots <= 0 or (self._free <= 0 and count >= self._share):
                 return None
             for item in self._waiting[name]:

@@ -74,9 +74,9 @@ class _Backtracking:
 class NodeMaintenance:
     """Empties nodes with the label `scheduler.alpha.kubernetes.io/maintenance=true` of every movable pod.
 
-    They are cordoned first, and uncordoned again when the label goes, if it was us who cordoned them. All
-    places are found before the first pod moves, also where the plan has room for few moves: so the easy
-    ones don't take the places that the hard ones need. Our own pods are the last to go.
+    It cordons them first, and uncordons those that it cordoned when the label is removed. It finds all
+    targets before the first pod moves, even if the plan has room for few moves, so that easy pods don't take
+    the targets that hard ones need. Our own pods move last.
     """
 
     name: ClassVar[str] = "NodeMaintenance"

@@ -40,8 +40,8 @@ TargetChoice = Callable[[View, int, Indices], int]
 _PASSES = 3
 """A pod may have to wait for others to move: where spread counts, each of them changes what is allowed."""
 _RELOCATIONS = 2_000
-"""How many times to try whether somebody else could give way, in all: it bounds the time, not the result
-of clusters that are not crammed full."""
+"""How many relocations of other pods to try in all: it limits the time, and the result only in clusters that
+are almost full."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -322,11 +322,11 @@ V = TypeVar("V")
 
 
 class DecodeCache(dict[K, V]):
-    """`memo[key]` is `make(key)`, made anew only for keys not met for a while.
+    """Caches `make(key)` for the keys that were used recently.
 
-    It never holds more than twice its capacity: when it is full, its entries become the older
-    generation, from which those still in use come back one by one; the rest goes with the next turn.
-    Whoever holds a value keeps it; forgetting only means that an equal one may be made once more.
+    It never holds more than twice its capacity: when it is full, its entries become the older generation.
+    Entries that are used again return from there; the others are dropped when the cache is full again. A
+    dropped value stays valid; an equal one may be built later.
     """
 
     __slots__ = ("_make", "_older", "capacity")

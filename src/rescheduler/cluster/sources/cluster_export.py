@@ -187,13 +187,13 @@ def encode_export(saving: ClusterExport, name: str) -> bytes:
 
 
 def _head(saving: ClusterExport) -> Object:
-    told = {
+    found = {
         SAVED_AT: saving.saved_at,
         SAVED_KINDS: ",".join(sorted(saving.kinds)),
         STEERED: "" if saving.steered is None else str(saving.steered).lower(),
         GUARDED: "true" if saving.guarded else "",
     }
-    annotations = {name: value for name, value in told.items() if value}
+    annotations = {name: value for name, value in found.items() if value}
     return {"apiVersion": "v1", "kind": "List", "metadata": {"annotations": annotations}}
 
 

@@ -21,9 +21,9 @@ T = TypeVar("T")
 
 
 async def gather_all(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """As `asyncio.gather`; but when one fails, the others have ended too before the error goes on.
+    """Gather the results; if one fails, cancel the others and wait for them before the error is raised.
 
-    Otherwise they would still be at work with connections that are closed for them.
+    Otherwise they would still use connections that are being closed.
     """
     tasks = [asyncio.ensure_future(each) for each in coroutines]
     try:
@@ -50,9 +50,9 @@ class UnavailableKind(str):
 
 
 async def read_live(client: Client, usage: UsageReader, *, meanwhile: Sequence[str] = ()) -> "ClusterReading":
-    """All kinds, several at once. Raises `KubeError` for what is required, and `EmptyCluster`.
+    """Read all kinds, several at once. Raises `KubeError` for required kinds, and `EmptyCluster`.
 
-    `meanwhile` names modules that are imported while the server is at work: those who plan need many.
+    `meanwhile` names modules to import while the server responds, because planning needs many.
     """
     kinds = [each for each in CLUSTER_KINDS if each.decides]
     gate = asyncio.Semaphore(_CONCURRENT_LISTS)

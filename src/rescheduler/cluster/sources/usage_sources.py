@@ -183,9 +183,9 @@ class PrometheusReader:
         if status in (401, 403):
             raise _Failed(f"{self._url} denied the request ({status}). Check prometheus.bearerTokenFile.")
         if body.lstrip()[:1] != b"{":
-            told = " ".join(body[:_SHOWN].decode(errors="replace").split())
+            start = " ".join(body[:_SHOWN].decode(errors="replace").split())
             raise _Failed(
-                f"{self._url}{_PATH} is not a Prometheus API ({status}: {told}). Check prometheus.url."
+                f"{self._url}{_PATH} is not a Prometheus API ({status}: {start}). Check prometheus.url."
             )
         try:
             vector = decode_vector(body)

@@ -72,8 +72,8 @@ def running_migrations(watched: WatchedObjects) -> list[Migration]:
 
 
 def migrations_to_finish(watched: WatchedObjects) -> list[Migration]:
-    """Those that somebody has to go on with, or else they can't even be deleted. Who makes no sense is not
-    gone on with anyway, unless it is cancelled."""
+    """Return the migrations that must continue before they can be deleted; one with an invalid status only
+    if it is cancelled."""
     items = (*watched.migrations.find("unfinished", True), *watched.migrations.informer)
     known = [found for item in items if (found := watched.records.migration(item)) is not None]
     return [
@@ -161,9 +161,9 @@ def _controller_and_object(
 def _are_orphaned(
     line: _OwnerChain, source: PodRecord | None, copy: PodRecord | None, watched: WatchedObjects
 ) -> bool:
-    """Of a controller that is gone: whether it was taken off its pods first. Any of them tells.
+    """Return whether a deleted controller was removed from the owner references of its pods first.
 
-    A pod of nobody with the same labels was one of them: the controller would have adopted any other.
+    A pod without a controller and with the same labels was its pod: it would have adopted any other.
     """
     if line.owner is not None or copy is None:
         return False
@@ -187,7 +187,7 @@ def target_of(migration: Migration, watched: WatchedObjects) -> PodRecord | None
 
 
 def _locked_by(migration: Migration, source: PodRecord | None, watched: WatchedObjects) -> str:
-    """Return the other migration that holds the lock on the source: one of that very pod, and under way.
+    """Return the other migration that holds the lock on the source: it must be running and name this pod.
 
     A label that names any other locks nothing.
     """

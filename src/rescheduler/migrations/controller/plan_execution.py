@@ -107,8 +107,8 @@ class PlanExecution:
         self._changed.set()
 
     def supersede(self) -> None:
-        """Another plan takes over: no wave is begun any more. What was asked for comes to its end, and who
-        has a stop on the way goes on from there: nobody else would."""
+        """Start no further wave, because another plan takes over. Requested moves finish, and second hops are
+        still requested, because no other plan would."""
         self._superseded = True
 
     def resume_after(self, migration: str) -> None:

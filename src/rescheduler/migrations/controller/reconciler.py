@@ -332,9 +332,8 @@ def _may_schedule_another_pod(observation: Observation, step: MigrationStep) -> 
 
 
 def _is_irreversible(observation: Observation, decision: Decision) -> bool:
-    """The eviction; and to call it off, from the unlocking on: that rests on a source that stands, on a copy
-    that does not, and in the end on a source that nobody can evict any more. And the removal of a ready copy,
-    which rests on a ready source. All of it as it is now, not as a cache has it."""
+    """Return whether the decision needs a live read: the eviction, its cancellation after the unlocking, and
+    the removal of a ready copy. They depend on pods as they are now, not as a cache has them."""
     is_evicting = observation.migration.status.step == MigrationStep.EVICTING
     if isinstance(decision, Perform):
         if isinstance(decision.effect, DeleteCopy):

@@ -71,11 +71,11 @@ _HANDOVER_KINDS: Final = ("Pod", "ReplicaSet", "Deployment", "StatefulSet", "Job
 
 
 def policy_for_manual_move(policy: Policy, handover: Handover = Handover.AUTO) -> Policy:
-    """What keeps the program from moving pods too often does not keep a person from it."""
-    wished = policy.handovers
+    """Return the policy without the limits on how often a pod moves: they don't apply to manual moves."""
+    handovers = policy.handovers
     if handover is not Handover.AUTO:
-        wished = {**wished, **dict.fromkeys(_HANDOVER_KINDS, handover)}
-    return replace(policy, min_pod_age=timedelta(), pod_cooldown=timedelta(), handovers=wished)
+        handovers = {**handovers, **dict.fromkeys(_HANDOVER_KINDS, handover)}
+    return replace(policy, min_pod_age=timedelta(), pod_cooldown=timedelta(), handovers=handovers)
 
 
 class _PlannerTerms(TypedDict):
@@ -128,8 +128,8 @@ class Revalidation:
         )
 
     def may_preempt(self, migration: Migration) -> str:
-        """Whom one more pod like the source could preempt now, in words; empty if nobody. While the copy is
-        not placed yet, that is the copy itself: not to be scheduled if its room was taken."""
+        """Return which pod one more pod like the source could preempt now; empty if none. Until the copy is
+        placed, that pod is the copy itself, which must not be scheduled if its room was taken."""
         pod = self._cluster.watched.pods.get(migration.pod_key)
         if pod is None or pod.shape.never_preempts or not self._priorities.any_below(pod.priority):
             return ""

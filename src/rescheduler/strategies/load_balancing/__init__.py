@@ -68,10 +68,10 @@ class BalancingProblem:
         )
 
     def _tried_out(self) -> tuple[Indices, Indices]:
-        """Moves that can all be made one after the other, as far as some tries in a small cluster can tell.
+        """Return moves that can be made one after the other, found by a few tries in a small cluster.
 
-        A search may find moves that can't be made in any order. A refused pod stays for the rest of the plan
-        and so do those that went before it, which the next check would set right.
+        A search may find moves that can't be made in any order. A refused pod stays for the rest of the plan,
+        and so do those that moved before it, which the next check would correct.
         """
         pods, targets = self._searched()
         for _ in range(_TRIAL_RUNS if len(self.nodes) <= SMALL else 0):

@@ -47,11 +47,10 @@ def improve_moves(assignment: Assignment) -> None:
 
 
 def reselect_by_source(assignment: Assignment) -> None:
-    """Sources first, then targets: nodes send what suits themselves best, wherever it goes, and then all that
-    is sent is dealt out anew.
+    """Select for each source the pods that are best for it, wherever they go, then assign targets again.
 
-    Whom a source had better send depends on a few pods; whom a target gets, on all that are sent. So what
-    suits the source can nearly always be made to suit the targets, though not by one exchange at a time.
+    The best pods for a source depend on a few pods; the best for a target, on all that are sent. So a
+    selection by source can nearly always be made to suit the targets, though not by one exchange at a time.
     """
     assignment.load_model.recompute_mean()
     if not _select_for_sources(assignment):

@@ -61,7 +61,7 @@ class TopologySpread:
 def _restore(
     view: View, survey: "_ViolationSurvey", violation: ConstraintViolation, share: float
 ) -> Iterator[Proposal]:
-    wished: list[_Candidate] = []
+    unplaced: list[_Candidate] = []
     violation.reset()
     while view.room > 0 and violation.moves_needed():
         candidates = _candidates(view, survey, violation)
@@ -69,7 +69,7 @@ def _restore(
             pod, target, saved = found
             yield Proposal((ProposedMove(pod, target, violation.describe(), saved * share),))
             continue
-        wished = wished or candidates
+        unplaced = unplaced or candidates
         if not candidates:
             break
         wanted = np.logical_or.reduce([each.wanted for each in candidates])
@@ -78,7 +78,7 @@ def _restore(
     violation.reset()
     if (
         violation.moves_needed()
-        and (helped := _with_displacement(view, wished, violation.describe(), share)) is not None
+        and (helped := _with_displacement(view, unplaced, violation.describe(), share)) is not None
     ):
         yield helped
 
