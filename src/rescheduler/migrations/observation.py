@@ -134,7 +134,7 @@ class Observation:
     def source_was_deleted(self) -> bool:
         """Whether a client deleted the source on purpose (`kubectl delete`), or it has completed.
 
-        Everything else that ends a pod (eviction, preemption, a taint, the kubelet, the pod garbage collector)
+        Everything else that ends a pod (eviction, preemption, a taint, the kubelet, pod garbage collection)
         sets its condition DisruptionTarget, or marks the pod as Failed. False if its end was not seen.
         """
         source = self.source or self.last_seen_source
