@@ -202,12 +202,12 @@ def encode_avoided_nodes(nodes: Sequence[str]) -> str:
 
 
 def exclusion_requirements(nodes: Sequence[str]) -> tuple[NodeSelectorRequirement, ...]:
-    """What the fields of each term of the required node affinity get."""
+    """Return what the fields of each term of the required node affinity get."""
     return tuple(NodeSelectorRequirement(_NAME_FIELD, "NotIn", (node,)) for node in nodes)
 
 
 def preferred_node_term(node: str) -> PreferredSchedulingTerm:
-    """What the preferred node affinity gets."""
+    """Return what the preferred node affinity gets."""
     wanted = NodeSelectorRequirement(_NAME_FIELD, "In", (node,))
     return PreferredSchedulingTerm(_GREATEST_WEIGHT, NodeSelectorTerm(match_fields=(wanted,)))
 

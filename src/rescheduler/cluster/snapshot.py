@@ -211,7 +211,7 @@ class InternedValues(Generic[K]):
         """Grows whenever a value comes or goes."""
 
     def __len__(self) -> int:
-        """How many numbers there are, free ones included."""
+        """Return how many numbers there are, free ones included."""
         return len(self._values)
 
     def take(self, value: K) -> int:
@@ -297,13 +297,13 @@ class AmountTable:
         return self._rows(amounts)
 
     def of_pods(self, amounts: Sequence[Resources | None]) -> Ints:
-        """[pod, resource]: each is one pod; None is for a row that nobody uses."""
+        """Return [pod, resource]: each is one pod; None is for a row that nobody uses."""
         rows = self._rows([each or Resources() for each in amounts])
         rows[:, PODS] = 1
         return rows
 
     def of_new_pod(self, amounts: Resources) -> Ints:
-        """[resource]; the same array for the same amounts."""
+        """Return [resource]; the same array for the same amounts."""
         found = self._of_new_pods.get(amounts)
         if found is None:
             found = self._of_new_pods[amounts] = self.of_pods([amounts])[0]

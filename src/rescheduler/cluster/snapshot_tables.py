@@ -380,7 +380,7 @@ def group_by_node(node: Rows, nodes: int) -> tuple[Rows, Rows]:
 
 
 def sum_by_node(of_pods: Ints, pods: PodTable) -> Ints:
-    """[node, resource]: over the pods that count there."""
+    """Return [node, resource]: over the pods that count there."""
     sums = np.zeros((len(pods.first_on) - 1, of_pods.shape[1]), dtype=np.int64)
     inhabited = np.flatnonzero(np.diff(pods.first_on))
     if len(inhabited):

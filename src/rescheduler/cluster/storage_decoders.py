@@ -304,7 +304,7 @@ def _class_of(meta: ObjectMeta, written: str) -> str:
 
 
 def _source_of(item: Object) -> tuple[str, str, str]:
-    """What kind of source, what it is there, and the CSI driver if it is one."""
+    """Return what kind of source, what it is there, and the CSI driver if it is one."""
     spec: Mapping[str, Any] = item["spec"] if isinstance(item.get("spec"), Mapping) else {}
     for kind, detail in spec.items():
         if isinstance(detail, Mapping) and (kind in _IDENTIFIED_BY or kind in _OTHER_SOURCES):

@@ -60,7 +60,7 @@ def fresh_usage(
     now_s: float,
     failure: UsageUnavailable | None = None,
 ) -> TrustedUsage:
-    """What counts of the readings, for the pods that run and the nodes there are.
+    """Return the readings that count, for the running pods and the existing nodes.
 
     With a `failure`, the readings are averages of earlier checks.
     """

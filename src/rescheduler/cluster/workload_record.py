@@ -108,7 +108,7 @@ class WorkloadRecord(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return next((owner for owner in self.owners if owner.controller), None)
 
     def pods(self) -> Selector:
-        """Which pods of its namespace it means: none if its selector makes no sense."""
+        """Return which pods of its namespace it means: none if its selector makes no sense."""
         try:
             return NOTHING if self.selector is None else self.selector.selector()
         except SelectorError:
@@ -131,7 +131,7 @@ def controller_of(
 
 
 def is_rolling_out(workload: WorkloadRecord) -> bool:
-    """Whether its controller is exchanging pods for those of a newer template, or is about to see one.
+    """Return whether its controller is exchanging pods for those of a newer template, or is about to see one.
 
     One pod more or fewer than it wants is no rollout: it scales, or one was evicted and is being replaced, or
     it has adopted a copy of ours.
@@ -154,7 +154,7 @@ def is_rolling_out(workload: WorkloadRecord) -> bool:
 
 
 def tolerates_surge(workload: WorkloadRecord) -> bool:
-    """Whether its users reckon with one pod more than they asked for, by what they say about updates.
+    """Return whether its users reckon with one pod more than they asked for, by what they say about updates.
 
     A ReplicaSet of its own always makes a new pod beside one that is still going, so it does.
     """

@@ -195,7 +195,7 @@ class _Reader:
         return found
 
     def _merged(self, node: yaml.MappingNode, path: FieldPath, depth: int) -> dict[str, Any]:
-        """What `<<` brings in; the map's own keys go before it, and of several sources the first."""
+        """Return what `<<` merges; the map's own keys win, then the first of several sources."""
         found: dict[str, Any] = {}
         for key, entry in node.value:
             if _is_merge(key):

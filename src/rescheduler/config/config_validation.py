@@ -123,7 +123,7 @@ def quoted_value(value: Any) -> str:
 
 
 def escape_unprintable(text: str) -> str:
-    """What a terminal would act upon, or can't encode, is written as its code."""
+    """Return the text with the code of each character that a terminal would act upon or can't encode."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

@@ -243,7 +243,7 @@ class Policy:
     """Recovery of pods that keep failing on their node."""
 
     def in_window(self, moment: datetime) -> bool:
-        """Whether moves may start at that moment."""
+        """Return whether moves may start at that moment."""
         return not self.windows or any(window.is_open(moment) for window in self.windows)
 
     def nodes_of(self, strategy: str) -> Selector:

@@ -131,7 +131,7 @@ def settings(block: type) -> tuple[Setting, ...]:
 
 
 def schema_at(block: type, path: tuple[str | int, ...]) -> SettingSchema:
-    """What may stand at a path that exists in the schema, such as `("windows", 0, "days")`."""
+    """Return what may stand at a path that exists in the schema, such as `("windows", 0, "days")`."""
     schema = SettingSchema(block=block)
     for step in path:
         if schema.block:

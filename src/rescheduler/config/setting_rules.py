@@ -62,7 +62,7 @@ class SettingRule:
     """Which strategies there are is known only at run time: plugins add some."""
 
     def refusal(self, value: object, strategies: Collection[str]) -> str | None:
-        """What is allowed instead, or None if the value is fine."""
+        """Return what is allowed instead, or None if the value is fine."""
         if self.names_strategy and not (isinstance(value, str) and value in strategies):
             return f"one of {', '.join(sorted(strategies))}"
         try:

@@ -285,7 +285,7 @@ class _Planning:
 
 
 def _queue(under_way: Sequence[MoveUnderWay], strategies: Sequence[Strategy]) -> QueuedMigrations:
-    """What still waits for its turn takes up room: the queue must not grow with every check."""
+    """Return the queued migrations; they take up room, so that the queue doesn't grow with every check."""
     waiting = [each for each in under_way if not each.is_begun]
     emptying = {each.name for each in strategies if each.urgent and not traits_of(each.name).recovers}
     by_namespace = Counter(each.pod.partition("/")[0] for each in waiting)

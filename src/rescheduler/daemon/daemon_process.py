@@ -266,7 +266,7 @@ class Daemon:
 
     @contextlib.asynccontextmanager
     async def _leading(self) -> AsyncIterator[None]:
-        """What runs while the Lease is ours, beside executing."""
+        """Return what runs while the Lease is ours, beside executing."""
         self.listener.leads(True)
         try:
             recovering = self.rescheduler.recovering(self.listener)

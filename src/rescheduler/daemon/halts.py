@@ -205,7 +205,7 @@ def _workload(migration: Migration) -> str:
 
 
 def _ends_at(finished: Sequence[Migration], ratio: float, holds: _Holds) -> datetime:
-    """When so many are forgotten that the rest would not be a halt any more."""
+    """Return when so many are forgotten that the rest would not be a halt any more."""
     by_age = sorted(each.status.finished_at for each in finished if each.status.finished_at is not None)
     for moment in by_age:
         rest = [each for each in finished if each.status.finished_at and each.status.finished_at > moment]

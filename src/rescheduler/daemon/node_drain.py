@@ -53,7 +53,7 @@ class NodeDrain:
         self._is_stopped = False
 
     async def states(self, *, wait: bool) -> AsyncIterator[tuple[NodeInMaintenance, ...]]:
-        """How far each node is, whenever something has been done about it; ends when all are empty.
+        """Yield the progress of each node whenever it changes; end when all are empty.
 
         Or when nothing more can be done now, unless one is to `wait` for that to change.
         """
@@ -95,7 +95,7 @@ class NodeDrain:
             self._run.stop()
 
     def now(self) -> tuple[NodeInMaintenance, ...]:
-        """How many are left where, at this moment."""
+        """Return how many are left where, at this moment."""
         return maintenance_status(self._cluster.snapshot(), Plan(taken_at_s=0.0), only=self._nodes)
 
     def _plan(self) -> Plan:
@@ -140,7 +140,7 @@ async def start_maintenance(client: Client, nodes: Iterable[str]) -> None:
 
 
 async def end_maintenance(client: Client, names: Iterable[str]) -> dict[str, str]:
-    """Takes the label off, and uncordons those that we cordoned; what was done about each, in words.
+    """Take the label off, and uncordons those that we cordoned; what was done about each, in words.
 
     Raises `KubeError`, `NotFound` for a node that is not there.
     """

@@ -50,7 +50,7 @@ class PeriodicChecks:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Checks while the body runs. What was asked for by then stays asked for: it is on record."""
+        """Check while the body runs. What was asked for by then stays asked for: it is on record."""
         async with self._rescheduler.checking(self._usage) as loop:
             self._resume_hops()
             unsubscribe = self._rescheduler.runtime.subscribe(self._state_changed)

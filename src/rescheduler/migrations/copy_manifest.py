@@ -98,7 +98,7 @@ def _with_same_token(container: _ReadOnlyObject) -> _ReadOnlyObject:
 
 
 def _differences(path: str, before: Any, after: Any) -> list[str]:
-    """Without the values: they may be secrets."""
+    """Yield the paths that differ, without values, which may be secrets."""
     if before == after or (_is_absent(before) and _is_absent(after)):
         return []
     if _is_absent(before):
@@ -192,7 +192,7 @@ def bare_copy(source: JsonObject, migration: Migration, name: str, now: datetime
 
 
 def _copy_metadata(like: JsonObject, source: JsonObject, migration: Migration, now: datetime) -> JsonObject:
-    """Labels and annotations as `like` has them, and our marks: those of an earlier move are overwritten."""
+    """Return labels and annotations of `like` with ours, which replace those of an earlier move."""
     moved = source["metadata"]
     original = labels_and_names.original_pod_name(moved["name"], moved.get("annotations") or {})
     return {
@@ -262,7 +262,7 @@ def _with_live_container_resources(
 
 
 def _without_tokens(spec: JsonObject) -> JsonObject:
-    """Admission mounts a token again, under another name."""
+    """Return the pod without token volumes; admission mounts a token again, under another name."""
     cleaned = spec | {
         "volumes": [
             each for each in spec.get("volumes") or () if not each["name"].startswith(TOKEN_VOLUME_PREFIX)
@@ -305,7 +305,7 @@ def _without_merged_keys(spec: JsonObject) -> JsonObject:
 
 
 def _terms_with_label_keys(spec: JsonObject) -> Iterator[JsonObject]:
-    """Whatever of a pod's spec may have `matchLabelKeys`."""
+    """Yield the parts of a pod's spec that may have `matchLabelKeys`."""
     yield from spec.get("topologySpreadConstraints") or ()
     for name in _AFFINITIES:
         affinity = (spec.get("affinity") or {}).get(name) or {}

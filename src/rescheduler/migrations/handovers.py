@@ -46,7 +46,7 @@ __all__ = ["ADOPT_DECIDERS", "COPY_DECIDERS", "EVICT_DECIDERS"]
 
 
 def adopting(observation: Observation) -> Decision:
-    """From here on nothing may delete the copy: it is one of the pods that serve."""
+    """Wait until the ReplicaSet adopts the copy. From here on nothing may delete the copy: it serves."""
     copy, owner = observation.target, observation.migration.status.owner
     assert owner is not None
     if copy is None or copy.is_terminating:
@@ -66,7 +66,7 @@ def adopting(observation: Observation) -> Decision:
 
 
 def _not_adopted(why: str) -> Transition:
-    """To wait for it would be in vain. The copy stays as it is: nothing deletes it after the eviction."""
+    """Return the failed adoption; the copy stays, because nothing deletes it after the eviction."""
     report = ConditionUpdate(ConditionType.STEERED, holds=False, reason="TargetMissed")
     return Transition(Trigger.COPY_GONE, why, reports=(report,))
 
@@ -199,7 +199,7 @@ def _replaced(observation: Observation, replacement: PodRecord) -> Transition:
 
 
 def _replacement_failure(observation: Observation, replacement: PodRecord) -> PodFailure | None:
-    """Of a pod that failed where it was: waiting for its successor would only hold up the next try."""
+    """Return why the replacement of a failing pod fails, too, so that the next attempt isn't delayed."""
     if not traits_of(observation.migration.spec.strategy).recovers:
         return None
     node, terms = observation.nodes.get(replacement.node), observation.policy.failed_pods
@@ -215,7 +215,7 @@ def _replacement_failure_check_at(observation: Observation, replacement: PodReco
 
 
 def _unschedulable_as_steered(observation: Observation, replacement: PodRecord) -> Decision | None:
-    """One that finds no place as it was steered: its controller makes another, which may go anywhere."""
+    """Return an effect if the steered replacement can't be scheduled: the next one may go anywhere."""
     since = _unschedulable_since(replacement)
     # A scheduler that asks our extender leaves no mark on the pod.
     is_steered = _is_steered_by(observation, replacement) or observation.policy.scheduler_extender

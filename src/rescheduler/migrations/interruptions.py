@@ -106,7 +106,7 @@ def _deployment_changed(observation: Observation) -> Transition | None:
 
 
 def _is_replacing_pods(owner: WorkloadRecord) -> bool:
-    """StatefulSets and DaemonSets exchange their pods themselves; ReplicaSets never do."""
+    """Return whether the controller replaces its pods itself, as StatefulSets and DaemonSets do."""
     return owner.kind != "ReplicaSet" and is_rolling_out(owner)
 
 
@@ -117,7 +117,7 @@ def _is_recovered_by_eviction(observation: Observation) -> bool:
 
 
 def is_superseded(deployment: Mapping[str, Any], replica_set: Mapping[str, Any]) -> bool:
-    """Whether the Deployment wants other pods than this ReplicaSet makes.
+    """Return whether the Deployment wants other pods than this ReplicaSet makes.
 
     By their templates, as its controller does: a change of size raises the generation too, and is none.
     """
@@ -138,7 +138,7 @@ def _workload_transition(message: str, failure: str, *, final: bool = False) -> 
 
 
 def time_left(observation: Observation) -> timedelta:
-    """How much time is left until the attempt is rolled back; negative when it is over."""
+    """Return how much time is left until the attempt is rolled back; negative when it is over."""
     began = observation.migration.status.started_at
     if began is None:
         return observation.policy.migration_timeout
@@ -190,7 +190,7 @@ def why_target_lost(observation: Observation) -> str:
 
 
 def _evicts(taint: Taint, pod: PodRecord) -> bool:
-    """Tolerating it for some seconds only delays the eviction."""
+    """Return whether the taint evicts the pod; a limited toleration only delays that."""
     if taint.effect != "NoExecute" or taint.key in _READINESS_TAINTS:
         return False
     return not any(
@@ -285,7 +285,7 @@ def _group_refused(words: str, failure: str) -> Transition:
 
 
 def is_group_settled(observation: Observation) -> bool:
-    """As the others have recorded it: being settled is written down by members of a group."""
+    """Return whether all members have recorded that they are settled."""
     group = group_of(observation.migration)
     if group is None:
         return True
@@ -294,7 +294,7 @@ def is_group_settled(observation: Observation) -> bool:
 
 
 def group_member_failed(observation: Observation) -> Transition | None:
-    """As long as none has been handed over, one that fails calls off all."""
+    """Return a transition if another member failed before any was handed over: all are cancelled."""
     others = _other_members(observation)
     if any(each.status.step in _HANDED_OVER for each in others):
         return None

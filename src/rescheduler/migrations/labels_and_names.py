@@ -123,7 +123,7 @@ def metadata_to_remove(pod: PodRecord) -> tuple[tuple[str, ...], tuple[str, ...]
 
 
 def labels_of_template(pod: PodRecord) -> dict[str, str]:
-    """Those that its template gave it, and so all its siblings: without ours, and without the node's."""
+    """Return the labels from the pod's template, without ours and without the node's."""
     return {
         name: value
         for name, value in pod.labels.items()
@@ -139,7 +139,7 @@ def lock_of(pod: PodRecord) -> str:
 
 
 def original_pod_name(name: str, marks: Mapping[str, str]) -> str:
-    """What the pod was called before it was ever moved."""
+    """Return the name of the pod before its first move."""
     return marks.get(ORIGINAL_POD_NAME_ANNOTATION, name)
 
 
@@ -236,7 +236,7 @@ def copy_of(migration: Migration, pod_at: _PodAt) -> PodRecord | None:
 
 
 def may_be_copy(pod: PodRecord, migration: Migration) -> bool:
-    """Whether a pod that is not on record is the copy whose creation was not answered.
+    """Return whether a pod that is not on record is the copy whose creation was not answered.
 
     It has the name that the copy would have, and says what the copy would say: that the migration owns it,
     or that it is a bare copy of the migration's pod.
@@ -284,7 +284,7 @@ def is_scaled_away(migration: Migration, owner: WorkloadRecord | None) -> bool:
 
 
 def recorded_siblings(siblings: Iterable[PodRecord]) -> tuple[str, ...]:
-    """Their uids. Of very many only the youngest: older ones are known by their age, far from any doubt."""
+    """Return their uids; of very many only the youngest, because the age identifies the others."""
     youngest = sorted(siblings, key=lambda pod: (-pod.created_s, pod.uid))[:MAX_SIBLINGS]
     return tuple(pod.uid for pod in youngest)
 
@@ -309,7 +309,7 @@ def replacement_of(
 
 
 def _oldest_candidate_s(migration: Migration, recorded: Sequence[PodRecord]) -> float:
-    """Nobody older than this has come since, if not all could be recorded."""
+    """Return the creation time before which no pod is new, if not all pods could be recorded."""
     if len(migration.status.siblings) < MAX_SIBLINGS:
         return 0.0
     return min((pod.created_s for pod in recorded), default=_evicted_s(migration))
@@ -334,7 +334,7 @@ def _candidate_rank(migration: Migration, pod: PodRecord) -> tuple[bool, bool, b
 
 
 def ready_seconds_lost(migration: Migration) -> float:
-    """From when the pod was handed over until its successor was ready; nothing if that was before.
+    """Return the seconds from the handover until the successor was ready; 0 if it was ready before.
 
     By our own clock on both sides: that of the API server may be another.
     """

@@ -172,7 +172,7 @@ def settling(observation: Observation) -> Decision:
 
 
 def _is_copy_serving(observation: Observation) -> bool:
-    """Whether the copy is ready, on a node that can keep it."""
+    """Return whether the copy is ready, on a node that can keep it."""
     copy = observation.target
     return copy is not None and copy.is_ready and not copy.is_terminating and not why_target_lost(observation)
 
@@ -195,7 +195,7 @@ def source_lost(observation: Observation) -> Transition:
 
 
 def _settled_at(observation: Observation) -> datetime:
-    """Available by the workload's own measure, and then a while for load balancers to notice."""
+    """Return when the copy is available by minReadySeconds and load balancers have noticed it."""
     assert observation.target is not None
     ready = observation.target.condition("Ready")
     assert ready is not None
@@ -206,7 +206,7 @@ def _settled_at(observation: Observation) -> datetime:
 
 
 def _before_deadline(observation: Observation, moment: datetime) -> datetime:
-    """That moment, by another clock than ours; but not later than the end of the attempt."""
+    """Return the moment, which another clock measured, but not after the end of the attempt."""
     return min(moment, observation.now + time_left(observation))
 
 
@@ -253,7 +253,7 @@ def _copy_not_ready(observation: Observation, reason: str) -> ConditionUpdate:
 
 
 def _is_source_failing(observation: Observation) -> bool:
-    """Not ready where it is; or only for the moment between two crashes."""
+    """Return whether the source fails: it is not ready, or only between two crashes."""
     if observation.source is None or not observation.source.is_ready:
         return True
     terms = observation.policy.failed_pods

@@ -68,7 +68,7 @@ def retained(observation: Observation) -> Decision | None:
 
 
 def _is_only_ready_pod(observation: Observation) -> bool:
-    """Of the two; and the copy is still the migration's own."""
+    """Return whether only the copy is ready, and it still belongs to the migration."""
     copy = observation.target
     return (
         observation.migration.status.handover in {Handover.ADOPT, Handover.COPY}
@@ -82,7 +82,7 @@ def _is_only_ready_pod(observation: Observation) -> bool:
 
 
 def _keep(observation: Observation) -> Decision:
-    """Of a pod of which only the copy is left: it stays, wherever it is."""
+    """Keep the copy, because it is all that is left of the pod."""
     assert observation.target is not None
     if SCHEDULING_GATE in observation.target.shape.scheduling_gates:
         return Perform(RemoveSchedulingGate(observation.target_reference))
@@ -166,7 +166,7 @@ def releasing(observation: Observation) -> Decision:
 
 
 def _copy_not_serving(observation: Observation, copy: PodRecord) -> Transition | None:
-    """What became of a copy after the source was gone: there was no way back, and it is not a success."""
+    """Return the failure of a copy that doesn't serve after the source is gone."""
     if observation.target_stands and (loss := why_target_lost(observation)):
         return Transition(
             Trigger.MISSED, f"{copy.name} took the pod's place, but {loss}", TARGET_LOST, final=True
@@ -211,12 +211,12 @@ def _replacement_result(observation: Observation) -> Transition:
 
 
 def is_serving(replacement: PodRecord) -> bool:
-    """Ready; or, of a Job, done before anybody could see it ready."""
+    """Return whether the pod is ready, or is a Job's and has completed."""
     return replacement.is_ready or replacement.phase == "Succeeded"
 
 
 def rolling_back(observation: Observation) -> Decision:
-    """Before the watershed: exactly as before; but a copy is not removed while it is the only ready pod."""
+    """Undo everything before the eviction; a copy stays while it is the only ready pod."""
     left = retained(observation) or next_cleanup(observation)
     if left is not None:
         return left
@@ -271,7 +271,7 @@ def _cleanup(observation: Observation) -> Perform | None:
 
 
 def _is_being_adopted(observation: Observation, copy: PodRecord) -> bool:
-    """Whether our owner reference is gone from the copy, as the garbage collector removes it where the
+    """Return whether our owner reference is gone from the copy, as the garbage collector removes it where the
     PodMigration is deleted in the foreground. Its ReplicaSet adopts it at any moment, and removes one pod too
     many: if the copy were deleted in that moment, there would be two fewer."""
     return (

@@ -74,7 +74,7 @@ def sync_request(observation: Observation) -> Perform | Wait | None:
 
 
 def _sync_requests_made(observation: Observation) -> tuple[int, datetime]:
-    """How many were made, and when the next one is due."""
+    """Return how many were made, and when the next one is due."""
     assert observation.target is not None
     count, _, written = observation.target.annotations.get(SYNC_REQUESTED_ANNOTATION, "").partition(" ")
     try:
@@ -95,7 +95,7 @@ def _sync_message(budget: BudgetRecord, count: int) -> str:
 
 
 def temporary_budget_manifest(observation: Observation, name: str) -> Object:
-    """Owned by the migration: whatever becomes of us, the budget does not outlive it."""
+    """Return a budget owned by the PodMigration, so that it is never left behind."""
     migration, workload = observation.migration, observation.deployment or observation.owner
     assert workload is not None
     return {
@@ -145,7 +145,7 @@ _GUARD_PROPAGATION: Final = timedelta(milliseconds=500)
 
 
 def evicting_beside_copy(observation: Observation) -> Decision:
-    """Adopt and Copy: only as long as the copy serves."""
+    """Evict the source of Adopt and Copy, only while the copy serves."""
     if not observation.source_stands:
         return _source_left(observation)
     lost = copy_gone(observation) or _copy_ended(observation) or target_lost(observation)
@@ -245,7 +245,7 @@ def _exhausted_budget(observation: Observation) -> BudgetRecord | None:
 
 
 def eviction_refused(observation: Observation, why: str, pause: timedelta) -> Wait:
-    """Until the budget changes; and because what we know of it may be old, asked again after a pause."""
+    """Return a wait until the budget changes; after a pause the eviction is tried again anyway."""
     report = ConditionUpdate(ConditionType.BUDGET_ALLOWS, holds=False, reason="Refused")
     left = time_left(observation)
     # A rollback may ask for the eviction after the deadline of the attempt.
@@ -280,7 +280,7 @@ def _unsteered(observation: Observation) -> Transition | None:
 
 
 def _may_go_unsteered(observation: Observation) -> bool:
-    """Where its owner allows it, or where the replacement can't come back."""
+    """Return whether the owner allows it, or the replacement can't come back."""
     node = observation.nodes.get(observation.migration.spec.source_node)
     is_kept_off = (
         node is not None
@@ -292,7 +292,7 @@ def _may_go_unsteered(observation: Observation) -> bool:
 
 
 def _unguarded(observation: Observation) -> Transition | None:
-    """Its ReplicaSet would create one more pod for a moment, and nothing keeps it from that."""
+    """Return a refusal if the ReplicaSet would create a surplus pod and nothing prevents that."""
     if (
         observation.migration.status.handover is not Handover.ADOPT
         or observation.is_guarded

@@ -111,12 +111,12 @@ def checking(observation: Observation) -> Decision:
 
 
 def step_of(migration: Migration) -> MigrationStep:
-    """Of a migration that is not `senseless`."""
+    """Return the step of a migration whose status is valid."""
     return MigrationStep(migration.status.step or MigrationStep.QUEUED)
 
 
 def handover_of(migration: Migration) -> Handover:
-    """As chosen; `Auto` while it is not."""
+    """Return the chosen handover; `Auto` until it is chosen."""
     return migration.status.handover or Handover.AUTO
 
 
@@ -152,7 +152,7 @@ def _leave_invalid_alone(observation: Observation, why: str) -> Decision:
 
 
 def _finished(observation: Observation) -> Decision:
-    """History for a while, and the memory behind podCooldown."""
+    """Keep a finished migration for `migrationTTL`: podCooldown depends on it."""
     status = observation.migration.status
     # Once the source is handed over the copy is one of the pods that serve, whatever became of the move.
     is_undone = status.phase is MigrationPhase.FAILED and status.handed_over_at is None
@@ -258,7 +258,7 @@ def with_wait_message(observation: Observation, wait: Wait) -> Migration:
 
 
 def _truncated(message: str) -> str:
-    """Policies and schedulers may say as much as they like; one word too many, and nothing is recorded."""
+    """Return the message, shortened: if it were too long, the status could not be written."""
     return message if len(message) <= MAX_TEXT_LENGTH else f"{message[: MAX_TEXT_LENGTH - 1]}…"
 
 
@@ -287,7 +287,7 @@ def is_checkpoint(before: Migration, after: Migration) -> bool:
 
 
 def _status_changes(observation: Observation, transition: Transition) -> dict[str, object]:
-    """What particular events leave behind in the status."""
+    """Return the changes of the status that follow from the event."""
     before = observation.migration.status
     match transition.event:
         case Trigger.APPROVED:
@@ -369,7 +369,7 @@ def _pause(observation: Observation, after: Trigger) -> timedelta:
 
 
 def _with_jitter(observation: Observation, pause: timedelta) -> timedelta:
-    """Within bounds, and a little different for each migration, so that they don't come all at once."""
+    """Return the delay with a jitter that differs per migration, so that they don't retry together."""
     pause = min(max(pause, _MIN_RETRY_DELAY), _MAX_RETRY_DELAY)
     share = int.from_bytes(hashlib.sha256(observation.migration.uid.encode()).digest()[:2]) / 0xFFFF
     return pause * (1 + share / 2)

@@ -253,5 +253,5 @@ _FORWARD_ONLY: Final = frozenset({MigrationStep.ADOPTING, MigrationStep.REPLACIN
 
 
 def is_reversible(step: MigrationStep) -> bool:
-    """Whether everything can still be undone, so that the end may be as if nothing had been."""
+    """Return whether everything can still be undone, so that the end may be as if nothing had been."""
     return step not in _FORWARD_ONLY

@@ -44,7 +44,7 @@ class NodeAvailability:
 def node_availability(
     placement: Placement, pod: int, *, source_stays: bool, open_to: Flags
 ) -> NodeAvailability:
-    """`open_to` are the nodes that the planner sends pods to."""
+    """Return the nodes that can take the pod; `open_to` are the nodes that the planner sends pods to."""
     records = placement.snapshot.nodes.records
     found: dict[tuple[str, str], list[tuple[str, str]]] = {}
     here = int(placement.position[pod])
@@ -71,7 +71,7 @@ def node_availability(
 
 
 def availability_message(found: NodeAvailability) -> str:
-    """One line: "0/12 nodes are available: 3 Insufficient cpu (n1 asks 2000m, …), 9 node(s) …"."""
+    """Return one line: "0/12 nodes are available: 3 Insufficient cpu (n1 asks 2000m, …), 9 node(s) …"."""
     parts = ", ".join(f"{len(each.nodes)} {each.reason}{_example_nodes(each)}" for each in found.forbidden)
     return f"{len(found.available)}/{found.nodes} nodes are available: {parts}"
 

@@ -106,7 +106,7 @@ _MOST_ASKED = 2000
 def explain_pod(
     snapshot: Snapshot, policy: Policy, key: str, *, steered: bool | None = None, guarded: bool = False
 ) -> PodExplanation:
-    """`steered` and `guarded` as for a plan. Raises `KeyError` if there is no such pod."""
+    """Explain a pod; `steered` and `guarded` as for a plan. Raises `KeyError` if it doesn't exist."""
     row = snapshot.pods.row[key]
     pod = snapshot.pods.records[row]
     usual, urgent, recovering = (
@@ -168,7 +168,7 @@ def _in_window(snapshot: Snapshot, policy: Policy) -> bool:
 def explain_node(
     snapshot: Snapshot, policy: Policy, name: str, *, steered: bool | None = None, guarded: bool = False
 ) -> NodeExplanation:
-    """`steered` and `guarded` as for a plan. Raises `KeyError` if there is no such node."""
+    """Explain a node; `steered` and `guarded` as for a plan. Raises `KeyError` if it doesn't exist."""
     row = snapshot.nodes.row[name]
     nodes = snapshot.nodes
     record = nodes.records[row]

@@ -156,7 +156,7 @@ class HandoverChooser:
         return _ControllerChain(owner, record, above, above_record)
 
     def _unknown(self, line: _ControllerChain) -> ImpossibleHandover | None:
-        """Whether we know how the pod's owner replaces its pods."""
+        """Return whether we know how the pod's owner replaces its pods."""
         owner, above = line.owner, line.above
         if owner is None:
             return None
@@ -187,7 +187,7 @@ class HandoverChooser:
         return frozenset(record.kind for record in self._snapshot.controllers.values())
 
     def _asked(self, pod: PodRecord, line: _ControllerChain) -> Handover | ImpossibleHandover | None:
-        """By the annotation on the workload, else by the configuration; None if by neither."""
+        """Return the handover from the annotation, else from the configuration; None if neither sets it."""
         for marks in _marks(pod, line):
             if (wanted := marks.get(HANDOVER_ANNOTATION)) is not None:
                 return _parse_handover(wanted)
@@ -280,7 +280,7 @@ def _is_kind(owner: OwnerReference, kind: str, group: str) -> bool:
 
 
 def _qualified_kind(owner: OwnerReference) -> str:
-    """`Rollout.argoproj.io`, as the configuration names it."""
+    """Return the kind as the configuration names it: `Rollout.argoproj.io`."""
     group, slash, _ = owner.api_version.rpartition("/")
     return f"{owner.kind}.{group}" if slash else owner.kind
 

@@ -41,7 +41,7 @@ def is_stuck_terminating(pod: PodRecord, now_s: float) -> bool:
 def maintenance_status(
     snapshot: Snapshot, plan: Plan, *, enabled: bool = True, only: Collection[str] | None = None
 ) -> tuple[NodeInMaintenance, ...]:
-    """Of all nodes with the label, or of those that are named.
+    """Return the status of all nodes with the label, or of those that are named.
 
     `enabled` says whether anybody empties them.
     """

@@ -69,7 +69,7 @@ class PlannedMove:
         return replace(self, target=second_move.target, reason=reason, left_for=left_for)
 
     def as_hop(self) -> "PlannedMove":
-        """As the first of two."""
+        """Return the move as a first hop."""
         return replace(self, gain=0.0, hop=True)
 
 
@@ -95,13 +95,13 @@ class PodGroups:
         self._label = label
 
     def of(self, pod: int) -> str:
-        """`namespace/group`, empty if it belongs to none."""
+        """Return the pod's group as `namespace/group`; empty if it has none."""
         pod_class = self._snapshot.classes[self._snapshot.pods.pod_class[pod]]
         name = pod_class.labels.get(self._label)
         return f"{pod_class.namespace}/{name}" if name else ""
 
     def members(self, group: str) -> tuple[int, ...]:
-        """Rows of all pods of it that are on a node and stay there, in order."""
+        """Return the rows of its pods that are on a node and stay there, in order."""
         return self._members.get(group, ())
 
     def goes_alone(self, pod: int) -> bool:
@@ -151,7 +151,7 @@ def sequence(placement: Placement, units: Sequence[MoveUnit], stops: Flags) -> l
 
 
 def make_in_order(placement: Placement, units: Sequence[MoveUnit]) -> tuple[list[MoveUnit], list[MoveUnit]]:
-    """Makes all that can be made, round after round: those made, in order, and those that wait."""
+    """Make all moves that can be made, and return them in order, and those that wait."""
     done: list[MoveUnit] = []
     waiting = list(units)
     progress = True
@@ -172,7 +172,7 @@ def is_at_source(placement: Placement, unit: MoveUnit) -> bool:
 
 
 def can_start(placement: Placement, unit: MoveUnit) -> bool:
-    """Whether every copy fits now, beside each other and beside all sources."""
+    """Return whether every copy fits now, beside each other and beside all sources."""
     if len(unit.moves) == 1:
         move = unit.moves[0]
         return placement.fits_on(move.pod, move.target, source_stays=move.source_stays)
@@ -191,7 +191,7 @@ def start(placement: Placement, unit: MoveUnit) -> None:
 
 
 def withdraw(placement: Placement, unit: MoveUnit) -> None:
-    """As if it had not been started."""
+    """Undo `start`."""
     for move in unit.moves:
         placement.remove(move.pod, move.target)
 
@@ -212,7 +212,7 @@ def move_at_once(placement: Placement, unit: MoveUnit) -> None:
 def _hop_candidates(
     placement: Placement, waiting: Sequence[MoveUnit], stops: Flags
 ) -> Iterator[tuple[MoveUnit, MoveUnit]]:
-    """Each pod whose leaving could let another in, by way of each node that could take it for a while."""
+    """Yield each pod whose move could let another in, with each node that could be its hop."""
     wanted = {move.target for unit in waiting for move in unit.moves}
     for unit in waiting:
         move = unit.moves[0]
@@ -236,7 +236,7 @@ MovesByPod = dict[int, list[PlannedMove]]
 
 
 def pods_that_may_move_again(units: Iterable[MoveUnit], groups: PodGroups) -> set[int]:
-    """Those that move by themselves."""
+    """Return the pods that move alone."""
     return {
         pod
         for pod, moves in _moves_by_pod(units).items()

@@ -43,7 +43,7 @@ _DIGITS = 3
 
 
 def node_load_changes(snapshot: Snapshot, after: Ints) -> tuple[NodeLoadChange, ...]:
-    """`after` is [node, resource], like the snapshot's own loads."""
+    """Return the loads before and after; `after` is [node, resource], like the snapshot's loads."""
     nodes = snapshot.nodes
     before = percent_of_allocatable(nodes.load, nodes.allocatable).tolist()
     has = (nodes.allocatable > 0).tolist()
@@ -61,13 +61,13 @@ def node_load_changes(snapshot: Snapshot, after: Ints) -> tuple[NodeLoadChange, 
 
 
 def percent_of_allocatable(load: Ints, allocatable: Ints) -> Floats:
-    """Of what is not there at all, nothing is used."""
+    """Return loads in percent; 0 of a resource that the node doesn't have."""
     found: Floats = np.round(100.0 * load / np.maximum(allocatable, 1), _DIGITS)
     return found
 
 
 def node_load_percentages(snapshot: Snapshot, node: int) -> dict[str, float]:
-    """In percent of allocatable, by resource."""
+    """Return the node's loads in percent of allocatable, by resource."""
     has = snapshot.nodes.allocatable[node]
     return _loads(
         snapshot, percent_of_allocatable(snapshot.nodes.load[node], has).tolist(), (has > 0).tolist()

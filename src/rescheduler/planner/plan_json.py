@@ -314,7 +314,7 @@ def _seconds(moment: str, faults: list[str]) -> float:
 
 
 def _contradictions(moves: Sequence[MoveForm]) -> Iterator[str]:
-    """What no planner would say: it was edited, or it is damaged."""
+    """Yield contradictions: the plan was edited, or it is damaged."""
     stops: dict[str, MoveForm] = {}
     for place, move in enumerate(moves):
         path = f"moves[{place}]"

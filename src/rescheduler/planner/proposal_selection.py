@@ -192,7 +192,7 @@ class _Selection:
 
 
 def _refused_by_protection(draft: PlanDraft, view: PlanView, pods: tuple[int, ...]) -> _Refused | None:
-    """Where some must stay, all do."""
+    """Return the refusal of a proposal of which some pod must stay."""
     kept = [pod for pod in pods if not view.may_move(pod)]  # which notes why
     if not kept:
         return None

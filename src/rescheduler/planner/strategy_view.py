@@ -45,7 +45,7 @@ class HotNodeHistory:
     """Checks up to the last one that found this too hot, without a break; at least 1."""
 
     def after(self, too_hot: Iterable[Hashable], source: UsageSource) -> "HotNodeHistory":
-        """After one more check.
+        """Return the history after one more check.
 
         What is too hot is a node's name; or a strategy and a node, where strategies differ.
         Load from another source is not comparable, so counting restarts.
@@ -58,7 +58,7 @@ class HotNodeHistory:
 def hot_subjects(
     heat: HotNodeHistory | None, too_hot: Iterable[Hashable], hot_checks: int
 ) -> frozenset[Hashable]:
-    """Which of those that are too hot now count as hot. `heat` has the present check in it already.
+    """Return which of those that are too hot now count as hot. `heat` has the present check in it already.
 
     Without it (a single plan knows no checks before), all of them.
     """
@@ -76,7 +76,7 @@ class RejectionLog:
         self._found.setdefault((rejection.subject, rejection.reason), rejection)
 
     def without(self, moved: Iterable[str]) -> list[Rejection]:
-        """All of them, by subject, except for pods that another strategy could move after all.
+        """Return all rejections by subject, except for pods that another strategy moves.
 
         That a pod fails, and is left to FailedPods, is not said where that has said more about it.
         """

@@ -160,7 +160,7 @@ class WaveInteractions:
         """By class."""
 
     def depends_on(self, unit: MoveUnit, others: Sequence[MoveUnit]) -> list[MoveUnit]:
-        """Those of the others that the unit minds."""
+        """Return the other units that the unit depends on."""
         dependency = self._dependency(unit)
         return (
             []
@@ -169,7 +169,7 @@ class WaveInteractions:
         )
 
     def dependents(self, unit: MoveUnit, others: Sequence[MoveUnit]) -> list[MoveUnit]:
-        """Those of the others that mind the unit."""
+        """Return the other units that depend on the unit."""
         namespaces = self._namespaces(unit)
         return [other for other in others if self._dependency(other).meets(namespaces)]
 
@@ -278,7 +278,7 @@ class WaveOrder:
             return can_start(self.placement, unit)
 
     def _fits_with(self, newcomer: MoveUnit, unit: MoveUnit) -> bool:
-        """Whether a unit that was started could also start after the newcomer did, or has finished."""
+        """Return whether a unit that was started could also start after the newcomer did, or has finished."""
         with self.placement.trial():
             withdraw(self.placement, unit)
             start(self.placement, newcomer)

@@ -30,7 +30,7 @@ _PENDING = "Pending"
 
 
 def disruptions_left(budget: BudgetRecord) -> int:
-    """How many disruptions it allows now. One whose status is out of date refuses every eviction."""
+    """Return how many disruptions it allows now. One whose status is out of date refuses every eviction."""
     return budget.disruptions_allowed if budget.is_current else 0
 
 
@@ -57,7 +57,7 @@ class DisruptionBudgets:
         return self._by_class[row]
 
     def guarding(self, pod: int) -> tuple[BudgetRecord, ...]:
-        """Those that are asked before it is evicted: none of a pod that has not begun to run.
+        """Return the budgets that an eviction must respect: none for a pod that has not started.
 
         Nor the one budget of a pod that is not ready, if it does not need it: as the API server has it.
         """
@@ -102,7 +102,7 @@ def creates_pods_in_order(record: WorkloadRecord | None) -> bool:
 
 
 def ordinal_of(pod: PodRecord) -> int | None:
-    """Its number among its siblings; None if its name has none."""
+    """Return the ordinal of a StatefulSet's pod; None if its name has none."""
     return None if pod.owner is None else statefulset_ordinal(pod.name, pod.owner.name)
 
 
@@ -194,7 +194,7 @@ class Preemption:
         return self._victims(row)
 
     def by_another(self, row: int) -> str:
-        """Whom one more pod like it could preempt as things stand, with the copy where it is."""
+        """Return which pod one more pod like it could preempt now, with the copy where it is."""
         if not self._could_preempt(row) or self._placement.fits_another(row).any():
             return ""
         return self._victims(row)

@@ -31,7 +31,7 @@ class _TermCounts:
     domain_counts: DomainCounts
 
     def has_some(self) -> Flags:
-        """[node]: whether there are any in its domain."""
+        """Return [node]: whether there are any in its domain."""
         return self.domains.spread([*self.domain_counts.counts])
 
     def shown(self, node: int) -> str:

@@ -29,7 +29,7 @@ class TopologyDomains:
     """By the label's value."""
 
     def spread(self, chosen: Sequence[int]) -> Flags:
-        """[node]: whether its domain is one of those chosen; never for nodes without the label."""
+        """Return [node]: whether its domain is one of those chosen; never for nodes without the label."""
         # One place more than there are domains: index -1, no domain, finds it and it stays False.
         flags = np.zeros(len(self.names) + 1, np.bool_)
         flags[chosen] = True
@@ -70,7 +70,7 @@ class NodeLabels:
         return found
 
     def selected(self, selector: Selector) -> Flags:
-        """[node]: whose labels match."""
+        """Return [node]: whose labels match."""
         found = np.full(len(self), not selector.selects_nothing)
         for requirement in selector.requirements:
             found &= self._meeting(requirement)
@@ -143,7 +143,7 @@ def node_affinity(
 
 
 def _wanted_nodes(labels: Labels, required: NodeSelector | None, node_labels: NodeLabels) -> Flags:
-    """[node]: those that a pod asks for by node selector and affinity."""
+    """Return [node]: those that a pod asks for by node selector and affinity."""
     found = np.ones(len(node_labels), np.bool_)
     for key, value in labels:
         domains = node_labels.domains(key)

@@ -107,7 +107,7 @@ class AttachedVolumes:
             self.count(pod_class, node, 1)
 
     def count_of(self, driver: str) -> Ints:
-        """[node]: how many volumes it has attached there, or is about to. Not to be written to."""
+        """Return [node]: how many volumes it has attached there, or is about to. Not to be written to."""
         if driver not in self._count:
             self._count[driver] = np.zeros(self._nodes, np.int64)
         return self._count[driver]
@@ -148,7 +148,7 @@ def node_volume_limits(
     storage: Storage,
     node_labels: NodeLabels,
 ) -> RuleCheck | None:
-    """What is attached is only counted if some node has a limit."""
+    """Return the check of attached volumes; they are only counted if some node has a limit."""
     by_driver: defaultdict[str, list[AttachableVolume]] = defaultdict(list)
     for volume in volumes:
         by_driver[volume.driver].append(volume)

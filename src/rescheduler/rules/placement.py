@@ -229,7 +229,7 @@ class Placement:
         return self._positions.pods_on(node)
 
     def fits(self, pod: int, *, source_stays: bool) -> Flags:
-        """[node]: where a copy of that pod could be put now, by every rule.
+        """Return [node]: where a copy of that pod could be put now, by every rule.
 
         With `source_stays` the pod itself stands in the way like any other; without, it is ignored.
         Where it is now counts as unfit either way.
@@ -357,7 +357,7 @@ class Placement:
             self._tried.append(change)
 
     def _requests_and_load(self, pod: int, number: int) -> tuple[Ints, Ints]:
-        """What it counts for, and its load.
+        """Return the requests and the load of the pod.
 
         The pod itself may be in the middle of a resize; a copy asks for what its spec says.
         """

@@ -161,7 +161,7 @@ class DomainCounts:
         self.counts.pop(NO_ROW, None)
 
     def at(self, node: int) -> int:
-        """How many there are in that node's domain."""
+        """Return how many there are in that node's domain."""
         return self.counts.get(int(self.domain_of[node]), 0)
 
     def add(self, node: int, by: int) -> None:

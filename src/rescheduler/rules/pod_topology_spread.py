@@ -43,7 +43,7 @@ class SpreadCheck:
         return min(counts.values())
 
     def most(self) -> int:
-        """How many may already be in a domain that one more is put into."""
+        """Return how many may already be in a domain that one more is put into."""
         return self.min_count() + self.max_skew - self.self_match
 
     def fits(self) -> Flags:
@@ -55,7 +55,7 @@ class SpreadCheck:
         return found
 
     def fits_after_leaving(self, source: int) -> Flags | None:
-        """[node]: where a pod of that node can go without leaving it too empty; None if anywhere.
+        """Return [node]: where a pod of that node can go without leaving it too empty; None if anywhere.
 
         The scheduler doesn't ask that, because it only knows pods that come. The emptiest domain gets
         emptier only if the pod leaves it.

@@ -46,7 +46,7 @@ class RuleCheck(Protocol):
     """One rule, ready for the pods of one class. Both answers agree, for every node, at any time."""
 
     def fits(self) -> Flags:
-        """[node]: where it fits. Read-only."""
+        """Return [node]: where it fits. Read-only."""
         ...
 
     def refusal(self, node: int) -> NodeRefusal | None:

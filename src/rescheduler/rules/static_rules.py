@@ -75,7 +75,7 @@ class StaticRules:
         return [check for check in found if check is not None]
 
     def mask(self, checks: Sequence[StaticCheck]) -> Flags:
-        """[node]: where all of these `checks` pass. Not to be written to."""
+        """Return [node]: where all of these `checks` pass. Not to be written to."""
         question = tuple(map(id, checks))  # they are kept here, so their ids stay taken
         found = self._masks.get(question)
         if found is None:

@@ -28,7 +28,7 @@ _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
 def tolerates_cordon(tolerations: Tolerations) -> bool:
-    """Whether the scheduler puts a pod with these tolerations on a cordoned node like on any other."""
+    """Return whether the scheduler puts a pod with these tolerations on a cordoned node like on any other."""
     return any(tolerates(toleration, _CORDONED) for toleration in tolerations)
 
 

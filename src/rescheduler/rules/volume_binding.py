@@ -44,7 +44,7 @@ class PodClaim:
 
 
 def claims_of(pod_class: PodClass, storage: Storage, *, is_placed: bool) -> list[PodClaim]:
-    """Where the pod `is_placed`, another one would come in its stead: with new ephemeral volumes."""
+    """Return the claims; if the pod `is_placed`, its successor has new ephemeral volumes."""
     found = []
     for volume in pod_class.volumes:
         if volume.kind == CLAIM_VOLUME:
@@ -143,7 +143,7 @@ def _combined(bound: Sequence[_BoundClaim], lacking: Sequence[UnprovisionableCla
 
 
 def _fault(claim: PodClaim, pod: str, uid: str) -> NodeRefusal | None:
-    """What is wrong with a claim whatever the node."""
+    """Return what is wrong with a claim whatever the node."""
     record, detail = claim.record, ""
     if record is None:
         words = f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{claim.name}"'

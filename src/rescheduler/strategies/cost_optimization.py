@@ -40,7 +40,7 @@ INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 
 
 def node_prices(nodes: Sequence[NodeRecord], cost: Cost) -> Floats:
-    """[node]; the average of the known ones where none is known, 1 for all if none is known at all."""
+    """Return [node]; the average of the known ones where none is known, 1 for all if none is known at all."""
     found = [_price(node, cost) for node in nodes]
     known = [price for price in found if price is not None]
     otherwise = sum(known) / len(known) if known else 1.0
@@ -84,7 +84,7 @@ def _is_unschedulable(pod: PodRecord) -> bool:
 
 
 def lacks_room(view: View, pod: int) -> bool:
-    """Whether the scheduler says so, and there is a node that is large enough at all."""
+    """Return whether the scheduler says so, and there is a node that is large enough at all."""
     condition = view.snapshot.pods.records[pod].condition("PodScheduled")
     if condition is None or not any(words in condition.message for words in _SHORTAGES):
         return False

@@ -45,7 +45,7 @@ def reserved_slots(slots: int) -> int:
 
 
 def share_of_each(slots: int, namespaces: int) -> int:
-    """What every namespace may have, whatever the others have."""
+    """Return the share that every namespace may have, whatever the others have."""
     return max(1, slots // max(1, namespaces))
 
 
@@ -76,7 +76,7 @@ class NamespaceTurns(Generic[T]):
         self._slots, self._free, self._share = slots, free, share
 
     def next(self) -> T | None:
-        """What is to be asked for now; None if nothing is left, or nothing may be added."""
+        """Return the next item; None if nothing is left, or nothing may be added."""
         while self._heap:
             count, _, name = self._heap[0]
             # This namespace has the fewest: if it may not have one more, none may.

@@ -94,12 +94,12 @@ class _NodeLoads:
         self._eligible: Flags = view.nodes & view.snapshot.nodes.ready
 
     def load(self) -> Floats:
-        """[node, resource]: percent."""
+        """Return [node, resource]: percent."""
         load: Floats = self.view.placement.load[:, _WATCHED] * self._weight
         return load
 
     def excess(self) -> Floats:
-        """[node, resource]: percentage points above the threshold."""
+        """Return [node, resource]: percentage points above the threshold."""
         return np.maximum(self.load() - self._threshold, 0.0)
 
     def overloaded(self) -> Flags:
@@ -114,7 +114,7 @@ class _NodeLoads:
         ]
 
     def shares(self, pods: list[int], node: int) -> Floats:
-        """[pod, resource]: percent of that node."""
+        """Return [pod, resource]: percent of that node."""
         shares: Floats = self.view.snapshot.pods.load[np.ix_(pods, _WATCHED)] * self._weight[node]
         return shares
 
@@ -134,7 +134,7 @@ class _NodeLoads:
         return best
 
     def gain(self, node: int, share: Floats) -> float:
-        """How much of its excess the node loses with that pod; 0 if less than `minGain`."""
+        """Return how much of its excess the node loses with that pod; 0 if less than `minGain`."""
         excess = self.excess()[node]
         gain = float(np.minimum(share, excess).sum() / excess.sum())
         return gain if gain >= self.view.policy.min_gain else 0.0

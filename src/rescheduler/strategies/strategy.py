@@ -84,18 +84,18 @@ class View(Protocol):
         ...
 
     def in_fair_order(self, pods: Sequence[int]) -> Iterator[int]:
-        """These pods, as many as this plan may move, in the order in which they are to be proposed.
+        """Yield these pods in the order in which to propose them, as many as this plan may move.
 
         In the given order if all of them may move; otherwise namespaces take turns.
         """
         ...
 
     def may_move(self, pod: int) -> bool:
-        """By everything that protects pods. A refusal is noted, with its reason, for the plan."""
+        """Return whether no protection applies; a refusal is recorded in the plan, with its reason."""
         ...
 
     def targets(self, pod: int) -> Flags:
-        """[node]: where it may go: every rule, and `open`, and not where it is.
+        """Return [node]: where it may go: every rule, and `open`, and not where it is.
 
         Asked with the pod itself in the way or not, as its handover has it. Suspect nodes, and those where
         pods of its workload keep failing, are among them only if there are no others. Unless the strategy is
@@ -104,15 +104,15 @@ class View(Protocol):
         ...
 
     def may_go(self, pod: int, node: int) -> bool:
-        """`targets(pod)[node]`, cheaper than to ask for all of them."""
+        """Return `targets(pod)[node]`, which is cheaper than all targets."""
         ...
 
     def handover(self, pod: int) -> Handover:
-        """How it would be moved. Only for pods that may move."""
+        """Return how it would be moved. Only for pods that may move."""
         ...
 
     def moves_with(self, pod: int) -> tuple[int, ...]:
-        """All pods that a proposal must move if it moves this one: itself, or the group that it belongs to.
+        """Return all pods that a proposal must move with this one: itself, or its group.
 
         Of a group, those that have to go: for an urgent strategy the members on nodes being emptied (in
         maintenance, or cordoned by a proposal of this plan), for every other the whole group.
@@ -120,7 +120,7 @@ class View(Protocol):
         ...
 
     def report_no_target(self, pod: int) -> None:
-        """Notes that the strategy wants it to move and that there is no target, with what forbids each."""
+        """Note that the strategy wants it to move and that there is no target, with what forbids each."""
         ...
 
     def report_staying(self, pod: int, reason: str, detail: str) -> None:
@@ -144,5 +144,5 @@ class HotNodeStrategy(Protocol):
     """A strategy that acts only on what was too hot for several checks: it says what is, in this one."""
 
     def too_hot(self, view: View) -> Flags:
-        """[node]: those that would be relieved now if they stayed like this."""
+        """Return [node]: those that would be relieved now if they stayed like this."""
         ...

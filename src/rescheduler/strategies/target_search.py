@@ -67,13 +67,13 @@ def complete_units(view: View, pods: Iterable[int]) -> list[PodUnit]:
 
 @lru_cache(maxsize=2)
 def average_node(nodes: NodeTable) -> Floats:
-    """[resource]: what a node has on average; never 0."""
+    """Return [resource]: what a node has on average; never 0."""
     average: Floats = np.maximum(nodes.allocatable.sum(axis=0) / max(len(nodes), 1), 1)
     return average
 
 
 def share_of_node(view: View, pod: int) -> float:
-    """How much of an average node it takes, of the resource that it takes most of."""
+    """Return how much of an average node it takes, of the resource that it takes most of."""
     return float((view.snapshot.pods.requests[pod] / average_node(view.snapshot.nodes)).max())
 
 
@@ -250,7 +250,7 @@ def find_displacement(view: View, pod: int, nodes: Iterable[int]) -> Displacemen
 
 
 def _is_blocked_by_pods(view: View, pod: int, node: int, *, stays: bool) -> bool:
-    """Whether it is other pods on that node that keep this one off, and nothing else."""
+    """Return whether it is other pods on that node that keep this one off, and nothing else."""
     refusals = view.placement.refusals(pod, node, source_stays=stays)
     return bool(refusals) and all(refusal.rule in _RULES_ABOUT_OTHER_PODS for refusal in refusals)
 

@@ -203,7 +203,7 @@ def _host_ports(spec: _Spec) -> Iterable[HostPort]:
 
 
 def _needed_features(spec: _Spec) -> Iterable[str]:
-    """What the scheduler infers that a node must declare, for what such a pod uses."""
+    """Return what the scheduler infers that a node must declare, for what such a pod uses."""
     if spec.host_network and spec.host_users is False:
         yield "UserNamespacesHostNetworkSupport"
     containers = (*spec.init_containers, *spec.containers)

@@ -166,7 +166,7 @@ class ClusterKind:
         return self.resource.kind
 
     def applier(self, state: "ClusterState") -> Callable[[Any], None]:
-        """What takes each object into the state. It raises ValueError for one that makes no sense."""
+        """Return what applies an object to the state; it raises ValueError for an invalid object."""
         if self.kind == "Pod":
             return state.apply_pod
         if self.kind == "Node":

@@ -98,7 +98,7 @@ def _reading(kinds: list[ClusterKind], lists: list[Any], measured: UsageOutcome)
 
 
 async def list_kind(client: Client, kind: ClusterKind) -> list[Any] | UnavailableKind:
-    """What the server has cached: a moment old at most, and far cheaper for it than the newest."""
+    """Return a list from the server's cache: a moment old at most, and much cheaper than the newest one."""
     try:
         return (await client.list(kind.resource, version="0")).items
     except (errors.NotFound, errors.Forbidden) as error:

@@ -111,7 +111,7 @@ class NamespacePseudonyms:
 
 
 def _in_keys(namespace: str) -> str:
-    """How it sorts in `namespace/name`."""
+    """Return how it sorts in `namespace/name`."""
     return f"{namespace}/"
 
 

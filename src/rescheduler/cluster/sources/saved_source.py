@@ -167,7 +167,7 @@ def read_saved(raw: bytes, *, source: str) -> ClusterReading:
 
 
 def saved_usage(reading: ClusterReading, policy: Policy) -> UsageOutcome:
-    """What counts as usage, of what the file has and what the policy asks for."""
+    """Return what counts as usage, of what the file has and what the policy asks for."""
     wanted = effective_usage_source(policy)
     if wanted is UsageSource.REQUESTS:
         return UsageReadings(UsageSource.REQUESTS)

@@ -86,7 +86,7 @@ class WatchedCluster:
 
     @contextlib.asynccontextmanager
     async def running(self, *, read_only: bool = False) -> AsyncIterator[None]:
-        """Follows the cluster while the body runs. Raises `KubeError`.
+        """Follow the cluster while the body runs. Raises `KubeError`.
 
         Raises `MissingDefinition`, too, unless the body is `read_only` and moves nothing.
         """
@@ -126,7 +126,7 @@ class WatchedCluster:
         return kind.kind != POD_MIGRATIONS.kind or not self.watched.is_without_migrations
 
     async def _refusals(self, kinds: list[ClusterKind], own: dict[str, Any]) -> dict[str, errors.KubeError]:
-        """Which kinds can't be followed, and why; an informer would ask for them for ever."""
+        """Return which kinds can't be watched, and why; an informer would retry them for ever."""
 
         async def refusal(kind: ClusterKind) -> errors.KubeError | None:
             if kind.kind == POD_MIGRATIONS.kind:

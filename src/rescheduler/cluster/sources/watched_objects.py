@@ -145,7 +145,7 @@ _WORKLOAD_RESOURCES: Final = {
 
 
 def is_watched(owner: ControllerReference | OwnerReference) -> bool:
-    """Whether something follows from not seeing this owner."""
+    """Return whether something follows from not seeing this owner."""
     return owner.kind in _WORKLOAD_RESOURCES and owner.api_version.startswith("apps/")
 
 
@@ -254,7 +254,7 @@ class WatchedObjects:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Follows the cluster while the body runs, which begins when everything is known once.
+        """Follow the cluster while the body runs, which begins when everything is known once.
 
         Raises `MissingCapability` if nothing can be moved in it, and `KubeError` if it can't be asked.
         """

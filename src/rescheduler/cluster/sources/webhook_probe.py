@@ -48,7 +48,7 @@ async def probe_webhook_if_registered(client: Client, namespace: str = "default"
 
 
 async def probe_webhook(client: Client, namespace: str) -> WebhookProbeResult:
-    """Whether API servers reach it for new pods of that namespace. Raises no `KubeError`."""
+    """Return whether API servers reach it for new pods of that namespace. Raises no `KubeError`."""
     steering, guard = await gather_all(
         [_probe(client, namespace, name) for name in (STEERING_WEBHOOK, GUARD_WEBHOOK)]
     )

@@ -55,7 +55,7 @@ class ConcurrencyLimits:
             units[claim.unit] += 1
 
     def free(self, key: str) -> bool:
-        """Whether it had taken anything."""
+        """Return whether it had taken anything."""
         claim = self._claims.pop(key, None)
         if claim is None:
             return False
@@ -70,7 +70,7 @@ class ConcurrencyLimits:
         return True
 
     def fits(self, claims: Sequence[SlotClaim]) -> bool:
-        """Whether all of them may begin together, beside those that run."""
+        """Return whether all of them may begin together, beside those that run."""
         if len(claims) == 1:
             return self._fits_alone(claims[0])
         return not self.exceeded(claims)
@@ -86,7 +86,7 @@ class ConcurrencyLimits:
         return len(self._workloads.get(claim.workload, ())) < policy.max_concurrent_per_workload
 
     def exceeded(self, claims: Sequence[SlotClaim], *, alone: bool = False) -> str:
-        """Which limit they would exceed, in words; empty if none.
+        """Return which limit they would exceed, in words; empty if none.
 
         `alone` as if nothing else ran: what does not fit then never will.
         """
@@ -110,7 +110,7 @@ class ConcurrencyLimits:
         return ""
 
     def has_room_at(self, key: str, node: str) -> bool:
-        """Whether one that has begun may go to that node, which was chosen for it only now."""
+        """Return whether one that has begun may go to that node, which was chosen for it only now."""
         claim = self._claims.get(key)
         others = self._nodes.get(node, {}).keys() - ({claim.unit} if claim is not None else set())
         return len(others) < self._runtime.current.policy.max_concurrent_per_node

@@ -78,7 +78,7 @@ class CopyCreator:
         return self._compare(source, made, replica_set)
 
     def ignored(self, observation: Observation, node: str) -> Transition | None:
-        """Asked after the nomination: without it nothing leads the copy to its target."""
+        """Return a refusal if admission dropped the nomination, without which the copy may go anywhere."""
         assert observation.target is not None
         copy = self._watched.pods.get(observation.target.key)
         if copy is None or copy.uid != observation.target.uid or copy.node or copy.nominated_node == node:

@@ -47,7 +47,7 @@ class Dispatcher:
     # -- what is seen
 
     def observe(self, key: str) -> None:
-        """As it is known now, from an informer or from the answer to a write of ours."""
+        """Update what is known of a migration, from an informer or from the answer to a write."""
         migration = migration_at(key, self._watched)
         if migration is None:
             self._turns.remove(key)
@@ -55,7 +55,7 @@ class Dispatcher:
             self.begin(migration)
 
     def begin(self, migration: Migration) -> None:
-        """As it is about to be recorded: from now on it counts like that."""
+        """Count a migration as running, just before that is recorded."""
         source = source_of(migration, self._watched)
         gang = "" if source is None else source.labels.get(self.runtime.current.policy.pod_group_label, "")
         self._turns.put(migration, workload_key(migration, self._watched), gang)
@@ -65,7 +65,7 @@ class Dispatcher:
             self.dispatch()
 
     def dispatch(self, *, everything: bool = False, but: str = "") -> None:
-        """Wakes all whose turn has come, `but` one that is awake."""
+        """Wake all whose turn has come, `but` one that is awake."""
         if not self._watched.is_fresh:
             return
         state, now = self.runtime.current, self._now()
@@ -75,7 +75,7 @@ class Dispatcher:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Reconsiders what waits while the body runs."""
+        """Reconsider what waits while the body runs."""
         async with background_task(self._dispatch_periodically(), "dispatcher"):
             yield
 
@@ -95,14 +95,14 @@ class Dispatcher:
         return self._turns.has_turn(migration.key)
 
     def obstacle(self, migration: Migration) -> str:
-        """Why the limits will never let its group begin; empty if they may."""
+        """Return why the limits will never let its group begin; empty if they may."""
         return self._turns.obstacle(migration)
 
     def has_room_at(self, migration: Migration, node: str) -> bool:
         return self._turns.has_room_at(migration.key, node)
 
     def group(self, migration: Migration) -> tuple[Migration, ...]:
-        """All members of its group, itself included if it is one."""
+        """Return all members of its group, including itself if it is one."""
         found = (migration_at(key, self._watched) for key in self._turns.members(migration))
         return tuple(each for each in found if each is not None)
 
@@ -111,7 +111,7 @@ class Dispatcher:
             self._wake(key)
 
     def under_way(self) -> list[str]:
-        """Keys."""
+        """Return the keys of running migrations."""
         return self._turns.running()
 
     def unfinished(self) -> list[str]:

@@ -82,7 +82,7 @@ def unmark_source_patch(source: PodRecord, version: str) -> Patch:
 
 
 def complete_copy_patch(pod: PodRecord) -> Patch:
-    """Of a copy whose migration is no more: nothing but that it is over."""
+    """Return the patch that marks a copy as completed after its migration was deleted."""
     labels = {labels_and_names.STATUS_LABEL: MigrationLabelStatus.COMPLETED}
     return merge_patch(
         {"metadata": {"resourceVersion": pod.resource_version, "uid": pod.uid, "labels": labels}}
@@ -103,7 +103,7 @@ def request_budget_sync_patch(uid: str, value: str) -> Patch:
 
 
 def offer_for_adoption_patch(migration: Migration, uid: str) -> Patch:
-    """Without a version: nothing that others write in this moment may delay it."""
+    """Return the patch that offers the copy to its ReplicaSet; without a version, so nothing delays it."""
     owners = [{"uid": migration.uid, "controller": False}]
     return strategic_patch({"metadata": {"uid": uid, "ownerReferences": owners}})
 

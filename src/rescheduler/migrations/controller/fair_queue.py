@@ -111,7 +111,7 @@ class FairQueue:
         return self._is_freed
 
     def put(self, migration: Migration, workload: str = "", gang: str = "") -> None:
-        """As it is now, new or not. `workload` and `gang` are what its pod has in common with others."""
+        """Add or update a migration. `workload` and `gang` are what its pod has in common with others."""
         key, group = migration.key, group_of(migration)
         known = self._entries.get(key)
         if known is not None and known.migration.uid != migration.uid:
@@ -145,7 +145,7 @@ class FairQueue:
             self._update_group_position(group)
 
     def members(self, migration: Migration) -> tuple[str, ...]:
-        """Keys of the members of its group, of which it may or may not be one; finished ones too."""
+        """Return the keys of its group, including finished ones; it may not be a member itself."""
         group = group_of(migration)
         known = None if group is None else self._groups.get(group)
         return () if known is None else tuple(known.members())
@@ -163,25 +163,25 @@ class FairQueue:
         return entry is not None and (entry.is_granted or entry.starts_with_group)
 
     def obstacle(self, migration: Migration) -> str:
-        """Which limit its group exceeds by itself, so that it can never begin; empty if none."""
+        """Return which limit its group exceeds by itself, so that it can never begin; empty if none."""
         members = self.members(migration)
         if migration.key not in members:
             return ""
         return self._slots.exceeded(self._claims(members), alone=True)
 
     def has_room_at(self, key: str, node: str) -> bool:
-        """Whether one that has its turn may go to that node."""
+        """Return whether one that has its turn may go to that node."""
         return self._slots.has_room_at(key, node)
 
     def hold(self, key: str, until: datetime | None = None) -> None:
-        """Its turn was not used: it waits again after that time, or when it is `ready`."""
+        """Take back an unused turn: it waits again after that time, or when it is `ready`."""
         entry = self._entries.get(key)
         if entry is not None and entry.is_granted:
             self._hold(entry, until or _INDEFINITELY)
             self._update_position(key)
 
     def ready(self, key: str, now: datetime) -> None:
-        """Whatever held it is over, unless it has a time of its own."""
+        """End what held it, unless it waits for a time."""
         entry = self._entries.get(key)
         if entry is None or entry.held_until is None:
             return
@@ -191,7 +191,7 @@ class FairQueue:
             self._update_position(key)
 
     def grant(self, now: datetime, may_begin: MayBegin, *, everything: bool = False) -> list[str]:
-        """Keys of those that have their turn from now on, in order; `everything` if conditions changed."""
+        """Give turns, and return the keys in order; consider `everything` if conditions changed."""
         self._end_holds(now)
         lines = self._lines if everything or self._is_freed else self._lines_of_new()
         self._new, self._is_freed = {}, False
@@ -206,7 +206,7 @@ class FairQueue:
         return granted
 
     def _chosen(self, lines: Mapping[str, list[_QueuePosition]], may_begin: MayBegin) -> list[_WaitingUnit]:
-        """Takes slots for every unit that it chooses."""
+        """Yield the chosen units, and take slots for each of them."""
         share = self._fair_share()
         heads: list[tuple[tuple[object, ...], str, Iterator[_WaitingUnit]]] = []
 
@@ -265,7 +265,7 @@ class FairQueue:
                 self._update_position(key)
 
     def _update_position(self, key: str) -> None:
-        """Counts it if it runs or may, and puts it into its line if it waits."""
+        """Count it if it runs or may run, and put it into its queue if it waits."""
         entry = self._entries[key]
         group = group_of(entry.migration)
         if group is not None:
@@ -301,14 +301,14 @@ class FairQueue:
             del self._groups[group], self._group_members[group]
 
     def _update_single_position(self, key: str) -> None:
-        """One that is not, or no more, among the members of its group; it may have begun as one."""
+        """Update a migration that is not, or no longer, a member of its group."""
         entry = self._entries.get(key)
         if entry is not None:
             entry.starts_with_group = entry.is_granted = False
             self._count(entry, entry.claim if entry.is_running else None)
 
     def _claims(self, keys: Iterable[str]) -> list[SlotClaim]:
-        """Members of a group that the pods declare count as one unit."""
+        """Return the slots of these migrations; members of a pod group count as one unit."""
         members = [self._entries[key] for key in keys]
         if len(members) > 1 and members[0].gang and len({each.gang for each in members}) == 1:
             unit = repr(group_of(members[0].migration))

@@ -127,7 +127,7 @@ class EventRouter:
         return changed
 
     def _budget(self, old: Object | None, new: Object | None) -> None:
-        """Those whose pod it covers, or has covered until now, or would if that pod were still there."""
+        """Wake migrations whose pod the budget covers, covered before, or would cover if the pod existed."""
         item = old if new is None else new
         assert item is not None
         covers = [self._watched.records.protection(each) for each in (old, new) if each is not None]
@@ -212,19 +212,19 @@ class MigrationController:
             self.reconcile_all()
 
     def reconcile_all(self) -> None:
-        """At what may begin or go on now, though nothing has happened to it."""
+        """Reconcile all migrations that may start or continue now, although nothing about them changed."""
         is_winding_down = self._runtime.current.is_winding_down
         for key in self._dispatcher.unfinished() if is_winding_down else self._dispatcher.under_way():
             self._queue.add(key)
         self._dispatcher.dispatch(everything=True)
 
     async def finish_steps(self, within_s: float) -> None:
-        """Before the end: no key is begun any more, and those at work have so long to come to a stop."""
+        """Start no further key, and give running reconciliations this time to finish."""
         await self._workers.finish(within_s)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Executes while the body runs. At its end every worker stops where it is: the record suffices."""
+        """Execute while the body runs. At its end every worker stops where it is: the record suffices."""
         async with contextlib.AsyncExitStack() as stack:
             if self._owns_informers:
                 await stack.enter_async_context(self.watched.running())

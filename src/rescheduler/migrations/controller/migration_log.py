@@ -39,7 +39,7 @@ class MigrationLog:
         self._left_alone: dict[str, str] = {}
 
     def record(self, observation: Observation, after: Migration) -> None:
-        """It has come to the step that `after` is at; `observation` is what led there."""
+        """Record that the migration reached the step of `after`, because of `observation`."""
         if self._was_recorded(after, observation.now):
             return
         step, status = step_of(after), after.status
@@ -64,7 +64,7 @@ class MigrationLog:
             self._write_events(observation, after, step)
 
     def left_alone(self, migration: Migration, why: str) -> None:
-        """Nobody can go on with it: said once."""
+        """Log once that a migration can't continue."""
         if self._left_alone.get(migration.uid) == why:
             return
         self._left_alone[migration.uid] = why
@@ -93,7 +93,7 @@ class MigrationLog:
         self._events.record(subject, "UnknownMigrationLabel", words, warning=True)
 
     def since(self, migration: Migration, now: datetime) -> datetime:
-        """Since when it was seen at its step."""
+        """Return when it was first seen at its step."""
         return self._since.get(migration.uid, {}).get(_attempt_and_step(migration), now)
 
     def forget(self, uid: str) -> None:

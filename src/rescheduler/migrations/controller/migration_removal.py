@@ -103,7 +103,7 @@ class ForcedRemovalCleanup:
         return None
 
     def _is_anything_left(self, migration: Migration) -> bool:
-        """By the cache, so that pods with forged marks cost no request."""
+        """Return whether the cache has a pod to clean up, so that forged labels cost no request."""
         source, copy = source_of(migration, self._watched), copy_of(migration, self._watched.pods.get)
         is_locked = source is not None and self._is_locked(source, migration)
         return is_locked or (
@@ -193,7 +193,7 @@ def _remember(
 
 
 async def cancel_all_migrations(client: Client, watched: WatchedObjects) -> None:
-    """Returns when none is left that is not finished. Raises `KubeError`."""
+    """Cancel all migrations, and return when none is unfinished. Raises `KubeError`."""
     changed = asyncio.Event()
 
     def note(_old: Object | None, _new: Object | None) -> None:
@@ -213,6 +213,6 @@ async def cancel_all_migrations(client: Client, watched: WatchedObjects) -> None
 
 
 def _migrations_to_await(watched: WatchedObjects) -> list[Migration]:
-    """Not finished; or finished, and not let go of yet."""
+    """Return the migrations that are not finished, or finished but not released."""
     found = (watched.records.migration(item) for item in watched.migrations.informer)
     return [each for each in found if each and (not each.is_finished or FINALIZER in each.finalizers)]

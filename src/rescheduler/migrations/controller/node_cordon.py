@@ -27,7 +27,7 @@ _MAX_CONFLICTS: Final = 5
 
 class NodeCordoner:
     def __init__(self, client: Client, known: Callable[[str], NodeRecord | None]) -> None:
-        """`known` says how a node was last seen, by its name."""
+        """`known` returns the last known state of a node by name."""
         self._client = client
         self._known = known
 
@@ -100,7 +100,7 @@ class NodeCordoner:
     async def _patch(
         self, name: str, version: str, *, mark: str | None = None, cordon: bool | None = None
     ) -> None:
-        """With the version as precondition: another client may cordon the node at the same time."""
+        """Patch the node with its version as precondition: another client may cordon it at the same time."""
         patch: Object = {
             "metadata": {"resourceVersion": version, "annotations": {CORDONED_BY_ANNOTATION: mark}}
         }
@@ -110,7 +110,7 @@ class NodeCordoner:
 
 
 async def remove_stale_cordon_annotation(client: Client, node: NodeRecord) -> None:
-    """Removes the mark of a cordon that is no more. Raises `KubeError`.
+    """Remove the annotation of a cordon that no longer exists. Raises `KubeError`.
 
     With the version as precondition: a cordon of ours that is being made at the same time keeps its mark.
     """

@@ -246,7 +246,7 @@ def budgets_covering(pod: PodRecord, watched: WatchedObjects) -> list[BudgetReco
 def _budgets(
     migration: Migration, source: PodRecord | None, watched: WatchedObjects
 ) -> tuple[BudgetRecord, ...]:
-    """Those that cover the source, and ours even after it has gone."""
+    """Return the budgets that cover the source, and the temporary one even after the source is gone."""
     return tuple(
         each.budget
         for each in _budgets_with_selectors(migration.namespace, watched)

@@ -170,7 +170,7 @@ class PlanExecution:
         self._refresh(progress)
 
     async def _request(self, move: Move, key: str, item: Object) -> str:
-        """Empty once its migration is there; else why there is none.
+        """Create the PodMigration; return an empty string, or why there is none.
 
         A check that is due before all moves of the one before it are asked for plans some of them again.
         """
@@ -228,7 +228,7 @@ class PlanExecution:
         return _FirstHopResult(key, pod.uid, hop.migration.created.timestamp())
 
     async def _create(self, item: Object) -> None:
-        """One that is there already is the same one: its name follows from the plan."""
+        """Create the object; one that already exists is the same, because its name follows from the plan."""
         backoff = Backoff(_MIN_RETRY_DELAY_S, _MAX_RETRY_DELAY_S, random.Random())  # noqa: S311 - jitter
         for last in (*(False,) * (_MAX_CREATE_ATTEMPTS - 1), True):
             try:
@@ -264,7 +264,7 @@ class PlanExecution:
         self._on_progress(progress)
 
     async def _drop_incomplete_groups(self, wave: Sequence[MoveProgress]) -> None:
-        """They are handed over together or not at all: without one of them the others would wait in vain."""
+        """Cancel groups that lost a member: they are handed over together or not at all."""
         incomplete = {progress.move.group for progress in wave if progress.cancelled_because} - {""}
         for progress in wave:
             if progress.move.group in incomplete and progress.is_under_way:

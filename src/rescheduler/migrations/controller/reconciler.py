@@ -273,7 +273,7 @@ class Reconciler:
         return decode_migration(written)
 
     def _newest(self, recorded: Migration, current: Migration) -> tuple[Migration | None, Migration | None]:
-        """After an effect: the same step, with what has become of the object."""
+        """Return the migration after an effect: the same step, with the newest version of the object."""
         newest = migration_at(recorded.key, self._watched)
         if newest is None or newest.uid != recorded.uid:
             self._migration_log.forget(recorded.uid)
@@ -288,7 +288,7 @@ class Reconciler:
     # -- waiting
 
     async def _waiting(self, observation: Observation, wait: Wait, recorded: Migration) -> datetime | None:
-        """Puts what it waits for on record, where that lasts."""
+        """Write what it waits for into the status, if the wait lasts."""
         if invalid_status(observation.migration):
             self._migration_log.left_alone(observation.migration, wait.message)
             return wait.until

@@ -144,7 +144,7 @@ class Revalidation:
         return Preemption(snapshot, unreserved=pending).by_another(row)
 
     def no_room(self, migration: Migration) -> str:
-        """Why the replacement of its pod would find no node now, in words; empty if it would find one.
+        """Return why the replacement of its pod would find no node now, in words; empty if it would find one.
 
         The eviction may have waited long for its budget. Then the pod would be gone and its replacement
         pending, or it would preempt others. Its own node does not count: it is to go elsewhere.
@@ -219,7 +219,7 @@ class Revalidation:
         return [*on_record, *self._approved.values()]
 
     def _is_bound(self, migration: Migration, snapshot: Snapshot) -> bool:
-        """As the snapshot has it, which may be a moment older than the caches."""
+        """Return whether the snapshot, which may be older than the caches, has the pod on its node."""
         copy = target_of(migration, self._cluster.watched)
         row = None if copy is None else snapshot.pods.row.get(copy.key)
         return row is not None and bool(snapshot.pods.node[row] != NO_ROW)
@@ -233,7 +233,7 @@ class Revalidation:
         return _refused(rejection)
 
     def _passes(self, snapshot: Snapshot, rejection: Rejection) -> bool:
-        """Whether it may well be otherwise in a moment."""
+        """Return whether it may well be otherwise in a moment."""
         if rejection.reason in TEMPORARY_REASONS:
             return True
         if rejection.reason not in _ROOM_REASONS:

@@ -86,7 +86,7 @@ def unsteered(candidate: PodCandidate) -> Protection | None:
 
 
 def tolerates_own_cordon(candidate: PodCandidate) -> Protection | None:
-    """Its replacement would come back, and would have to be evicted again, and again."""
+    """Refuse a pod whose replacement would tolerate the cordon and come back."""
     if (
         candidate.context.steered
         or candidate.policy.allow_unsteered
@@ -149,7 +149,7 @@ def sibling_not_ready(candidate: PodCandidate) -> Protection | None:
 
 
 def _out_of_order(candidate: PodCandidate, readiness: ReplicaReadiness) -> Protection | None:
-    """Whether its StatefulSet would not make its successor for the time being."""
+    """Return whether its StatefulSet would not make its successor for the time being."""
     if candidate.owner is None or not candidate.is_owned_by("StatefulSet"):
         return None
     ordinal = ordinal_of(candidate.pod)
@@ -284,7 +284,7 @@ class Eligibility:
         return self._refusals[row]
 
     def refusals(self, row: int) -> list[Rejection]:
-        """Everything that protects it."""
+        """Return everything that protects the pod."""
         candidate = self._context.candidate(row)
         answers = ((reason, check(candidate)) for reason, check in PROTECTION_CHECKS)
         return [
@@ -294,11 +294,11 @@ class Eligibility:
         ]
 
     def choice(self, row: int) -> HandoverChoice | ImpossibleHandover:
-        """How it would be moved, and why like that."""
+        """Return the handover of the pod and the reason for it."""
         return self._context.choice(row)
 
     def handover(self, row: int) -> Handover:
-        """Of a pod that may be moved. Raises `ValueError` if there is no way to move it."""
+        """Return the handover of a movable pod. Raises `ValueError` if it can't be moved."""
         choice = self._context.choice(row)
         if isinstance(choice, HandoverChoice):
             return choice.handover

@@ -83,7 +83,7 @@ class ProtectionContext:
         return int(pods.pod_class[row]), id(pod.shape), pod.owners if pod.owner is not None else pod.key
 
     def choice(self, row: int) -> HandoverChoice | ImpossibleHandover:
-        """How it would be moved, and why like that."""
+        """Return the handover of the pod and the reason for it."""
         template = self.template(row)
         found = self._choices.get(template)
         if found is None:
@@ -114,17 +114,17 @@ class ProtectionContext:
         return revision_of_successor(pod, controller_of(self.snapshot.controllers, pod.namespace, owner))
 
     def record(self, row: int) -> WorkloadRecord | None:
-        """Of its workload, as far as it is known."""
+        """Return the record of its workload, if it is known."""
         index = int(self.snapshot.pods.workload[row])
         return None if index == NO_ROW else self.snapshot.workloads[index].record
 
     def readiness(self, row: int) -> ReplicaReadiness | None:
-        """It and the other pods of its workload, wherever they are; None of a pod that has none."""
+        """Return the readiness of all pods of its workload; None if it has no workload."""
         index = int(self.snapshot.pods.workload[row])
         return None if index == NO_ROW else self._workload_readiness.of(index)
 
     def replicas(self, row: int) -> int:
-        """How many pods its workload is asked to have; if that is not known, how many there are."""
+        """Return how many pods its workload is asked to have; if that is not known, how many there are."""
         index = int(self.snapshot.pods.workload[row])
         if index == NO_ROW:
             return 1
@@ -132,7 +132,7 @@ class ProtectionContext:
         return record.replicas if record is not None else int(self._pods_of_workloads[index])
 
     def users_of_claim(self, claim: str) -> int:
-        """How many pods on nodes mount it."""
+        """Return how many pods on nodes mount it."""
         return self._users_of_claims[claim]
 
     @cached_property
@@ -181,7 +181,7 @@ class PodCandidate:
         return self.choice.handover if isinstance(self.choice, HandoverChoice) else None
 
     def impossible(self, reason: Reason) -> Protection | None:
-        """Whether that is why there is none."""
+        """Return whether that is why there is none."""
         choice = self.choice
         if isinstance(choice, ImpossibleHandover) and choice.reason is reason:
             return Protection(choice.detail, choice.by)

@@ -57,7 +57,7 @@ class BalancingProblem:
         return threshold > 0 and self.load_model.is_inside(threshold, self.receives)
 
     def bundles(self) -> Iterator[MoveBundle]:
-        """What is worth proposing, in order. What does not fit at all comes last: it is said why it stays."""
+        """Yield bundles worth proposing, in order; those that don't fit come last, to report why."""
         if not self.resources or not self.receives.any() or self.view.room <= 0 or self.is_balanced:
             return
         pods, targets = self._tried_out()
@@ -83,7 +83,7 @@ class BalancingProblem:
         return pods, targets
 
     def _searched(self) -> tuple[Indices, Indices]:
-        """Pods that had best move, and their targets."""
+        """Return the pods that should move, and their targets."""
         assignment = self._assignment()
         with self.view.placement.trial():
             search_moves(assignment)
@@ -184,7 +184,7 @@ class BalancingProblem:
         )
 
     def _reason(self, bundle: MoveBundle, number: int) -> str:
-        """In the resource in which the two nodes are furthest apart."""
+        """Return the reason, in the resource in which the two nodes differ most."""
         source, target = bundle.loads[number]
         widest = int(np.abs(source - target).argmax())
         words = f"{self.resources[widest]}: source {source[widest]:.1f}%, target {target[widest]:.1f}%"
@@ -195,7 +195,7 @@ class BalancingProblem:
         return f"{words}; together with {keys}"
 
     def note_rejection(self, bundle: MoveBundle) -> None:
-        """If the bundle was accepted, its pods are at their new places from here on."""
+        """Record the answer to a bundle: if it was accepted, its pods are at their targets from now on."""
         position = self.view.placement.position
         if all(position[self.pods[pod]] == self.nodes[target] for pod, _, target in bundle.moves):
             self._accepted += 1
@@ -228,7 +228,7 @@ class LoadBalancing:
     urgent: ClassVar[bool] = False
 
     def too_hot(self, view: View) -> Flags:
-        """[node]: those whose distance to the lowest is above the threshold."""
+        """Return [node]: those whose distance to the lowest is above the threshold."""
         problem = BalancingProblem(view)
         distance = problem.load_model.load - problem.load_model.lowest(problem.receives)
         flags = np.zeros(len(view.snapshot.nodes), np.bool_)

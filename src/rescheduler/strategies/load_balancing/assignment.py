@@ -39,7 +39,7 @@ _MAX_MULTIPLICATIONS = 2**17
 
 
 def matrix_product(left: Floats, right: Floats) -> Floats:
-    """`left @ right.T`."""
+    """Return `left @ right.T`."""
     found: Floats = np.empty((len(left), len(right)))
     rows = max(1, _MAX_MULTIPLICATIONS // max(1, right.size))
     for start in range(0, len(left), rows):
@@ -98,11 +98,11 @@ class LoadModel:
         return float(squares.sum())
 
     def distances(self) -> Floats:
-        """[node]: how far off the mean it is, squared, all resources together."""
+        """Return [node]: how far off the mean it is, squared, all resources together."""
         return over_resources(np.square(self.deviation))
 
     def lowest(self, nodes: Flags) -> Floats:
-        """[resource]: the least load of those nodes."""
+        """Return [resource]: the least load of those nodes."""
         loads = self.load[nodes]
         if not self._all_have:
             loads[~self._has[nodes]] = np.inf
@@ -110,7 +110,7 @@ class LoadModel:
         return lowest
 
     def is_inside(self, threshold: float, receives: Flags) -> bool:
-        """Whether the spread is inside the threshold in every resource.
+        """Return whether the spread is inside the threshold in every resource.
 
         A node that takes no pods can't be too cold: nothing would ever make it warmer.
         """
@@ -126,7 +126,7 @@ class LoadModel:
         return bool((spread <= threshold).all())
 
     def is_even(self, tolerance: float) -> bool:
-        """Whether loads are off the mean by no more than that on average (root of the mean square)."""
+        """Return whether loads are off the mean by no more than that on average (root of the mean square)."""
         return self.squared_deviation <= self.load.size * tolerance**2
 
     def put(self, pod: int, node: int) -> None:
@@ -140,13 +140,13 @@ class LoadModel:
         self.at[pod] = node
 
     def relief(self, pods: Indices) -> Floats:
-        """[pod]: what leaving its node gains."""
+        """Return [pod]: what leaving its node gains."""
         at = self.at[pods]
         share = self.amount[pods] * self.weight[at]
         return over_resources(share * (2 * self.deviation[at] - share))
 
     def gains(self, pods: Indices, nodes: Indices) -> Floats:
-        """[pod, node]: what moving each pod to each node gains; nothing where it is already."""
+        """Return [pod, node]: what moving each pod to each node gains; nothing where it is already."""
         amount = self.amount[pods]
         weight = self.weight[nodes]
         burden = np.concatenate([2 * weight * self.deviation[nodes], weight * weight], axis=1)
@@ -156,12 +156,12 @@ class LoadModel:
         return gains
 
     def gains_each(self, pods: Indices, nodes: Indices) -> Floats:
-        """[i]: what moving `pods[i]` to `nodes[i]` gains."""
+        """Return [i]: what moving `pods[i]` to `nodes[i]` gains."""
         share = self.amount[pods] * self.weight[nodes]
         return self.relief(pods) - over_resources(share * (2 * self.deviation[nodes] + share))
 
     def exchange_gains(self, pods: Indices, others: Indices) -> Floats:
-        """[pod, other]: what it gains if the two change places; nothing on the same node.
+        """Return [pod, other]: what it gains if the two change places; nothing on the same node.
 
         Piles of both, [pile, pod] and [pile, other], give [pile, pod, other]. The square of the difference
         of the two, written out, is a product of what depends on the one with what depends on the other, so
@@ -181,7 +181,7 @@ class LoadModel:
         return gains
 
     def exchange_gains_each(self, pods: Indices, others: Indices) -> Floats:
-        """[i]: what it gains if `pods[i]` and `others[i]` change places."""
+        """Return [i]: what it gains if `pods[i]` and `others[i]` change places."""
         amount, slope, bend = self._terms(pods)
         other_amount, other_slope, other_bend = self._terms(others)
         more = other_amount - amount
@@ -209,7 +209,7 @@ class AssignmentRules(Protocol):
     def may_move(self, pod: int) -> bool: ...
 
     def places(self, pod: int) -> Flags:
-        """[node]: where it may go as things stand."""
+        """Return [node]: where it may go as things stand."""
         ...
 
     def may_go(self, pod: int, node: int) -> bool:
@@ -217,11 +217,11 @@ class AssignmentRules(Protocol):
         ...
 
     def may_swap(self, pod: int, other: int) -> bool:
-        """Whether two pods may change places, each where the other was."""
+        """Return whether two pods may change places, each where the other was."""
         ...
 
     def move(self, pod: int, node: int) -> None:
-        """From here on it stands there."""
+        """Move the pod to the node."""
         ...
 
 
@@ -275,7 +275,7 @@ class Assignment:
         return self.load_model.is_inside(self.bounds.threshold, self.bounds.receives)
 
     def moved_pods(self) -> Indices:
-        """Rows of the pods that are to move."""
+        """Return the rows of the pods that move."""
         return np.flatnonzero(self.load_model.at != self.home)
 
     def is_moved(self, pod: int) -> bool:
@@ -292,7 +292,7 @@ class Assignment:
         return True
 
     def places(self, pod: int) -> Flags:
-        """[node]: where it may go, as things stood when first asked about since `forget_targets`."""
+        """Return [node]: where it may go, as things stood when first asked about since `forget_targets`."""
         known = self._places.get(pod)
         if known is None:
             known = self._find_targets(pod)
@@ -318,12 +318,12 @@ class Assignment:
         return self.bounds.receives & (self._allowed * 10 >= self._asked)
 
     def forget_targets(self) -> None:
-        """Moves have made room, and taken it."""
+        """Move have made room, and taken it."""
         self._places.clear()
         self.constrained[:] = False
 
     def may_go(self, pod: int, node: int) -> bool:
-        """By every rule, as things stand. All its places are looked for only if it may not."""
+        """Return whether every rule allows it now; all targets are searched only if not."""
         if node == self.home[pod]:
             return True
         if not self.bounds.receives[node] or not self.may_move(pod):
@@ -358,13 +358,13 @@ class Assignment:
         return self._rules.may_swap(pod, other)
 
     def is_worth_it(self, gain: float, nodes: tuple[int, int]) -> bool:
-        """By what the move improves: how far its two nodes are from the mean."""
+        """Return whether the gain is worth a move: how much closer both nodes get to the mean."""
         if gain <= NEGLIGIBLE or not self.bounds.min_gain:
             return gain > NEGLIGIBLE
         return gain > self.bounds.min_gain * float(np.square(self.load_model.deviation[list(nodes)]).sum())
 
     def reaches_far_enough(self, pod: int, target: int) -> bool:
-        """Whether its node is further above some node that it may go to than the threshold allows.
+        """Return whether its node is further above some node that it may go to than the threshold allows.
 
         Nodes that are cold because nothing may run there must not keep all others on the move.
         """
@@ -385,7 +385,7 @@ class Assignment:
         self.put(other, back)
 
     def arrangement(self) -> Indices:
-        """Where everyone is, to come back to."""
+        """Return the present positions, to restore them later."""
         return self.load_model.at.copy()
 
     def restore(self, arrangement: Indices) -> None:

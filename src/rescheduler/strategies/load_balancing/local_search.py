@@ -63,7 +63,7 @@ def reselect_by_source(assignment: Assignment) -> None:
 
 
 def undo_moves(assignment: Assignment, fewer: int) -> None:
-    """Sends home those that are missed least there."""
+    """Undo the moves that gain least."""
     moves = max(assignment.moves - fewer, 0)
     while (surplus := assignment.moves - moves) > 0:
         assignment.load_model.recompute_mean()
@@ -79,7 +79,7 @@ def undo_moves(assignment: Assignment, fewer: int) -> None:
 
 
 def _retarget(assignment: Assignment) -> int:
-    """Moves that had better go elsewhere, or not be made."""
+    """Give moves better targets, or undo them."""
     pods = assignment.moved_pods()
     nodes = np.flatnonzero(assignment.bounds.receives)
     nodes = nodes[np.argsort(over_resources(assignment.load_model.deviation[nodes]), kind="stable")][:COLDEST]
@@ -98,7 +98,7 @@ def _retarget(assignment: Assignment) -> int:
 
 
 def _replace(assignment: Assignment) -> int:
-    """Moves that another pod of the same node had better make."""
+    """Let other pods of the same nodes move instead, where that gains more."""
     pods, others = _replacements(assignment)
     return _exchange_some(assignment, pods, others, assignment.load_model.exchange_gains_each(pods, others))
 
@@ -116,7 +116,7 @@ def _select_for_sources(assignment: Assignment) -> int:
 
 
 def _replacements(assignment: Assignment) -> tuple[Indices, Indices]:
-    """Pods that are away, each with every pod that stayed at home and has no higher priority."""
+    """Return moved pods, each with every pod that stayed on its node and has no higher priority."""
     at, home = assignment.load_model.at, assignment.home
     moved_pods = assignment.moved_pods()
     is_home = np.zeros(len(assignment.bounds.receives), np.bool_)
@@ -171,7 +171,7 @@ def _take(
     most: int = TRIED,
     floor: float = NEGLIGIBLE,
 ) -> int:
-    """Tries the best candidates first, each node in one of them at most: so their gains add up."""
+    """Try the best candidates first, each node in one of them at most: so their gains add up."""
     if not len(gains):
         return 0
     top = np.argpartition(-gains, TRIED - 1)[:TRIED] if len(gains) > TRIED else np.arange(len(gains))
@@ -205,7 +205,7 @@ Pairs = tuple[Indices, Indices, Floats]
 
 
 def swap_pods(assignment: Assignment) -> None:
-    """Pairs of pods change places, until the limit, the threshold, or no pair that gains.
+    """Swap pairs of pods until the limit, the threshold, or no pair that gains.
 
     A node that found nothing to trade is not asked again before others have been, and then once more in the
     end: others have traded since.
@@ -221,7 +221,7 @@ def swap_pods(assignment: Assignment) -> None:
 
 
 def _swap_round(assignment: Assignment, pods_by_node: "_PodsByNode", exhausted: Flags) -> bool:
-    """Whether any trade was made. Nodes that found none are `exhausted` then."""
+    """Return whether any trade was made. Nodes that found none are `exhausted` then."""
     load_model = assignment.load_model
     traders, (pods, others, gains) = _promising(assignment, pods_by_node, ~exhausted)
     exhausted[traders] = True
@@ -263,7 +263,7 @@ def _promising(assignment: Assignment, pods_by_node: "_PodsByNode", seeking: Fla
 
 
 def _best_of(assignment: Assignment, pods_by_node: "_PodsByNode", traders: Indices) -> Iterator[Pairs]:
-    """For each pod of a trader's partners, the pod of the trader that it had best change places with."""
+    """Return, for each pod of a node's partners, the best pod of the node to swap with."""
     partners, apart = _partners(assignment, pods_by_node.usable, traders)
     own, is_own = pods_by_node.of(traders[:, None])
     others, is_other = pods_by_node.of(np.where(apart > 0, partners, -1))
@@ -311,7 +311,7 @@ class _PodsByNode:
         self._position[pod], self._position[other] = there, here
 
     def of(self, nodes: Indices) -> tuple[Indices, Flags]:
-        """[pile, pod]: the pods on the nodes of each pile [pile, node], and which of these are of use.
+        """Return [pile, pod]: the pods on the nodes of each pile [pile, node], and which of these are of use.
 
         All piles are as long as the longest; a node of -1 has none.
         """

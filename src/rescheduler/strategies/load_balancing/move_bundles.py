@@ -120,7 +120,7 @@ class _RemainingMoves:
         return found
 
     def _worthwhile(self, indices: MoveIndices, gain: float) -> list[tuple[MoveIndices, MoveBundle]]:
-        """Nothing, if they gain too little."""
+        """Return the bundle; nothing if it gains too little."""
         ends = {int(self.load_model.at[self.pods[index]]) for index in indices}
         ends |= {int(self.targets[index]) for index in indices}
         before = float(np.square(self.load_model.deviation[sorted(ends)]).sum())
@@ -135,14 +135,14 @@ class _RemainingMoves:
         return MoveBundle(tuple(moves), loads, float(gain))
 
     def _make(self, index: int) -> int:
-        """Makes that move; from where."""
+        """Make the move, and return the node that the pod left."""
         pod = int(self.pods[index])
         source = int(self.load_model.at[pod])
         self.load_model.put(pod, int(self.targets[index]))
         return source
 
     def _gain(self, indices: MoveIndices) -> float:
-        """What they gain together."""
+        """Return the gain of all moves together."""
         total, sources = 0.0, []
         for index in indices:
             pod, target = self.pods[index : index + 1], self.targets[index : index + 1]
@@ -153,7 +153,7 @@ class _RemainingMoves:
         return total
 
     def _couples(self) -> tuple[Indices, Floats]:
-        """[couple, 2] and [couple]: two moves that meet on a node, and what they gain together.
+        """Return [couple, 2] and [couple]: two moves that meet on a node, and what they gain together.
 
         Each alone, less what they both change where they meet: only there it matters that there are two.
         """

@@ -49,7 +49,7 @@ class _Beam(NamedTuple):
 
 
 def best_sets(assignment: Assignment, moves: int, width: int) -> list[Moves]:
-    """Sets of so many moves of pods that are at home, best first."""
+    """Set of so many moves of pods that are at home, best first."""
     pods = np.flatnonzero((assignment.load_model.at == assignment.home) & ~assignment.immovable)
     pods = pods[[assignment.may_move(pod) for pod in pods.tolist()]] if len(pods) else pods
     if not len(pods):
@@ -102,7 +102,7 @@ class _Choice:
         return _Beam(found[kept], change, moves, names[kept])
 
     def _gains(self, beam: _Beam) -> Floats:
-        """[set, pod, node]: what a set gains with that move; no pod moves twice."""
+        """Return [set, pod, node]: what a set gains with that move; no pod moves twice."""
         meeting = np.zeros((len(beam.gains), *self.gains.shape))
         for amount, change in zip(self.amount.T, np.moveaxis(beam.change * self.weight, 2, 0), strict=True):
             meeting += amount[:, None] * change[:, None]
@@ -132,7 +132,7 @@ TRIALS = 80
 
 
 def search_moves(assignment: Assignment) -> None:
-    """As even as the limit allows, or inside the threshold."""
+    """Search moves until the load is inside the threshold, or as even as the limit allows."""
     is_small = len(assignment.bounds.receives) <= SMALL
     descend(assignment)
     if assignment.balanced:
@@ -152,7 +152,7 @@ def search_moves(assignment: Assignment) -> None:
 
 
 def _improve_until_stable(assignment: Assignment) -> None:
-    """So that the next check, which knows nothing of this one, finds nothing more to do."""
+    """Improve until nothing gains, so that the next check finds nothing more to do."""
     for _ in range(ROUNDS):
         before = assignment.arrangement()
         assignment.forget_targets()
@@ -184,14 +184,14 @@ def _relax_and_improve(assignment: Assignment) -> None:
 
 
 def _relaxations(limit: int, *, is_small: bool) -> list[int]:
-    """How many moves are taken back, one time after the other."""
+    """Return how many moves to take back in each round."""
     if is_small:
         return list(range(1, min(limit, DEPTH) + 1))
     return sorted({round(limit * share) for share in RELAXATIONS} - {0}, reverse=True)
 
 
 def _search_widely(assignment: Assignment) -> None:
-    """All sets of moves at once as far as can be, from the beginning; then each two moves anew."""
+    """Search all sets of moves together, then search each pair of moves again."""
     size = len(assignment.home) * len(assignment.bounds.receives)
     if assignment.bounds.limit > MOST_MOVES or size > MOST_CHOICES:
         return
@@ -240,7 +240,7 @@ class _Best:
 
 
 def _make(assignment: Assignment, moves: Moves) -> bool:
-    """Whether there was an order in which all could be made."""
+    """Return whether there was an order in which all could be made."""
     left = moves
     while left:
         waiting = []

@@ -36,7 +36,7 @@ NEAR = 1.05
 
 
 def descend(assignment: Assignment) -> None:
-    """Single moves, until the limit, the threshold, or no move that gains."""
+    """Make single moves until the limit, the threshold, or no move that gains."""
     content = np.zeros(len(assignment.home), np.bool_)
     in_vain = 0
     while assignment.moves < assignment.bounds.limit and not assignment.balanced:
@@ -71,7 +71,7 @@ def _hottest(assignment: Assignment) -> Indices:
 
 
 def _coldest(assignment: Assignment) -> Indices:
-    """Nodes to move to: the lowest in all resources together, and in each."""
+    """Return the nodes to move to: the lowest in all resources together, and in each."""
     nodes: Indices = np.flatnonzero(assignment.bounds.receives)
     if len(nodes) <= SINKS:
         return nodes
@@ -111,7 +111,7 @@ class _Round:
         """Pods since the last move that were asked about, and nothing came of it."""
 
     def goes_on(self) -> bool:
-        """Whether a move was made, or something was learnt that makes another round different."""
+        """Return whether a move was made, or something was learnt that makes another round different."""
         assignment, lessons = self.assignment, 0
         if not len(self.pods) or not len(self.sinks):
             return False
@@ -136,7 +136,7 @@ class _Round:
         return self.made > 0 or self.learnt > 0
 
     def _promise(self) -> Floats:
-        """[pod]: what it gains at best, as far as is known of where it may go."""
+        """Return [pod]: what it gains at best, as far as is known of where it may go."""
         assignment, pods = self.assignment, self.pods
         promise: Floats = self.gains.max(axis=1)
         constrained = np.flatnonzero(assignment.constrained[pods])
@@ -202,7 +202,7 @@ class _Round:
 
 
 def _by_gain(gains: Floats, priority: Rows) -> list[int]:
-    """Indices from the greatest gain down; among near equals the lowest priority first, then in order."""
+    """Return indices by falling gain; among near equals, by priority, then in order."""
     steps = np.floor(np.log(np.maximum(gains, NEGLIGIBLE)) / np.log(NEAR))
     order: list[int] = np.lexsort((-gains, priority, -steps)).tolist()
     return order

@@ -138,7 +138,7 @@ def _best(view: View, candidates: list[_Candidate]) -> tuple[int, int, int] | No
 def _with_displacement(
     view: View, candidates: list[_Candidate], reason: str, share: float
 ) -> Proposal | None:
-    """Where pods would go if there was room: a bystander may make some."""
+    """Return a proposal that moves another pod away to make room, if there is one."""
     if view.room < _MOVES_WITH_DISPLACEMENT:
         return None
     for each in candidates[:_DISPLACEMENTS_TRIED]:

@@ -152,7 +152,7 @@ class ConstraintViolation(Protocol):
     def moves_needed(self) -> int: ...
 
     def moves_saved(self, pod: int) -> Ints:
-        """[node]: how many moves fewer it would take with that pod there."""
+        """Return [node]: how many moves fewer it would take with that pod there."""
         ...
 
     def pods(self) -> list[int]:

@@ -31,4 +31,4 @@ def test_who_allows_no_rescheduling_is_told_neither_as_failing_nor_against_a_nod
 def test_who_says_nothing_is_told_of_where_it_is_on_by_default():
     told = report({}, BY_DEFAULT)
     assert [each.allowed for each in told.failing] == [3, 3, 3]
-    assert [each.node for each in told.suspects] == ["bad"]
+    assert list(told.suspects) == ["bad"]
