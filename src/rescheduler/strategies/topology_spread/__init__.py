@@ -73,7 +73,7 @@ def _restore(
         if not candidates:
             break
         wanted = np.logical_or.reduce([each.wanted for each in candidates])
-        if not violation.give_up([each.pod for each in candidates], wanted):
+        if not violation.rule_out([each.pod for each in candidates], wanted):
             break
     violation.reset()
     if (

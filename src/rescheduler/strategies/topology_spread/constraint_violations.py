@@ -159,8 +159,8 @@ class ConstraintViolation(Protocol):
         """Those whose leaving may help."""
         ...
 
-    def give_up(self, pods: Collection[int], nodes: Flags) -> bool:
-        """That any of these pods goes to any of these nodes. False if nothing new follows from that."""
+    def rule_out(self, pods: Collection[int], nodes: Flags) -> bool:
+        """Rule out that these pods go to these nodes; return False if that changes nothing."""
         ...
 
     def reset(self) -> None:
@@ -221,7 +221,7 @@ class SpreadViolation:
         found: list[int] = self.counted[domains != NO_ROW].tolist()
         return found
 
-    def give_up(self, pods: Collection[int], nodes: Flags) -> bool:  # noqa: ARG002 - others are no better off
+    def rule_out(self, pods: Collection[int], nodes: Flags) -> bool:  # noqa: ARG002 - others are no better off
         domains = self.spread_check.domain_counts.domain_of[nodes]
         domains = domains[domains != NO_ROW]
         changes = not bool(self.closed[domains].all())
@@ -295,7 +295,7 @@ class AntiAffinityViolation:
         position = self.view.placement.position
         return [pod for pod in self.crowd if self.domain[position[pod]]]
 
-    def give_up(self, pods: Collection[int], nodes: Flags) -> bool:  # noqa: ARG002 - they may go anywhere
+    def rule_out(self, pods: Collection[int], nodes: Flags) -> bool:  # noqa: ARG002 - they may go anywhere
         before = len(self.kept)
         self.kept.update(pods)
         return len(self.kept) > before
