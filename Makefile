@@ -21,19 +21,19 @@ demo: $(READY) ## a simulated cluster in your terminal (ARGS=--forever keeps it 
 
 .PHONY: test
 test: $(READY) ## all everyday tests (ARGS="-k name" to choose)
-	@$(BIN)/pytest -n auto --dist worksteal -m "not size" $(ARGS)
+	@$(BIN)/pytest -n auto --dist worksteal -m "not size and not control_plane" $(ARGS)
 
 .PHONY: test-size
 test-size: $(READY) ## tests that take long: large clusters, and all of many similar cases
-	@$(BIN)/pytest -n auto -m size $(ARGS)
+	@$(BIN)/pytest -n auto -m "size and not control_plane" $(ARGS)
 
 .PHONY: explore
 explore: $(READY) ## try every property with N times as many examples as every day, at random (N=100)
-	@EXPLORE=$(or $(N),100) $(BIN)/pytest -n auto -m hypothesis $(ARGS)
+	@EXPLORE=$(or $(N),100) $(BIN)/pytest -n auto -m "hypothesis and not control_plane" $(ARGS)
 
 .PHONY: e2e
 e2e: $(READY) control-plane ## tests on a real control plane, built on first use (COLD=1: with empty caches)
-	@$(BIN)/pytest tests/e2e -m "not full" $(ARGS)
+	@$(BIN)/pytest tests/stories tests/e2e -m "(not simulator and not full) or (simulator and kubectl)" $(ARGS)
 
 .PHONY: e2e-rules
 e2e-rules: $(READY) control-plane ## ask the real scheduler about N random pods and nodes (N=20000, SEED=1)
@@ -41,7 +41,7 @@ e2e-rules: $(READY) control-plane ## ask the real scheduler about N random pods 
 
 .PHONY: e2e-full
 e2e-full: $(READY) control-plane ## the long parts: more stories, 30,000 and 150,000 pods, five minutes of churn, three rounds of chaos
-	@$(BIN)/pytest tests/e2e -m full $(ARGS)
+	@$(BIN)/pytest tests/stories tests/e2e -m "full and not simulator" $(ARGS)
 	@$(BIN)/python -m bench.read_cluster --pods 30000 --nodes 1000 --repeat 4
 	@$(BIN)/python -m bench.read_cluster --pods 150000 --nodes 5000 --repeat 1 --only protobuf
 

@@ -24,7 +24,7 @@ from rescheduler.kube.api_resources import (
 from rescheduler.kube.client import Client
 from rescheduler.kube.informer import Informer
 from rescheduler.kube.transport import InProcessTransport
-from tests.e2e.facts import objects
+from tests.stories import objects
 from tests.testbed.fake_kubelet.nodes import node_object, node_shapes
 
 __all__ = ["NAMESPACE", "WRITES", "Cluster", "Ledger", "Move", "Watchman", "now_s"]

@@ -1,12 +1,16 @@
 """What holds for all tests."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Stories and stages assert, too: say what was compared there as well.
-pytest.register_assert_rewrite("tests.e2e")
+from tests.testbed import ControlPlane, leftovers
+from tests.testbed.options import QUICK
+
+# Helpers assert, too: say what was compared there as well.
+pytest.register_assert_rewrite("tests.e2e", "tests.stories")
 
 EXPLORED = int(os.environ.get("EXPLORE", "1"))
 """How many times as many examples as every day each property is tried with; then at random (make explore)."""
@@ -32,3 +36,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if isinstance(known, settings):
             more = settings(known, max_examples=known.max_examples * EXPLORED, derandomize=False)
             setattr(getattr(holder, "__func__", holder), name, more)
+
+
+@pytest.fixture(scope="session")
+def nothing_is_left_running() -> Iterator[None]:
+    """Set up before every control plane, so that it looks after all of them have stopped."""
+    yield
+    assert leftovers() == [], "a test run leaves nothing running"
+
+
+@pytest.fixture(scope="session")
+def shared_control_plane(
+    nothing_is_left_running: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ControlPlane]:
+    """One real control plane for all tests that need nothing special."""
+    with ControlPlane(tmp_path_factory.mktemp("control-plane"), QUICK) as plane:
+        yield plane

@@ -1,4 +1,4 @@
-"""What is granted is what is used: by all that the end-to-end tests have had our programs do.
+"""What is granted is what is used: by all that our programs did in `make e2e`.
 
 Runs last (see `conftest.py`).
 """
@@ -13,7 +13,7 @@ from rescheduler.install.rbac import (
 )
 from tests.e2e.permissions import DAEMON, WEBHOOK, Seen, unused
 
-NEEDED = {"daemon", "migrations", "recovery", "webhook"}
+NEEDED = {"daemon", "migrations", "recovery", "steering"}
 """Folders whose tests use all that there is."""
 
 
@@ -33,7 +33,7 @@ def test_no_request_of_our_programs_was_denied_by_a_policy(seen: Seen) -> None:
 def test_no_verb_is_granted_that_is_never_used(seen: Seen, request: pytest.FixtureRequest) -> None:
     ran = {item.path.parent.name for item in request.session.items}
     if not ran >= NEEDED or request.session.testsfailed:
-        pytest.skip("needs all tests of this folder, and none of them failed")
+        pytest.skip("needs all tests of `make e2e`, and none of them failed")
     never = [
         *unused(DAEMON, (*DAEMON_CLUSTER_GRANTS, *DAEMON_NAMESPACE_GRANTS), seen.used),
         *unused(WEBHOOK, (*WEBHOOK_CLUSTER_GRANTS, *WEBHOOK_NAMESPACE_GRANTS), seen.used),

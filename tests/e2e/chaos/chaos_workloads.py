@@ -17,8 +17,8 @@ from rescheduler.kube.api_resources import (
     Object,
 )
 from tests.e2e.chaos.object_versions import FORGED, MIGRATION_ID, MIGRATION_STATUS
-from tests.e2e.facts import objects
-from tests.e2e.facts.objects import PRIORITY_CLASSES, RESOURCE_QUOTAS
+from tests.stories import objects
+from tests.stories.objects import PRIORITY_CLASSES, RESOURCE_QUOTAS
 
 __all__ = ["CALM", "CANT_GROW", "HOME", "MOVED_NAMESPACES", "RESTLESS", "bare_pods", "stock"]
 

@@ -12,10 +12,10 @@ from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME, podmigration
 from rescheduler.kube.api_resources import DEPLOYMENTS
 from rescheduler.kube.client import Client
 from tests.e2e.daemon.processes import Cluster, Replica, write_config
-from tests.e2e.facts import objects
-from tests.e2e.facts.stage import AT_ONCE, Stage, until_usable
-from tests.e2e.migrations.moving import Moves
 from tests.e2e.permissions import DAEMON, kubeconfig_as
+from tests.stories import objects
+from tests.stories.migrations.moving import Moves
+from tests.stories.stage import AT_ONCE, Stage, until_usable
 from tests.testbed import ControlPlane, Part
 from tests.testbed.options import QUICK
 

@@ -10,9 +10,9 @@ from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.kube.api_resources import LEASES
 from tests.e2e.daemon.conftest import Lopsided, Run
 from tests.e2e.daemon.processes import Cluster, Replica, write_config
-from tests.e2e.facts.observer import observing
-from tests.e2e.facts.stage import node_of
-from tests.e2e.migrations.moving import Moves
+from tests.stories.migrations.moving import Moves
+from tests.stories.observer import observing
+from tests.stories.stage import node_of
 from tests.testbed import ControlPlane, Part
 
 Eventually = Callable[..., Awaitable[Any]]

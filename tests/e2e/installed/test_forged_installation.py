@@ -14,8 +14,8 @@ from rescheduler.install.install_options import DaemonValues, Options, WebhookVa
 from rescheduler.install.manifests import install_manifests
 from rescheduler.kube.api_resources import CONFIG_MAPS, DEPLOYMENTS, LEASES
 from rescheduler.kube.client import Client
-from tests.e2e.facts.stage import AT_ONCE
 from tests.e2e.installed.commands import Done, apply_manifests, rescheduler
+from tests.stories.stage import AT_ONCE
 from tests.testbed import ControlPlane
 from tests.testbed.options import QUICK
 

@@ -22,9 +22,9 @@ from rescheduler.cluster.codecs.record_resources import NODES, PODS
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.kube.api_resources import CONFIG_MAPS, DEPLOYMENTS, POD_DISRUPTION_BUDGETS, merge_patch
 from rescheduler.kube.client import Client
-from tests.e2e.facts import objects
-from tests.e2e.facts.stage import AT_ONCE, Stage, until_usable
 from tests.e2e.permissions import DAEMON, WEBHOOK, kubeconfig_as
+from tests.stories import objects
+from tests.stories.stage import AT_ONCE, Stage, until_usable
 from tests.testbed import ControlPlane, Part
 from tests.testbed.options import QUICK
 

@@ -15,9 +15,9 @@ from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import DEPLOYMENTS, MUTATING_WEBHOOKS
 from rescheduler.kube.client import Client
-from tests.e2e.facts import objects
-from tests.e2e.facts.stage import AT_ONCE
 from tests.e2e.installed.commands import Done, apply_manifests, objects_of_others, rescheduler
+from tests.stories import objects
+from tests.stories.stage import AT_ONCE
 from tests.testbed import ControlPlane
 from tests.testbed.options import QUICK
 

@@ -12,8 +12,8 @@ from rescheduler.install.install_options import Options
 from rescheduler.install.manifests import install_manifests
 from rescheduler.kube.api_resources import DEPLOYMENTS, merge_patch
 from rescheduler.kube.client import Client
-from tests.e2e.facts import objects
-from tests.e2e.facts.stage import AT_ONCE
+from tests.stories import objects
+from tests.stories.stage import AT_ONCE
 from tests.testbed.fake_kubelet.nodes import KUBELET_LABEL
 
 Eventually = Callable[..., Awaitable[Any]]

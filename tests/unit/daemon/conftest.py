@@ -21,14 +21,18 @@ from rescheduler.kube.client import Client
 from tests.unit.cli.simulated_server import forbidding
 from tests.unit.migrations.controller.conftest import (  # noqa: F401
     client,
+    cluster,
     connect,
+    custom_resource_definitions,
     life,
     pytest_asyncio_loop_factories,
     server,
     set_moves,
+    simulated_client,
+    simulated_cluster,
     tell_usage,
 )
-from tests.unit.recovery.controller.conftest import set_ward, steered  # noqa: F401
+from tests.unit.recovery.controller.conftest import set_simulated_ward, set_ward, steered  # noqa: F401
 
 HOME = "default"
 INTERVAL_S = 30

@@ -2,8 +2,8 @@
 
 from rescheduler.api.podmigration import MigrationPhase
 from rescheduler.daemon.node_drain import start_maintenance
-from tests.e2e.facts.stage import AT_ONCE
-from tests.e2e.recovery.ward import CRASH
+from tests.stories.recovery.ward import CRASH
+from tests.stories.stage import AT_ONCE
 
 BROKEN = [f"broken-{number}" for number in range(4)]
 

@@ -20,7 +20,7 @@ from rescheduler.migrations.controller.plan_execution import PlanExecution, podm
 from rescheduler.migrations.observation import RevalidationOutcome
 from rescheduler.migrations.runtime_state import SteeringStatus
 from rescheduler.planner.plan import Move, Plan, PlannedNodeChange
-from tests.e2e.facts.stage import node_of
+from tests.stories.stage import node_of
 
 LEASE = "default/rescheduler"
 POLICY = Policy(

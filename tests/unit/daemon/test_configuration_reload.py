@@ -17,7 +17,7 @@ from rescheduler.kube.api_resources import (
     NAMESPACES,
     merge_patch,
 )
-from tests.e2e.facts.waiting import until_gone
+from tests.stories.waiting import until_gone
 from tests.unit.cli.live_cluster import write_config
 
 RESTLESS = {"reschedulingInterval": "30s", "settleTime": "1s"}

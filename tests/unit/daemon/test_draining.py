@@ -7,8 +7,8 @@ from rescheduler.api.podmigration import MigrationPhase
 from rescheduler.cli.execution import report_other_executor
 from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.daemon.own_objects import write_pause
-from tests.e2e.facts.stage import AT_ONCE, node_of
-from tests.e2e.recovery.ward import CRASH
+from tests.stories.recovery.ward import CRASH
+from tests.stories.stage import AT_ONCE, node_of
 from tests.unit.daemon.conftest import HOME
 
 HOUR_S = 3600

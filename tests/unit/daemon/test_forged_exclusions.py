@@ -5,7 +5,7 @@ import asyncio
 from rescheduler.api.well_known_names import AVOIDED_NODES_ANNOTATION
 from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.kube.api_resources import DEPLOYMENTS
-from tests.e2e.facts.objects import deployment, pod_spec
+from tests.stories.objects import deployment, pod_spec
 
 
 async def test_its_pods_that_find_no_place_are_not_removed_again_and_again(set_moves, start):

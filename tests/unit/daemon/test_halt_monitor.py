@@ -12,7 +12,7 @@ from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.daemon.own_objects import write_pause
 from rescheduler.kube.api_resources import CONFIG_MAPS, EVENTS, api_resource, strategic_patch
-from tests.e2e.facts.stage import node_of
+from tests.stories.stage import node_of
 from tests.unit.daemon.conftest import HOME, INTERVAL_S
 
 

@@ -9,7 +9,7 @@ from rescheduler.api.podmigration import MigrationPhase
 from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, EVENTS, LEASES
-from tests.e2e.facts.observer import observing
+from tests.stories.observer import observing
 
 LEASE = "default/rescheduler"
 GRACE_S = 30

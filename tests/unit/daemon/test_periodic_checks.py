@@ -8,7 +8,7 @@ from datetime import timedelta
 from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.cluster.usage_readings import UsageReading, UsageReadings
 from rescheduler.config.policy import UsageSource
-from tests.e2e.facts.stage import node_of
+from tests.stories.stage import node_of
 from tests.unit.daemon.conftest import INTERVAL_S
 
 

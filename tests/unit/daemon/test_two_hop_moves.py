@@ -10,7 +10,7 @@ from rescheduler.api.well_known_names import NEXT_HOP_ANNOTATION
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS, WatchedObjects
 from rescheduler.migrations.controller.plan_execution import PlanExecution, podmigration_for
 from rescheduler.planner.plan import Move, Plan
-from tests.e2e.facts.stage import node_of
+from tests.stories.stage import node_of
 
 MINUTE_S = 60
 

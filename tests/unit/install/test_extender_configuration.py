@@ -1,4 +1,4 @@
-"""What a kube-scheduler is told of our extender. That a real one takes it is shown in tests/e2e/extender."""
+"""What a kube-scheduler is told of our extender. A real one takes it: tests/stories/steering."""
 
 import pytest
 import yaml

@@ -1,9 +1,7 @@
 """A simulated cluster with its own clients, and the webhook on a port of this machine."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -14,13 +12,9 @@ from rescheduler.api.podmigration_crd import podmigration_crd
 from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
 from rescheduler.kube.client import Client
 from rescheduler.kube.transport import InProcessTransport
-from rescheduler.steering.steering_server import SteeringServer, SteeringServerOptions
-from rescheduler.steering.webhook.certificate_manager import CertificateIntervals
-from rescheduler.steering.webhook.webhook_configurations import UrlAddress
-from tests.webhook_installed import install_webhook
+from tests.stories.steering.simulated_steering import serving
 
 Serve = Callable[..., Any]
-PACE = CertificateIntervals(pause_s=0.02, retry_s=0.05)
 
 
 @pytest.fixture
@@ -62,36 +56,7 @@ async def client(connect: Callable[[], Client]) -> Client:
 def serve(client: Client, unused_tcp_port_factory: Callable[[], int]) -> Serve:
     """async with serve(): a webhook that is ready and registered; options are those of the webhook."""
 
-    @contextlib.asynccontextmanager
-    async def serving(
-        *,
-        until_ready: bool = True,
-        ended: asyncio.Event | None = None,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-        **options: Any,
-    ) -> AsyncIterator[SteeringServer]:
-        port = unused_tcp_port_factory()
-        address = UrlAddress(f"https://127.0.0.1:{port}")
-        await install_webhook(client, "ours", address)
-        options = {
-            "host": "127.0.0.1",
-            "port": port,
-            "extender_port": 0,
-            "pace": PACE,
-            "drain_s": 0.0,
-            **options,
-        }
-        webhook = SteeringServer(client, SteeringServerOptions("ours", address, **options), now=now)
-        ended = ended or asyncio.Event()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(webhook.run_until(ended))
-            await webhook.registered()
-            if until_ready:
-                await webhook.ready()
-            yield webhook
-            ended.set()
-
-    return serving
+    return lambda **options: serving(client, unused_tcp_port_factory(), **options)
 
 
 @pytest.fixture

@@ -16,8 +16,9 @@ from rescheduler.steering.webhook.webhook_configurations import (
     UrlAddress,
     webhook_configurations,
 )
-from tests.unit.steering.conftest import PACE, Serve
-from tests.unit.steering.https_calls import calling
+from tests.stories.steering.https_calls import calling
+from tests.stories.steering.simulated_steering import PACE
+from tests.unit.steering.conftest import Serve
 from tests.unit.steering.reviews import OWNER
 from tests.unit.steering.steered_migrations import Eventually, begin, created, is_steered, steering
 from tests.webhook_installed import configuration_of, install_webhook

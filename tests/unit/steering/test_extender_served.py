@@ -17,10 +17,10 @@ from rescheduler.http.request_limits import MAX_BODY_BYTES
 from rescheduler.kube.api_resources import MUTATING_WEBHOOKS, SECRETS, merge_patch
 from rescheduler.kube.client import Client
 from rescheduler.steering.webhook.webhook_configurations import WEBHOOK_SECRET
-from tests.e2e.webhook.rotating import credentials_of
+from tests.stories.steering.https_calls import Call, asking, calling, scheduler_tls
+from tests.stories.steering.rotating import credentials_of
 from tests.unit.steering.conftest import Serve
 from tests.unit.steering.extender_requests import question, scores_of, verdict_of
-from tests.unit.steering.https_calls import Call, asking, calling, scheduler_tls
 from tests.unit.steering.reviews import pod_of, review_of
 from tests.unit.steering.steered_migrations import MIGRATIONS, Eventually, begin, created, is_steered
 from tests.unit.steering.test_extender_verbs import ANY_BYTES, changed_questions

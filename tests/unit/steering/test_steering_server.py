@@ -13,7 +13,8 @@ from rescheduler.kube.api_resources import MUTATING_WEBHOOKS, SECRETS, merge_pat
 from rescheduler.kube.client import Client
 from rescheduler.steering.webhook.certificate_manager import CertificateIntervals
 from rescheduler.steering.webhook.webhook_configurations import WEBHOOK_SECRET
-from tests.e2e.webhook.rotating import (
+from tests.stories.steering.https_calls import calling
+from tests.stories.steering.rotating import (
     LIFETIMES,
     ROUNDS_S,
     ClockAhead,
@@ -22,7 +23,6 @@ from tests.e2e.webhook.rotating import (
     under_load,
 )
 from tests.unit.steering.conftest import Serve
-from tests.unit.steering.https_calls import calling
 from tests.unit.steering.reviews import judged, pod_of, review_of
 from tests.unit.steering.steered_migrations import Eventually, begin, created, is_steered, steering
 from tests.webhook_installed import configuration_of

@@ -11,7 +11,7 @@ from rescheduler.config.policy import Policy
 from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS
 from rescheduler.kube.client import Client
 from rescheduler.kube.transport import InProcessTransport
-from tests.e2e.facts.podmigrations import PODMIGRATIONS, definitions
+from tests.stories.facts.podmigrations import PODMIGRATIONS, definitions
 
 
 async def test_a_migration_of_an_older_definition_is_left_out_and_said():

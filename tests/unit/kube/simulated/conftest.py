@@ -7,4 +7,5 @@ from tests.unit.migrations.controller.conftest import (  # noqa: F401
     life,
     pytest_asyncio_loop_factories,
     server,
+    simulated_client,
 )

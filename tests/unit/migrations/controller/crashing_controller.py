@@ -12,16 +12,12 @@ from kubesim import ApiServer
 from kubesim.running_cluster import EPOCH, start_cluster
 from kubesim.virtual_time import LoopClock
 from rescheduler.api.podmigration_crd import podmigration_crd
-from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.config.policy import Policy
 from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
 from rescheduler.kube.client import Client
 from rescheduler.kube.transport import InProcessTransport
-from tests.e2e.facts.stage import Stage, until_usable
-from tests.e2e.migrations.moving import Moves
-from tests.testbed.fake_kubelet.nodes import node_object, node_shapes
-
-NETWORK_S = 0.001, 0.020
+from tests.stories.migrations.moving import Moves
+from tests.stories.simulated_cluster import NAMESPACE, NETWORK_S, SimulatedCluster
 
 
 def at_every_call(apart):
@@ -111,17 +107,11 @@ class Cluster:
         for transport in self._transports:
             await transport.close()
 
-    async def moves(self, nodes=3):
+    async def stage(self, nodes=3):
         client = self.connect()
-        await client.create(NAMESPACES, {"metadata": {"name": "moves"}})
+        await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
         await client.create(CUSTOM_RESOURCE_DEFINITIONS, podmigration_crd())
+        return await SimulatedCluster(self.server, self.life, client, self.connect).stage(nodes)
 
-        class Played:
-            name = "simulated"
-            behave = self.life.kubelets.behave
-
-        for shape in node_shapes(nodes, Played.name):
-            await client.create(NODES.as_json, node_object(shape, Played.name, self.server.clock.now()))
-        stage = Stage(client, "moves", Played, await until_usable(client, Played, nodes))
-        stage.behave()
-        return Moves(stage, self.server.clock.now, self.policy)
+    async def moves(self, nodes=3):
+        return Moves(await self.stage(nodes), self.server.clock.now, self.policy)

@@ -13,9 +13,9 @@ import pytest
 from kubesim.virtual_time import run_virtual
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.migrations import labels_and_names
-from tests.e2e.facts.observer import observing
-from tests.e2e.migrations.moving import Moves
-from tests.e2e.migrations.workloads import stateful_set
+from tests.stories.migrations.moving import Moves
+from tests.stories.migrations.workloads import stateful_set
+from tests.stories.observer import observing
 from tests.unit.migrations.controller.crashing_controller import Cluster, Crash, Faulty, at_every_call
 
 FEWEST_CALLS, MOST_CALLS = 5, 60

@@ -13,11 +13,11 @@ from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, REPLICA_SETS,
 from rescheduler.migrations import effects, labels_and_names
 from rescheduler.migrations.controller.effect_performer import EffectPerformer
 from rescheduler.migrations.controller.observation_builder import observe
-from tests.e2e.facts.adopt import ready_since
-from tests.e2e.facts.stage import node_of
-from tests.e2e.facts.waiting import until_gone
-from tests.e2e.migrations.test_crash import evicted_and_crashed
-from tests.e2e.migrations.workloads import stateful_set
+from tests.stories.migrations.test_crash import evicted_and_crashed
+from tests.stories.migrations.workloads import stateful_set
+from tests.stories.objects import ready_since
+from tests.stories.stage import node_of
+from tests.stories.waiting import until_gone
 
 
 class Deaf:

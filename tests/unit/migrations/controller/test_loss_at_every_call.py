@@ -13,7 +13,7 @@ from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.kube import errors
 from tests.unit.migrations.controller.crashing_controller import Cluster, Crash, Faulty, at_every_call
 from tests.unit.migrations.controller.test_crash_at_every_call import Adopt, Copy, until_crashed
-from tests.unit.migrations.controller.test_interference import Disturbed
+from tests.unit.migrations.controller.test_interference_at_every_call import Disturbed
 
 MOST_CALLS = 60
 

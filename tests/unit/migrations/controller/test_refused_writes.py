@@ -8,8 +8,7 @@ import pytest
 
 from rescheduler.api.podmigration import MigrationPhase, decode_migration
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
-from tests.e2e.facts.stage import node_of
-from tests.e2e.migrations.test_refused_writes import *  # noqa: F403
+from tests.stories.stage import node_of
 
 HOUR_S = 3600
 

@@ -9,9 +9,9 @@ from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.config.policy import DefaultRetries
 from rescheduler.kube.api_resources import EVENTS
 from rescheduler.kube.client import Client
-from tests.e2e.facts.stage import node_of
-from tests.e2e.recovery.program import recovering
-from tests.e2e.recovery.stories.workloads import uid_of
+from tests.stories.recovery.program import recovering
+from tests.stories.recovery.test_workloads import uid_of
+from tests.stories.stage import node_of
 from tests.unit.recovery.controller.test_steady_state import counting
 
 BY_DEFAULT = (DefaultRetries(namespaces=("moves",), retries=1),)

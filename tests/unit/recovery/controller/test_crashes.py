@@ -11,18 +11,11 @@ from datetime import timedelta
 import pytest
 
 from kubesim.virtual_time import run_virtual
-from rescheduler.api.podmigration_crd import podmigration_crd
-from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.config.policy import FailedPodsPolicy
-from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS, MUTATING_WEBHOOKS, NAMESPACES
-from rescheduler.steering.steering_service import SteeringService
-from rescheduler.steering.webhook.webhook_configurations import UrlAddress, webhook_configurations
-from tests.e2e.facts.stage import Stage, until_usable
-from tests.e2e.recovery.program import Pace, recovering
-from tests.e2e.recovery.ward import Ward
-from tests.testbed.fake_kubelet.nodes import node_object, node_shapes
+from tests.stories.recovery.program import Pace, recovering
+from tests.stories.recovery.simulated_wards import steering
+from tests.stories.recovery.ward import Ward
 from tests.unit.migrations.controller.crashing_controller import Cluster, Crash, Faulty, at_every_call
-from tests.unit.recovery.controller.conftest import Desk
 
 SECOND = timedelta(seconds=1)
 PACE = Pace(
@@ -101,22 +94,8 @@ class Recovered(Deployment):
 
 @contextlib.asynccontextmanager
 async def a_ward(cluster, nodes=3):
-    client = cluster.connect()
-    await client.create(NAMESPACES, {"metadata": {"name": "moves"}})
-    await client.create(CUSTOM_RESOURCE_DEFINITIONS, podmigration_crd())
-    await client.create(MUTATING_WEBHOOKS, webhook_configurations(UrlAddress("https://webhook.invalid"))[0])
-
-    class Played:
-        name = "simulated"
-        behave = cluster.life.kubelets.behave
-
-    for shape in node_shapes(nodes, Played.name):
-        await client.create(NODES.as_json, node_object(shape, Played.name, cluster.server.clock.now()))
-    desk = SteeringService(cluster.connect())
-    cluster.server.cluster.admission.webhooks.caller = Desk(desk)
-    stage = Stage(client, "moves", Played, await until_usable(client, Played, nodes))
-    async with desk.running():
-        await desk.synced()
+    stage = await cluster.stage(nodes)
+    async with steering(cluster.server, stage.client, cluster.connect()):
         yield Ward(stage, cluster.server.clock.now, PACE, cluster.connect, PACE.policy(max_retries=0))
 
 

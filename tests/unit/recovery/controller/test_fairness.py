@@ -9,8 +9,8 @@ import pytest
 from rescheduler.api.well_known_names import FAILED_ATTEMPTS_ANNOTATION, MAINTENANCE_LABEL
 from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.kube.api_resources import DEPLOYMENTS, EVENTS, merge_patch
-from tests.e2e.facts.stage import AT_ONCE, node_of
-from tests.e2e.recovery.ward import CRASH
+from tests.stories.recovery.ward import CRASH
+from tests.stories.stage import AT_ONCE, node_of
 
 GREEDY = "999999999"
 

@@ -13,7 +13,7 @@ from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS, DEPLOYME
 from rescheduler.recovery.controller.owner_trees import OwnerTrees
 from rescheduler.recovery.controller.recovery_controller import RecoveryEventRouter
 from rescheduler.recovery.recovery_decision import RETRIES_ANNOTATION
-from tests.e2e.facts import objects
+from tests.stories import objects
 
 DEPLOYMENT_KEY = "Deployment/moves/web"
 

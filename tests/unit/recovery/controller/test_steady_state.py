@@ -8,9 +8,9 @@ from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.kube.api_resources import DEPLOYMENTS, LEASES, merge_patch
 from rescheduler.kube.client import Client
 from rescheduler.kube.transport import InProcessTransport
-from tests.e2e.facts.stage import node_of
-from tests.e2e.recovery.program import recovering
-from tests.e2e.recovery.stories.circumstances import FOR_EVER, lose
+from tests.stories.recovery.program import recovering
+from tests.stories.recovery.test_circumstances import FOR_EVER, lose
+from tests.stories.stage import node_of
 
 
 def counting(server, counted):

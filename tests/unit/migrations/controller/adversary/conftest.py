@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.recovery.controller.conftest import set_ward, steered  # noqa: F401
+from tests.unit.recovery.controller.conftest import set_simulated_ward, set_ward, steered  # noqa: F401
 
 
 @pytest.fixture

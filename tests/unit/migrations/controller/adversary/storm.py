@@ -16,10 +16,10 @@ from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS, WatchedO
 from rescheduler.kube import errors
 from rescheduler.migrations.controller.migration_controller import MigrationController
 from rescheduler.migrations.runtime_state import RuntimeState, RuntimeStateHolder
-from tests.e2e.facts.observer import observing
-from tests.e2e.facts.stage import node_of
-from tests.e2e.migrations.moving import ApprovingRevalidator
-from tests.e2e.migrations.workloads import stateful_set
+from tests.stories.migrations.moving import ApprovingRevalidator
+from tests.stories.migrations.workloads import stateful_set
+from tests.stories.observer import observing
+from tests.stories.stage import node_of
 from tests.unit.migrations.controller.crashing_controller import NETWORK_S, Cluster
 
 REASONS = {409: "Conflict", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}

@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 
 from rescheduler.kube.api_resources import STATEFUL_SETS
-from tests.e2e.facts import objects
-from tests.e2e.facts.observer import observing
-from tests.e2e.facts.stage import node_of
+from tests.stories import objects
+from tests.stories.observer import observing
+from tests.stories.stage import node_of
 
 
 def stateful_set(namespace, kubelet):

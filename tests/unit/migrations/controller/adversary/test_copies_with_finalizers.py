@@ -6,7 +6,7 @@ from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.kube.api_resources import merge_patch
 from rescheduler.migrations.labels_and_names import MIGRATION_ID_LABEL
-from tests.e2e.facts.stage import node_of
+from tests.stories.stage import node_of
 
 HOLD = {"metadata": {"finalizers": ["example.com/never-removed"]}}
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 from types import SimpleNamespace
 
 from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS
-from tests.e2e.facts.observer import observing
+from tests.stories.observer import observing
 from tests.unit.migrations.controller.test_live_reads import Deaf
 
 

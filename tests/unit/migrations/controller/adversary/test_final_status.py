@@ -5,7 +5,7 @@ from datetime import timedelta
 from kubesim.apiserver.api_messages import object_response
 from rescheduler.api.podmigration import MAX_TEXT_LENGTH
 from rescheduler.cluster.codecs.record_resources import PODS
-from tests.e2e.facts.waiting import until_gone
+from tests.stories.waiting import until_gone
 
 SERMON = "no, " * MAX_TEXT_LENGTH
 

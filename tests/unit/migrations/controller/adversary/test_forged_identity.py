@@ -9,9 +9,9 @@ from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, merge_patch
 from rescheduler.migrations import labels_and_names
 from rescheduler.migrations.labels_and_names import copy_name
-from tests.e2e.facts.objects import pod, pod_spec
-from tests.e2e.facts.stage import node_of
-from tests.e2e.migrations.workloads import stateful_set
+from tests.stories.migrations.workloads import stateful_set
+from tests.stories.objects import pod, pod_spec
+from tests.stories.stage import node_of
 
 
 def as_attempted(item, owner=None):

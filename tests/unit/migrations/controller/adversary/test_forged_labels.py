@@ -15,8 +15,7 @@ from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import NAMESPACES, merge_patch
 from rescheduler.migrations import labels_and_names
-from tests.e2e.facts.objects import pod, pod_spec
-from tests.e2e.facts.stage import ready_since
+from tests.stories.objects import pod, pod_spec, ready_since
 from tests.unit.migrations.controller.crashing_controller import NETWORK_S, Cluster, Faulty, at_every_call
 
 FORGED_LABELS = {

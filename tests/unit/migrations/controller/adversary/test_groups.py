@@ -3,8 +3,8 @@
 import asyncio
 from datetime import timedelta
 
-from tests.e2e.facts.adopt import ready_since
-from tests.e2e.facts.stage import node_of
+from tests.stories.objects import ready_since
+from tests.stories.stage import node_of
 
 AT_ONCE = {"startup": "0s", "termination": "0s"}
 SLOWER = {"startup": "20s", "termination": "0s"}

@@ -9,7 +9,7 @@ from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, merge_patch
 from rescheduler.migrations import labels_and_names
-from tests.e2e.facts.waiting import until_gone, until_object
+from tests.stories.waiting import until_gone, until_object
 
 EDITS = [
     pytest.param({"step": "Teleporting"}, id="a step that nobody knows"),

@@ -12,9 +12,9 @@ from rescheduler.config.policy import Configuration
 from rescheduler.daemon.components import Rescheduler
 from rescheduler.kube.api_resources import merge_patch
 from rescheduler.migrations.runtime_state import SteeringStatus
-from tests.e2e.facts.observer import observing
-from tests.e2e.facts.stage import node_of
-from tests.e2e.migrations.workloads import stateful_set
+from tests.stories.migrations.workloads import stateful_set
+from tests.stories.observer import observing
+from tests.stories.stage import node_of
 from tests.unit.daemon.conftest import HOME, POLICY
 
 

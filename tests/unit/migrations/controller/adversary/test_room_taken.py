@@ -7,8 +7,8 @@ import pytest
 from rescheduler.config.policy import Configuration
 from rescheduler.daemon.components import Rescheduler
 from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, merge_patch
-from tests.e2e.facts.objects import PRIORITY_CLASSES
-from tests.e2e.migrations.workloads import stateful_set
+from tests.stories.migrations.workloads import stateful_set
+from tests.stories.objects import PRIORITY_CLASSES
 from tests.unit.daemon.conftest import HOME, POLICY
 
 

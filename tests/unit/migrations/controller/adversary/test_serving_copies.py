@@ -5,9 +5,9 @@ from datetime import timedelta
 
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.kube.api_resources import merge_patch
-from tests.e2e.facts.adopt import ready_since
-from tests.e2e.facts.observer import observing
-from tests.e2e.facts.stage import node_of
+from tests.stories.objects import ready_since
+from tests.stories.observer import observing
+from tests.stories.stage import node_of
 from tests.unit.migrations.controller.test_live_reads import Deaf
 
 REPLICAS = 3

@@ -1,1 +1,0 @@
-"""The scheduler extender, asked by a real kube-scheduler; most tests also by the simulator's."""

@@ -1,0 +1,85 @@
+"""What stories ask for: made of the fixture `cluster`, simulated or real."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rescheduler.api.podmigration_crd import podmigration_crd
+from rescheduler.kube.api_resources import Object
+from rescheduler.kube.client import Client
+from tests.e2e.permissions import DAEMON
+from tests.stories.migrations.moving import Moves, SetMoves
+from tests.stories.real_cluster import RealCluster
+from tests.stories.simulated_cluster import SimulatedCluster
+from tests.stories.stage import SetStage
+
+Cluster = SimulatedCluster | RealCluster
+Eventually = Callable[..., Awaitable[Any]]
+
+
+@pytest.fixture(scope="session")
+def custom_resource_definitions() -> list[Object]:
+    """The custom resources that every cluster of the stories has."""
+    return [podmigration_crd()]
+
+
+@pytest.fixture
+def client(cluster: Cluster) -> Client:
+    return cluster.client
+
+
+@pytest.fixture
+def namespace(cluster: Cluster) -> str:
+    return cluster.namespace
+
+
+@pytest.fixture
+def eventually() -> Eventually:
+    """await eventually(look, timeout_s=…): asks until the answer is true, and returns it."""
+
+    async def wait(look: Callable[[], Awaitable[Any]], timeout_s: float = 60.0) -> Any:
+        seen: Any = None
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not (seen := await look()):  # noqa: ASYNC110 - only asking tells
+                    await asyncio.sleep(0.1)
+        except TimeoutError:
+            pytest.fail(f"not so within {timeout_s:g} s; last seen: {seen!r}")
+        return seen
+
+    return wait
+
+
+@pytest.fixture
+def tell_usage(cluster: Cluster) -> Callable[[Any], AbstractAsyncContextManager[Any]]:
+    """async with tell_usage(kubelet): the metrics API serves what its pods use."""
+    return cluster.usage_served
+
+
+@pytest.fixture
+async def ephemeral_claims(cluster: Cluster) -> AsyncIterator[None]:
+    """A controller creates the claims of ephemeral volumes."""
+    async with cluster.ephemeral_volume_controller():
+        yield
+
+
+@pytest.fixture
+def set_stage(cluster: Cluster) -> SetStage:
+    """await set_stage(nodes=3): a stage with so many nodes, on which pods are ready at once."""
+    return cluster.stage
+
+
+@pytest.fixture
+def set_moves(cluster: Cluster) -> SetMoves:
+    """await set_moves(nodes=3, **policy): a stage with so many nodes, on which pods are ready at once."""
+
+    async def set_it(nodes: int = 4, **policy: Any) -> Moves:
+        moves = Moves(await cluster.stage(nodes), cluster.now, ours=cluster.connect_as(DAEMON))
+        moves.policy = replace(moves.policy, **policy)
+        return moves
+
+    return set_it

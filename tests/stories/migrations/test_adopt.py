@@ -1,0 +1,133 @@
+"""Pods of ReplicaSets move to their target, and no moment has fewer ready pods than replicas."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from rescheduler.api.podmigration import ConditionType, Handover, Migration, MigrationPhase
+from rescheduler.kube import errors
+from rescheduler.kube.api_resources import Object
+from rescheduler.migrations import labels_and_names
+from tests.stories.migrations.moving import Moves, SetMoves
+from tests.stories.migrations.workloads import CLAIMS, ephemeral_volume, provided_volumes
+from tests.stories.observer import observing, revisions
+from tests.stories.stage import node_of
+from tests.stories.waiting import until_gone
+
+IN_A_MOMENT = {"startup": "2s", "termination": "0s"}
+BUDGETS = [
+    pytest.param(1, {"minAvailable": 1}, id="one replica under minAvailable 1"),
+    pytest.param(3, {"maxUnavailable": 0}, id="three replicas under maxUnavailable 0"),
+    pytest.param(3, {"minAvailable": "100%"}, id="three replicas under minAvailable 100 %"),
+]
+
+
+async def move_unnoticed(moves: Moves, replicas: int, source: Object, target: str) -> Migration:
+    """Moved by the controller, and seen by an observer the whole time."""
+    stage = moves.stage
+    before = await revisions(moves.client, stage.namespace)
+    others = {pod["metadata"]["name"] for pod in await stage.pods()} - {source["metadata"]["name"]}
+    async with observing(moves.client, stage.namespace) as seen:
+        migration = await moves.move(source, target)
+        await stage.until_ready(replicas)
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
+    assert min(seen.ready) == min(seen.serving) == replicas, "never below the count"
+    assert await revisions(moves.client, stage.namespace) == before, "no rollout, no scaling"
+    after = {pod["metadata"]["name"]: pod for pod in await stage.pods()}
+    assert migration.status.target_pod is not None
+    moved = after.pop(migration.status.target_pod.name)
+    assert set(after) == others, "only the source has gone"
+    assert node_of(moved) == target
+    assert [owner["kind"] for owner in moved["metadata"]["ownerReferences"]] == ["ReplicaSet"]
+    assert moved["metadata"]["labels"][labels_and_names.STATUS_LABEL] == "completed"
+    assert moved["metadata"]["labels"][labels_and_names.MIGRATED_FROM_LABEL] == node_of(source)
+    assert (
+        moved["metadata"]["annotations"][labels_and_names.ORIGINAL_POD_ANNOTATION]
+        == source["metadata"]["uid"]
+    )
+    await moves.until_nothing_left()
+    return migration
+
+
+@pytest.mark.parametrize(("replicas", "budget"), BUDGETS)
+async def test_a_pod_of_a_deployment_moves_although_every_ordinary_eviction_is_refused(
+    set_moves: SetMoves, replicas: int, budget: Object
+) -> None:
+    moves = await set_moves()
+    await moves.stage.deployment(replicas)
+    await moves.stage.budget(**budget)
+    source = (await moves.stage.pods())[0]
+    with pytest.raises(errors.BudgetRefused):
+        await moves.client.evict(moves.stage.key(source["metadata"]["name"]))
+    migration = await move_unnoticed(moves, replicas, source, await moves.stage.free_node())
+    assert migration.status.handover is Handover.ADOPT
+    told = {each.type: each.status for each in migration.status.conditions}
+    assert told == {
+        ConditionType.BUDGET_ALLOWS: "True",
+        ConditionType.COPY_READY: "True",
+        ConditionType.HANDED_OVER: "True",
+    }
+
+
+async def test_no_moment_has_fewer_ready_pods_while_somebody_else_evicts_its_siblings(
+    set_moves: SetMoves,
+) -> None:
+    """The copy raises what the budget allows by one; whoever is first takes it, and the other waits.
+
+    New pods take some time, as everywhere. Were a replacement ready before its ReplicaSet has the copy, the
+    ReplicaSet would remove one of too many ready ones without asking the budget, as at every scale-down.
+    """
+    moves = await set_moves()
+    stage = moves.stage
+    stage.behave(IN_A_MOMENT)
+    await stage.deployment(3)
+    await stage.budget(maxUnavailable=0)
+    source, *siblings = await stage.pods()
+    evicted: list[str] = []
+
+    async def evict_siblings() -> None:
+        for sibling in siblings:
+            name = sibling["metadata"]["name"]
+            while name not in evicted:
+                with contextlib.suppress(errors.BudgetRefused):
+                    await moves.client.evict(stage.key(name))
+                    evicted.append(name)
+                await asyncio.sleep(0.05)
+
+    async with observing(moves.client, stage.namespace) as seen:
+        bystander = asyncio.create_task(evict_siblings())
+        migration = await moves.move(source, await stage.free_node())
+        bystander.cancel()
+        await asyncio.wait([bystander])
+        await stage.until_ready(3)
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
+    assert evicted, "somebody was quicker once"
+    assert min(seen.ready) >= 3
+    assert min(seen.serving) >= 3
+    await moves.until_nothing_left()
+
+
+async def test_volumes_that_a_pod_has_for_itself_are_made_anew_for_the_copy(
+    set_moves: SetMoves, ephemeral_claims: None
+) -> None:
+    moves = await set_moves(nodes=2)
+    stage = moves.stage
+    await provided_volumes(stage, 2)
+    volumes = [ephemeral_volume(stage, "scratch"), {"name": "cache", "emptyDir": {"sizeLimit": "1Gi"}}]
+    await stage.deployment(1, pod={"volumes": volumes})
+    (source,) = await stage.pods()
+    migration = await move_unnoticed(moves, 1, source, await stage.free_node())
+    assert migration.status.target_pod is not None
+    claim = await moves.client.get(CLAIMS, stage.key(f"{migration.status.target_pod.name}-scratch"))
+    assert [owner["uid"] for owner in claim["metadata"]["ownerReferences"]] == [
+        migration.status.target_pod.uid
+    ]
+    await until_gone(moves.client, CLAIMS, stage.key(f"{source['metadata']['name']}-scratch"))
+
+
+async def test_each_pod_of_a_plain_replica_set_moves_in_turn(set_moves: SetMoves) -> None:
+    moves = await set_moves()
+    await moves.stage.replica_set(2)
+    for source in await moves.stage.pods():
+        await move_unnoticed(moves, 2, source, await moves.stage.free_node())

@@ -1,0 +1,56 @@
+"""Pods that nobody controls are made anew on their target, and only then is the original evicted."""
+
+from rescheduler.api.podmigration import Handover, MigrationPhase
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.migrations import labels_and_names
+from tests.stories.migrations.moving import Moves, SetMoves
+from tests.stories.observer import observing
+from tests.stories.stage import node_of
+
+
+async def moved_once(moves: Moves, name: str) -> str:
+    """The name of the copy."""
+    source = await moves.client.get(PODS.as_json, moves.stage.key(name))
+    target = next(node for node in moves.stage.nodes if node != node_of(source))
+    async with observing(moves.client, moves.stage.namespace) as seen:
+        migration = await moves.move(source, target)
+        await moves.until_nothing_left()
+        (copy,) = await moves.stage.until_ready(1)
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
+    assert migration.status.handover is Handover.COPY
+    assert min(seen.ready) == 1
+    assert node_of(copy) == target
+    assert "ownerReferences" not in copy["metadata"]
+    assert copy["metadata"]["annotations"][labels_and_names.ORIGINAL_POD_NAME_ANNOTATION] == "web"
+    assert copy["spec"]["containers"][0]["image"] == source["spec"]["containers"][0]["image"]
+    return str(copy["metadata"]["name"])
+
+
+async def test_a_bare_pod_moves_and_keeps_its_name_in_every_copy(set_moves: SetMoves) -> None:
+    moves = await set_moves(nodes=2)
+    await moves.stage.until_pod_ready(
+        await moves.stage.pod("web", metadata={"annotations": {"note": "mine"}})
+    )
+    await moves.stage.budget(minAvailable=1)
+    first = await moved_once(moves, "web")
+    assert first.startswith("rescheduled-web-")
+    second = await moved_once(moves, first)
+    assert second.startswith("rescheduled-web-")
+    assert second != first
+    copy = await moves.client.get(PODS.as_json, moves.stage.key(second))
+    assert copy["metadata"]["annotations"]["note"] == "mine"
+
+
+async def test_a_bare_pod_that_its_owner_deletes_meanwhile_is_not_brought_back(set_moves: SetMoves) -> None:
+    moves = await set_moves(nodes=2)
+    source = await moves.stage.until_pod_ready(await moves.stage.pod("web"))
+    moves.stage.start_slowly()
+    target = next(node for node in moves.stage.nodes if node != node_of(source))
+    key = await moves.wish(source, target)
+    async with moves.executing():
+        await moves.copy_of(key, node_of)
+        await moves.client.delete(PODS.as_json, moves.stage.key("web"))
+        migration = await moves.until_finished(key)
+    assert migration.status.phase is MigrationPhase.FAILED
+    assert migration.status.failure == "SourceGone"
+    assert await moves.stage.pods() == []

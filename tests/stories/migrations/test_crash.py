@@ -1,0 +1,224 @@
+"""A controller that ends in the middle, once for each handover; everywhere else on the simulator."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from rescheduler.api.podmigration import MigrationPhase
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
+from rescheduler.kube.api_resources import DEPLOYMENTS, REPLICA_SETS, ApiResource, Object
+from rescheduler.kube.client import Client
+from rescheduler.kube.transport import ApiRequest, ApiResponse, Transport
+from tests.stories.migrations.moving import Moves, SetMoves
+from tests.stories.migrations.workloads import stateful_set
+from tests.stories.objects import LIMIT_RANGES, ready_since
+from tests.stories.observer import observing
+from tests.stories.stage import Stage, node_of
+from tests.stories.waiting import until_gone
+
+
+class EndsAt:
+    """A way to the server that does one more request, and of that one the answer never comes."""
+
+    def __init__(self, transport: Transport, is_last: Callable[[ApiRequest], bool]) -> None:
+        self._transport = transport
+        self._is_last = is_last
+        self.ended = asyncio.Event()
+
+    async def send(self, request: ApiRequest) -> ApiResponse:
+        response = await self._transport.send(request)
+        if self.ended.is_set() or self._is_last(request):
+            await response.read()
+            self.ended.set()
+            await asyncio.get_running_loop().create_future()
+        return response
+
+    async def close(self) -> None:
+        """The transport is somebody else's."""
+
+
+def is_eviction(request: ApiRequest) -> bool:
+    return request.path.endswith("/eviction")
+
+
+def is_new_pod(request: ApiRequest) -> bool:
+    return request.method == "POST" and request.path.endswith("/pods")
+
+
+async def deployed(stage: Stage) -> None:
+    await stage.deployment(2)
+    await stage.budget(maxUnavailable=0)
+
+
+async def replicated(stage: Stage) -> None:
+    await stage.replica_set(2)
+
+
+async def bare(stage: Stage) -> None:
+    await stage.until_pod_ready(await stage.pod("web"))
+
+
+async def stateful(stage: Stage) -> None:
+    await stateful_set(stage, 3)
+
+
+@pytest.mark.parametrize(
+    ("set_up", "replicas", "last"),
+    [
+        pytest.param(deployed, 2, is_new_pod, id="Adopt, when the copy is created"),
+        pytest.param(deployed, 2, is_eviction, id="Adopt, when the source is evicted"),
+        pytest.param(bare, 1, is_eviction, id="Copy, when the source is evicted"),
+        pytest.param(stateful, 3, is_eviction, id="Evict, when the source is evicted"),
+    ],
+)
+async def test_another_controller_finishes_what_one_has_begun(
+    set_moves: SetMoves, set_up: Callable, replicas: int, last: Callable[[ApiRequest], bool]
+) -> None:
+    moves = await set_moves()
+    stage = moves.stage
+    await set_up(stage)
+    source = (await stage.pods())[0]
+    stage.behave({"startup": "1s", "termination": "0s"})
+    target = await stage.free_node()
+    await stage.cordon(*(node for node in stage.nodes if node != target))
+    async with observing(moves.client, stage.namespace) as seen:
+        key = await moves.wish(source, target)
+        first = EndsAt(moves.client.transport, last)
+        async with moves.executing(Client(first)):
+            await asyncio.wait_for(first.ended.wait(), 60)
+        async with moves.executing():
+            migration = await moves.until_finished(key)
+            await moves.until_nothing_left()
+            await stage.until_ready(replicas)
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
+    assert set_up is stateful or min(seen.ready) == replicas
+
+
+@pytest.mark.parametrize(
+    ("set_up", "replicas"),
+    [pytest.param(deployed, 2, id="Adopt"), pytest.param(bare, 1, id="Copy")],
+)
+async def test_a_copy_outlives_a_migration_that_is_removed_by_force_after_the_eviction(
+    set_moves: SetMoves, set_up: Callable, replicas: int
+) -> None:
+    moves = await set_moves()
+    stage = moves.stage
+    await set_up(stage)
+    source = (await stage.pods())[0]
+    stage.behave({"startup": "1s", "termination": "3s"})
+    async with observing(moves.client, stage.namespace) as seen:
+        key = await moves.wish(source, await stage.free_node())
+        first = EndsAt(moves.client.transport, is_eviction)
+        async with moves.executing(Client(first)):
+            await asyncio.wait_for(first.ended.wait(), 60)
+        item = await moves.client.get(POD_MIGRATIONS, key)
+        del item["metadata"]["finalizers"]
+        await moves.client.replace(POD_MIGRATIONS, item)
+        await moves.client.delete(POD_MIGRATIONS, key, propagation="Foreground")
+        async with moves.executing():
+            await stage.until_ready(replicas)
+            # No process has seen its removal: the marks stay, and mean nothing.
+            await moves.until_pods(lambda pods: not any(map(is_held, pods.values())))
+    assert min(seen.ready) == replicas
+
+
+def is_held(pod: Object) -> bool:
+    """Whether anything of ours still has an effect on the pod."""
+    owners = pod["metadata"].get("ownerReferences", ())
+    return bool(pod["spec"].get("schedulingGates")) or any(each["kind"] == "PodMigration" for each in owners)
+
+
+async def evicted_and_crashed(moves: Moves) -> str:
+    """The key of a migration whose source is gone, and whose copy still waits to be offered."""
+    source = (await moves.stage.pods())[0]
+    key = await moves.wish(source, await moves.stage.free_node())
+    first = EndsAt(moves.client.transport, is_eviction)
+    async with moves.executing(Client(first)):
+        await asyncio.wait_for(first.ended.wait(), 60)
+    return key
+
+
+@pytest.mark.parametrize(
+    ("set_up", "workload"),
+    [
+        pytest.param(deployed, DEPLOYMENTS, id="a Deployment"),
+        pytest.param(replicated, REPLICA_SETS, id="a ReplicaSet of its own"),
+    ],
+)
+async def test_a_workload_deleted_after_the_eviction_takes_the_copy_with_it(
+    set_moves: SetMoves, set_up: Callable, workload: ApiResource[Object]
+) -> None:
+    moves = await set_moves()
+    stage = moves.stage
+    await set_up(stage)
+    key = await evicted_and_crashed(moves)
+    await moves.client.delete(workload, stage.key("web"), propagation="Background")
+    # Ours as well as its ReplicaSet's, the copy stays for now, and the ReplicaSet is no longer named on it.
+    await moves.until_pods(lambda pods: len(pods) == 1 and owner_kinds(*pods.values()) == ["PodMigration"])
+    async with moves.executing():
+        migration = await moves.until_finished(key)
+        await moves.until_served(0)
+    assert migration.status.failure == "WorkloadGone"
+    await moves.until_nothing_left()
+
+
+async def test_a_workload_deleted_without_its_pods_after_the_eviction_leaves_the_copy_too(
+    set_moves: SetMoves,
+) -> None:
+    moves = await set_moves()
+    stage = moves.stage
+    await replicated(stage)
+    key = await evicted_and_crashed(moves)
+    copy = await moves.copy_of(key)
+    await moves.client.delete(REPLICA_SETS, stage.key("web"), propagation="Orphan")
+    await until_gone(moves.client, REPLICA_SETS, stage.key("web"))
+    async with moves.executing():
+        migration = await moves.until_finished(key)
+        await moves.until_nothing_left()
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
+    after = await moves.client.get(PODS.as_json, stage.key(copy["metadata"]["name"]))
+    assert after["metadata"]["uid"] == copy["metadata"]["uid"]
+    assert "deletionTimestamp" not in after["metadata"]
+    assert owner_kinds(after) == []
+
+
+async def test_a_copy_that_admission_changed_is_noticed_by_whoever_finds_it(set_moves: SetMoves) -> None:
+    moves = await set_moves(nodes=2)
+    stage = moves.stage
+    await stage.deployment(1)
+    (source,) = await stage.pods()
+    metadata = {"namespace": stage.namespace, "name": "limits"}
+    spec = {"limits": [{"type": "Container", "default": {"cpu": "1"}}]}
+    await moves.client.create(LIMIT_RANGES, {"metadata": metadata, "spec": spec})
+    key = await moves.wish(source, await stage.free_node())
+    first = EndsAt(moves.client.transport, is_new_pod)
+    async with moves.executing(Client(first)):
+        await asyncio.wait_for(first.ended.wait(), 60)
+    async with moves.executing():
+        migration = await moves.until_finished(key)
+        await moves.until_nothing_left()
+    assert migration.status.failure == "AdmissionDiffers"
+    (after,) = await stage.until_ready(1)
+    assert after["metadata"]["uid"] == source["metadata"]["uid"]
+
+
+async def test_a_copy_that_falters_after_the_eviction_is_not_taken_away(set_moves: SetMoves) -> None:
+    """There is only forward: that the eviction may be under way was put on record before it was asked for."""
+    moves = await set_moves()
+    stage = moves.stage
+    await deployed(stage)
+    key = await evicted_and_crashed(moves)
+    on_target = {"node": node_of(await moves.copy_of(key))}
+    stage.behave({"match": on_target, "readiness": "never", "startup": "0s", "termination": "0s"})
+    await moves.copy_of(key, lambda pod: not ready_since(pod))
+    async with moves.executing():
+        migration = await moves.until_finished(key)
+        await moves.until_nothing_left()
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
+    assert migration.status.failure == ""
+
+
+def owner_kinds(pod: Object) -> list[str]:
+    return [owner["kind"] for owner in pod["metadata"].get("ownerReferences", ())]

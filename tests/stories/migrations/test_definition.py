@@ -1,0 +1,80 @@
+"""The API server itself holds what a PodMigration may be."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from rescheduler.api.podmigration import MigrationPhase, decode_migration
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
+from rescheduler.kube import errors
+from rescheduler.kube.api_resources import Object, merge_patch
+from tests.stories.migrations.moving import SetMoves
+
+WISH: Object = {
+    "apiVersion": POD_MIGRATIONS.api_version,
+    "kind": POD_MIGRATIONS.kind,
+    "metadata": {"name": "move"},
+    "spec": {"pod": {"name": "web", "uid": "1234"}, "sourceNode": "a", "targetNode": "b"},
+}
+
+
+def wish(namespace: str, **spec: Any) -> Object:
+    made = copy.deepcopy(WISH)
+    made["metadata"]["namespace"] = namespace
+    made["spec"] = {name: value for name, value in (made["spec"] | spec).items() if value is not None}
+    return made
+
+
+async def test_a_wish_is_pending_from_the_first_moment_and_wants_no_pods(set_moves: SetMoves) -> None:
+    moves = await set_moves(nodes=1)
+    made = await moves.client.create(POD_MIGRATIONS, wish(moves.stage.namespace))
+    migration = decode_migration(made)
+    assert migration.status.phase is MigrationPhase.PENDING
+    assert migration.spec.strategy == "Manual"
+    scale = await moves.client.get(POD_MIGRATIONS.scale, migration.key)
+    assert scale["spec"].get("replicas", 0) == 0
+    assert scale["status"].get("replicas", 0) == 0
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        pytest.param({"pod": None}, "spec.pod", id="that names no pod"),
+        pytest.param({"pod": {"name": "web"}}, "spec.pod.uid", id="that does not say which pod"),
+        pytest.param({"sourceNode": ""}, "spec.sourceNode", id="without a source"),
+        pytest.param({"handover": "Teleport"}, "Unsupported value", id="with a handover that nobody knows"),
+        pytest.param({"replicas": 1}, "spec.replicas", id="that wants pods of its own"),
+    ],
+)
+async def test_a_wish_is_refused(set_moves: SetMoves, spec: Object, why: str) -> None:
+    moves = await set_moves(nodes=1)
+    with pytest.raises(errors.Invalid, match=why):
+        await moves.client.create(POD_MIGRATIONS, wish(moves.stage.namespace, **spec))
+
+
+async def test_a_wish_for_the_node_where_the_pod_is_already_is_refused(set_moves: SetMoves) -> None:
+    moves = await set_moves(nodes=1)
+    with pytest.raises(errors.Invalid, match="targetNode must differ from sourceNode"):
+        await moves.client.create(POD_MIGRATIONS, wish(moves.stage.namespace, targetNode="a"))
+
+
+async def test_a_wish_never_changes(set_moves: SetMoves) -> None:
+    moves = await set_moves(nodes=1)
+    await moves.client.create(POD_MIGRATIONS, wish(moves.stage.namespace))
+    with pytest.raises(errors.Invalid, match="delete this PodMigration and create another"):
+        await moves.client.patch(
+            POD_MIGRATIONS, moves.stage.key("move"), merge_patch({"spec": {"targetNode": "c"}})
+        )
+
+
+async def test_the_status_is_written_apart_from_the_wish(set_moves: SetMoves) -> None:
+    moves = await set_moves(nodes=1)
+    made = await moves.client.create(
+        POD_MIGRATIONS, wish(moves.stage.namespace) | {"status": {"phase": "Completed"}}
+    )
+    assert made["status"]["phase"] == "Pending"
+    with pytest.raises(errors.Invalid, match=r"status\.phase"):
+        await moves.client.patch(
+            POD_MIGRATIONS.status, moves.stage.key("move"), merge_patch({"status": {"phase": "Lost"}})
+        )

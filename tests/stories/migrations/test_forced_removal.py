@@ -1,0 +1,118 @@
+"""PodMigrations that somebody removes by force, finalizer and all: no pod is lost, nothing stays locked."""
+
+import logging
+from collections.abc import Callable
+
+import pytest
+
+from rescheduler.api.well_known_names import SCHEDULING_GATE
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
+from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, Object, merge_patch
+from rescheduler.migrations import labels_and_names
+from tests.stories.migrations.moving import Moves, SetMoves
+from tests.stories.observer import observing
+from tests.stories.stage import node_of
+from tests.stories.waiting import until_gone
+
+__all__ = [
+    "test_a_bare_copy_goes_and_its_source_is_as_it_was",
+    "test_a_pod_with_the_marks_of_a_migration_that_does_not_exist_is_reported_and_left_alone",
+    "test_a_workload_has_all_its_pods_and_no_more_and_its_pod_is_not_locked",
+]
+
+
+async def removed(moves: Moves, key: str) -> None:
+    await moves.client.patch(POD_MIGRATIONS, key, merge_patch({"metadata": {"finalizers": None}}))
+    await moves.client.delete(POD_MIGRATIONS, key)
+
+
+def at(*steps: str) -> Callable[..., bool]:
+    return lambda migration: migration.status.step in steps
+
+
+STEPS = [
+    pytest.param("60s", {}, ("Placing", "Starting"), id="before the copy is ready"),
+    pytest.param("0s", {"minAvailable": 5}, ("Evicting",), id="while a budget holds the source"),
+]
+
+
+@pytest.mark.parametrize(("startup", "budget", "steps"), STEPS)
+async def test_a_bare_copy_goes_and_its_source_is_as_it_was(
+    set_moves: SetMoves, startup: str, budget: Object, steps: tuple[str, ...]
+) -> None:
+    moves = await set_moves()
+    stage = moves.stage
+    source = await stage.until_pod_ready(await stage.pod("web"))
+    if budget:
+        await stage.budget(**budget)
+    stage.behave({"startup": startup})
+    key = await moves.wish(source, await stage.free_node())
+    async with moves.executing():
+        migration = await moves.until(key, at(*steps))
+        await removed(moves, key)
+        if budget:
+            await moves.client.delete(POD_DISRUPTION_BUDGETS, stage.key("budget"))
+        assert migration.status.target_pod is not None
+        await until_gone(moves.client, PODS.as_json, stage.key(migration.status.target_pod.name))
+        await moves.until_nothing_left()
+    (left,) = await stage.pods()
+    assert left["metadata"]["uid"] == source["metadata"]["uid"]
+
+
+@pytest.mark.parametrize(("startup", "budget", "steps"), STEPS)
+async def test_a_workload_has_all_its_pods_and_no_more_and_its_pod_is_not_locked(
+    set_moves: SetMoves, startup: str, budget: Object, steps: tuple[str, ...]
+) -> None:
+    """The garbage collector removes the reference to it, and the ReplicaSet one pod too many."""
+    moves = await set_moves()
+    stage = moves.stage
+    await stage.deployment(2)
+    if budget:
+        await stage.budget(**budget)
+    source = (await stage.pods())[0]
+    stage.behave({"startup": startup})
+    key = await moves.wish(source, await stage.free_node())
+    async with observing(moves.client, stage.namespace) as seen, moves.executing():
+        await moves.until(key, at(*steps))
+        await removed(moves, key)
+        await moves.until_nothing_left()
+        await stage.until_ready(2)
+    assert min(seen.ready) == 2
+
+
+LEFT = {
+    "a copy that never ran": {"schedulingGates": [{"name": SCHEDULING_GATE}]},
+    "a copy that runs": {},
+}
+
+
+@pytest.mark.parametrize("spec", LEFT.values(), ids=LEFT)
+async def test_a_pod_with_the_marks_of_a_migration_that_does_not_exist_is_reported_and_left_alone(
+    set_moves: SetMoves, caplog: pytest.LogCaptureFixture, spec: Object
+) -> None:
+    """Nobody has seen that PodMigration: marks alone, which anybody can write, never lead to a change."""
+    moves = await set_moves()
+    stage = moves.stage
+    source = await stage.until_pod_ready(await stage.pod("source"))
+    labels = {
+        labels_and_names.MIGRATION_ID_LABEL: "long-gone",
+        labels_and_names.STATUS_LABEL: "in-progress",
+        labels_and_names.MIGRATED_FROM_LABEL: "elsewhere",
+    }
+    annotations = {labels_and_names.ORIGINAL_POD_ANNOTATION: source["metadata"]["uid"]}
+    metadata = {"labels": {"app": "web"} | labels, "annotations": annotations}
+    left = await stage.pod("left", metadata=metadata, **spec)
+    with caplog.at_level(logging.WARNING, "rescheduler.migrations"):
+        async with moves.executing():
+            # One that is moved to its end shows that the controller has come past the other.
+            other = await stage.until_pod_ready(await stage.pod("other"))
+            elsewhere = next(node for node in stage.nodes if node != node_of(other))
+            await moves.until_finished(await moves.wish(other, elsewhere))
+    told = [each for each in caplog.records if f"pod {stage.key('left')} has the labels" in each.getMessage()]
+    assert len(told) == 1
+    assert "delete the pod" in told[0].getMessage()
+    after = await moves.client.get(PODS.as_json, stage.key("left"))
+    assert after["metadata"]["uid"] == left["metadata"]["uid"]
+    assert "deletionTimestamp" not in after["metadata"]
+    assert after["metadata"]["labels"].items() >= metadata["labels"].items()

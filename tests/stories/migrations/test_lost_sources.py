@@ -1,0 +1,170 @@
+"""A source that is lost while its copy is there: the copy takes its place, unless the source was deleted."""
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+import pytest
+
+from rescheduler.api.podmigration import ConditionType, Handover, MigrationPhase
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.kube.api_resources import Object, strategic_patch
+from rescheduler.migrations import labels_and_names
+from tests.stories.migrations.moving import Moves, SetMoves
+from tests.stories.objects import ready_since
+from tests.stories.observer import observing
+from tests.stories.stage import node_of
+
+End = Callable[[Moves, Object], Awaitable[None]]
+
+
+def _key(moves: Moves, pod: Object) -> str:
+    return str(moves.stage.key(pod["metadata"]["name"]))
+
+
+async def evicted(moves: Moves, pod: Object) -> None:
+    await moves.client.evict(_key(moves, pod))
+
+
+async def evicted_at_once(moves: Moves, pod: Object) -> None:
+    """So that nobody sees it terminating."""
+    await moves.client.evict(_key(moves, pod), grace_s=0)
+
+
+async def preempted(moves: Moves, pod: Object) -> None:
+    """As the scheduler does it: first the condition, then a delete."""
+    # One that is older than two minutes is taken back by the disruption controller.
+    since = moves.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+    condition["lastTransitionTime"] = since
+    patch = strategic_patch({"status": {"conditions": [condition]}})
+    await moves.client.patch(PODS.as_json.status, _key(moves, pod), patch)
+    await moves.client.delete(PODS, _key(moves, pod))
+
+
+async def failed(moves: Moves, pod: Object) -> None:
+    """As the kubelet evicts one from a node that lacks memory."""
+    conditions = [
+        {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"},
+        {"type": "Ready", "status": "False", "reason": "PodFailed"},
+    ]
+    status = {"phase": "Failed", "reason": "Evicted", "conditions": conditions}
+    await moves.client.patch(PODS.as_json.status, _key(moves, pod), strategic_patch({"status": status}))
+
+
+LOSSES = [
+    pytest.param(evicted, id="evicted by another client"),
+    pytest.param(evicted_at_once, id="evicted by another client without a grace period"),
+    pytest.param(preempted, id="preempted"),
+    pytest.param(failed, id="evicted by the kubelet"),
+]
+
+
+async def set_bare_pod(set_moves: SetMoves, **policy: timedelta) -> tuple[Moves, Object, str]:
+    moves: Moves = await set_moves(nodes=2, **policy)
+    source = await moves.stage.until_pod_ready(await moves.stage.pod("web"))
+    key = await moves.wish(source, await moves.stage.free_node())
+    return moves, source, key
+
+
+async def the_copy_serves(moves: Moves, key: str) -> None:
+    copy = await moves.copy_of(key, ready_since)
+    assert (
+        copy["metadata"]["labels"][labels_and_names.STATUS_LABEL]
+        == labels_and_names.MigrationLabelStatus.COMPLETED
+    )
+    assert not await moves.leftovers()
+
+
+@pytest.mark.parametrize("end", LOSSES)
+async def test_while_its_copy_settles_a_bare_pod_is(set_moves: SetMoves, end: End) -> None:
+    moves, source, key = await set_bare_pod(set_moves, settle_time=timedelta(minutes=5))
+    async with observing(moves.client, moves.stage.namespace) as seen, moves.executing():
+        copy = await moves.copy_of(key, ready_since)
+        await end(moves, source)
+        migration = await moves.until_finished(key)
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
+    assert migration.status.handover is Handover.COPY
+    assert "takes its place" in migration.status.message
+    handed_over = migration.status.condition(ConditionType.HANDED_OVER)
+    assert handed_over is not None
+    assert handed_over.reason == "SourceLost"
+    assert copy["metadata"]["name"] not in seen.deleted
+    await the_copy_serves(moves, key)
+
+
+@pytest.mark.parametrize("end", LOSSES)
+async def test_while_its_copy_starts_a_bare_pod_is(set_moves: SetMoves, end: End) -> None:
+    """The copy is waited for, and stays."""
+    moves, source, key = await set_bare_pod(set_moves)
+    moves.stage.behave({"startup": "10s", "termination": "0s"})
+    async with moves.executing():
+        await moves.copy_of(key, node_of)
+        await end(moves, source)
+        migration = await moves.until_finished(key)
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
+    await the_copy_serves(moves, key)
+
+
+async def test_a_bare_pod_that_is_lost_with_a_copy_that_never_becomes_ready_leaves_the_copy(
+    set_moves: SetMoves,
+) -> None:
+    moves, source, key = await set_bare_pod(set_moves, migration_timeout=timedelta(seconds=8))
+    moves.stage.start_slowly()
+    async with moves.executing():
+        await moves.copy_of(key, node_of)
+        await evicted(moves, source)
+        migration = await moves.until_finished(key)
+    assert migration.status.phase is MigrationPhase.FAILED, migration.status
+    assert "stays, but is not ready" in migration.status.message
+    (left,) = await moves.stage.pods()
+    assert left["metadata"]["uid"] != source["metadata"]["uid"]
+    assert not await moves.leftovers()
+
+
+async def test_a_bare_pod_that_is_deleted_while_its_copy_settles_is_not_wanted_any_more(
+    set_moves: SetMoves,
+) -> None:
+    moves, source, key = await set_bare_pod(set_moves, settle_time=timedelta(minutes=5))
+    async with moves.executing():
+        await moves.copy_of(key, ready_since)
+        await moves.client.delete(PODS, _key(moves, source))
+        migration = await moves.until_finished(key)
+        await moves.until_served(0)
+    assert migration.status.phase is MigrationPhase.FAILED, migration.status
+    assert migration.status.failure == "SourceGone"
+    assert "deleted" in migration.status.message
+
+
+@pytest.mark.parametrize("end", LOSSES)
+async def test_while_its_copy_settles_the_only_pod_of_a_deployment_is(set_moves: SetMoves, end: End) -> None:
+    moves: Moves = await set_moves(nodes=2, settle_time=timedelta(minutes=5))
+    stage = moves.stage
+    await stage.deployment(1)
+    (source,) = await stage.pods()
+    target = await stage.free_node()
+    key = await moves.wish(source, target)
+    async with observing(moves.client, stage.namespace) as seen, moves.executing():
+        await moves.copy_of(key, ready_since)
+        stage.start_slowly()
+        await end(moves, source)
+        migration = await moves.until_finished(key)
+        await moves.until_nothing_left()
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
+    assert min(seen.ready) >= 1
+    ready = [pod for pod in await stage.pods() if ready_since(pod)]
+    assert [node_of(pod) for pod in ready] == [target]
+
+
+async def test_a_disruption_that_was_called_off_does_not_make_a_deletion_an_eviction(
+    set_moves: SetMoves,
+) -> None:
+    moves, source, key = await set_bare_pod(set_moves, settle_time=timedelta(minutes=5))
+    condition = {"type": "DisruptionTarget", "status": "False", "reason": "PreemptionByScheduler"}
+    patch = strategic_patch({"status": {"conditions": [condition]}})
+    await moves.client.patch(PODS.as_json.status, _key(moves, source), patch)
+    async with moves.executing():
+        await moves.copy_of(key, ready_since)
+        await moves.client.delete(PODS, _key(moves, source))
+        migration = await moves.until_finished(key)
+        await moves.until_served(0)
+    assert migration.status.failure == "SourceGone"

@@ -1,0 +1,125 @@
+"""A source is never evicted beside a copy whose node is lost, although that copy still says it is ready."""
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+import pytest
+
+from rescheduler.api.podmigration import Handover, Migration, MigrationPhase
+from rescheduler.cluster.codecs.record_resources import NODES
+from rescheduler.kube.api_resources import Object, merge_patch
+from tests.stories.migrations.moving import Moves, SetMoves
+from tests.stories.migrations.workloads import stateful_set
+from tests.stories.objects import ready_since
+from tests.stories.observer import observing
+from tests.stories.stage import node_of
+
+Lose = Callable[[Moves, str], Awaitable[None]]
+
+
+async def deleted(moves: Moves, node: str) -> None:
+    await moves.client.delete(NODES, node)
+
+
+async def not_ready(moves: Moves, node: str) -> None:
+    await moves.lose_node(node)
+
+
+async def being_deleted(moves: Moves, node: str) -> None:
+    """As an autoscaler deletes one: its finalizer holds the node while its pods are drained."""
+    held = merge_patch({"metadata": {"finalizers": ["example.com/drain"]}})
+    await moves.client.patch(NODES, node, held)
+    await moves.client.delete(NODES, node)
+
+
+async def tainted(moves: Moves, node: str) -> None:
+    taints = [{"key": "example.com/broken", "effect": "NoExecute"}]
+    await moves.client.patch(NODES, node, merge_patch({"spec": {"taints": taints}}))
+
+
+LOSSES = [
+    pytest.param(deleted, id="deleted"),
+    pytest.param(not_ready, id="not ready"),
+    pytest.param(being_deleted, id="being deleted"),
+    pytest.param(tainted, id="tainted so that the copy is evicted"),
+]
+
+
+async def as_before(moves: Moves, source: Object, migration: Migration) -> None:
+    """The source serves as it did, and the migration says that it did not move."""
+    assert migration.status.phase is MigrationPhase.FAILED, migration.status
+    assert migration.status.failure in {"TargetLost", "CopyGone"}, migration.status
+    assert migration.status.handed_over_at is None
+    (after,) = [pod for pod in await moves.stage.pods() if node_of(pod) == node_of(source)]
+    assert after["metadata"]["uid"] == source["metadata"]["uid"]
+    assert ready_since(after)
+    assert after["metadata"].get("labels") == source["metadata"].get("labels")
+
+
+async def released(moves: Moves, node: str) -> None:
+    nodes = {each.name: each for each in (await moves.client.list(NODES)).items}
+    if node in nodes and nodes[node].deleted_s is not None:
+        await moves.client.patch(NODES, node, merge_patch({"metadata": {"finalizers": None}}))
+
+
+@pytest.mark.parametrize("lose", LOSSES)
+@pytest.mark.parametrize("handover", [Handover.ADOPT, Handover.COPY])
+async def test_while_the_copy_settles_its_node_is(
+    set_moves: SetMoves, handover: Handover, lose: Lose
+) -> None:
+    moves: Moves = await set_moves(nodes=2, settle_time=timedelta(seconds=12), max_retries=0)
+    stage = moves.stage
+    if handover is Handover.ADOPT:
+        await stage.deployment(1, minReadySeconds=12)
+        (source,) = await stage.pods()
+    else:
+        source = await stage.until_pod_ready(await stage.pod("web"))
+    target = await stage.free_node()
+    key = await moves.wish(source, target)
+    async with observing(moves.client, stage.namespace) as seen, moves.executing():
+        await moves.copy_of(key, ready_since)
+        await lose(moves, target)
+        migration = await moves.until_finished(key)
+    await released(moves, target)
+    await as_before(moves, source, migration)
+    assert source["metadata"]["name"] not in seen.deleted
+
+
+@pytest.mark.parametrize("lose", LOSSES)
+async def test_while_the_eviction_waits_for_a_budget_the_target_is(set_moves: SetMoves, lose: Lose) -> None:
+    moves: Moves = await set_moves(nodes=2, max_retries=0)
+    stage = moves.stage
+    await stage.deployment(1)
+    guard = await stage.budget(minAvailable=5)
+    (source,) = await stage.pods()
+    target = await stage.free_node()
+    key = await moves.wish(source, target)
+    async with moves.executing():
+        await moves.until(key, lambda migration: migration.status.step == "Evicting")
+        await lose(moves, target)
+        await moves.allow_all(guard)
+        migration = await moves.until_finished(key)
+    await released(moves, target)
+    await as_before(moves, source, migration)
+
+
+@pytest.mark.parametrize("lose", LOSSES)
+async def test_while_a_pod_that_is_to_be_replaced_waits_for_its_budget_the_target_is(
+    set_moves: SetMoves, lose: Lose
+) -> None:
+    """Nothing has been created there yet; but its replacement is to go there, and not back to the source."""
+    moves: Moves = await set_moves(nodes=3, max_retries=0)
+    stage = moves.stage
+    await stateful_set(stage, 2)
+    guard = await stage.budget(minAvailable=5)
+    source = (await stage.pods())[-1]
+    target = await stage.free_node()
+    key = await moves.wish(source, target)
+    async with observing(moves.client, stage.namespace) as seen, moves.executing():
+        await moves.until(key, lambda migration: migration.status.step == "Evicting")
+        await lose(moves, target)
+        await moves.allow_all(guard)
+        migration = await moves.until_finished(key)
+    await released(moves, target)
+    await as_before(moves, source, migration)
+    assert seen.deleted == []

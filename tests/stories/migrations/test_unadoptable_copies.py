@@ -1,0 +1,80 @@
+"""Copies that a ReplicaSet can't adopt: the source is not evicted beside one, and nothing waits for ever."""
+
+from datetime import timedelta
+
+import pytest
+
+from rescheduler.api.podmigration import MigrationPhase
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
+from rescheduler.kube.api_resources import Object, merge_patch
+from tests.stories.migrations.moving import Moves, SetMoves
+from tests.stories.objects import ready_since
+from tests.stories.observer import observing
+
+
+async def relabel(moves: Moves, copy: Object) -> None:
+    labels = {"app": None, "was": "web"}
+    await moves.client.patch(
+        PODS, moves.stage.key(copy["metadata"]["name"]), merge_patch({"metadata": {"labels": labels}})
+    )
+
+
+@pytest.mark.parametrize("step", ["Settling", "Evicting"])
+async def test_a_source_is_not_evicted_beside_a_copy_that_was_relabelled_at(
+    step: str, set_moves: SetMoves
+) -> None:
+    moves: Moves = await set_moves(nodes=2, settle_time=timedelta(seconds=5), max_retries=0)
+    stage = moves.stage
+    await stage.deployment(1)
+    guard = await stage.budget(minAvailable=5 if step == "Evicting" else 0)
+    (source,) = await stage.pods()
+    key = await moves.wish(source, await stage.free_node())
+    async with observing(moves.client, stage.namespace) as seen, moves.executing():
+        copy = await moves.copy_of(key, ready_since)
+        if step == "Evicting":
+            await moves.until(key, lambda migration: migration.status.step == step)
+        await relabel(moves, copy)
+        await moves.allow_all(guard)
+        migration = await moves.until_finished(key)
+        await moves.until_nothing_left()
+    assert (migration.status.phase, migration.status.failure) == (MigrationPhase.FAILED, "CopyRelabelled")
+    assert source["metadata"]["name"] not in seen.deleted
+    assert [pod["metadata"]["uid"] for pod in await stage.pods()] == [source["metadata"]["uid"]]
+
+
+@pytest.mark.parametrize("is_failed", [False, True], ids=["relabelled", "failed"])
+async def test_once_the_source_is_evicted_the_copy_is(is_failed: bool, set_moves: SetMoves) -> None:
+    """and the process that moves it ended in between: the migration ends, and its slot is free."""
+    moves: Moves = await set_moves(nodes=3, max_retries=0)
+    stage = moves.stage
+    await stage.deployment(1)
+    await stage.budget(minAvailable=5)
+    (source,) = await stage.pods()
+    key = await moves.wish(source, await stage.free_node())
+    async with moves.executing():
+        await moves.until(key, lambda migration: migration.status.step == "Evicting")
+        copy = await moves.copy_of(key)
+    name = copy["metadata"]["name"]
+    if is_failed:
+        failed = merge_patch({"status": {"phase": "Failed", "reason": "Evicted"}})
+        await moves.client.patch(PODS.as_json.status, stage.key(name), failed)
+    else:
+        await relabel(moves, copy)
+    # A delete by another client, which no budget prevents: at this step it counts like the eviction.
+    await moves.client.delete(PODS, stage.key(source["metadata"]["name"]))
+    async with moves.executing():
+        migration = await moves.until_finished(key)
+        await moves.until_nothing_left()
+    assert (migration.status.phase, migration.status.failure) == (MigrationPhase.FAILED, "NotAdopted")
+    assert name in migration.status.message
+    assert await moves.client.get(POD_MIGRATIONS, key)
+    # Its ReplicaSet has made another, and the copy is nobody's.
+    served = await moves.until_pods(
+        lambda pods: [
+            each
+            for each in pods.values()
+            if each["metadata"]["name"] not in {name, source["metadata"]["name"]}
+        ]
+    )
+    assert len(served) == 1

@@ -1,0 +1,46 @@
+"""A workload that wants no pods any more gets rid of the copy at once, whatever budget covers it."""
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+import pytest
+
+from rescheduler.api.podmigration import MigrationPhase
+from tests.stories.migrations import interfering
+from tests.stories.migrations.moving import Moves, SetMoves
+from tests.stories.objects import ready_since
+
+SOON_S = 30.0
+"""Far less than the `migrationTimeout` of these tests, which is ten minutes."""
+
+Act = Callable[..., Awaitable[None]]
+
+
+@pytest.mark.parametrize(
+    ("replicas", "act", "left"),
+    [
+        pytest.param(1, interfering.deleted, 0, id="deleted"),
+        pytest.param(1, interfering.deleted_in_the_foreground, 0, id="deleted in the foreground"),
+        pytest.param(1, interfering.scaled_to_zero, 0, id="scaled to zero"),
+        pytest.param(3, interfering.deleted, 0, id="deleted, with three replicas"),
+        pytest.param(3, interfering.scaled_to_zero, 0, id="scaled to zero, from three"),
+        pytest.param(3, interfering.scaled_down, 2, id="scaled down from three to two"),
+    ],
+)
+@pytest.mark.parametrize("budget", [{"minAvailable": 1}, {"maxUnavailable": 0}], ids=str)
+async def test_while_the_copy_settles_the_workload_is(
+    set_moves: SetMoves, replicas: int, act: Act, left: int, budget: dict[str, int]
+) -> None:
+    moves: Moves = await set_moves(nodes=4, settle_time=timedelta(seconds=20))
+    stage = moves.stage
+    await stage.deployment(replicas)
+    await stage.budget(**budget)
+    source = (await stage.pods())[0]
+    key = await moves.wish(source, await stage.free_node())
+    async with moves.executing():
+        await moves.copy_of(key, ready_since)
+        await act(moves, key, source)
+        migration = await moves.until_finished(key, timeout_s=SOON_S)
+        await moves.until_nothing_left()
+        await moves.until_served(left)
+    assert left or migration.status.phase is MigrationPhase.FAILED, migration.status

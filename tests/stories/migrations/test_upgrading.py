@@ -1,0 +1,58 @@
+"""An upgrade in the middle of a move: the next version goes on with what the one before has left."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from rescheduler.api.podmigration import MigrationPhase
+from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME, podmigration_crd
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
+from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS, apply_patch
+from rescheduler.kube.client import Client
+from tests.stories.migrations.moving import SetMoves
+from tests.stories.migrations.test_crash import EndsAt, deployed, is_eviction, is_new_pod, stateful
+from tests.stories.observer import observing
+
+ADDED_SINCE = ("siblings", "workload", "stepSince", "retryAt")
+"""Fields of the status that the first version did not write."""
+
+
+@pytest.mark.parametrize(
+    ("set_up", "replicas", "last"),
+    [
+        pytest.param(deployed, 2, is_new_pod, id="Adopt, when the copy is created"),
+        pytest.param(deployed, 2, is_eviction, id="Adopt, when the source is evicted"),
+        pytest.param(stateful, 3, is_eviction, id="Evict, when the source is evicted"),
+    ],
+)
+async def test_a_migration_that_an_older_version_has_begun_comes_to_its_end(
+    set_moves: SetMoves, set_up: Callable, replicas: int, last: Callable
+) -> None:
+    moves = await set_moves()
+    stage = moves.stage
+    await set_up(stage)
+    source = (await stage.pods())[0]
+    stage.behave({"startup": "1s", "termination": "0s"})
+    target = await stage.free_node()
+    await stage.cordon(*(node for node in stage.nodes if node != target))
+    async with observing(moves.client, stage.namespace) as seen:
+        key = await moves.wish(source, target)
+        before = EndsAt(moves.client.transport, last)
+        async with moves.executing(Client(before)):
+            await asyncio.wait_for(before.ended.wait(), 60)
+        item = await moves.client.get(POD_MIGRATIONS, key)
+        for name in ADDED_SINCE:
+            item["status"].pop(name, None)
+        await moves.client.replace(POD_MIGRATIONS.status, item)
+        await moves.client.patch(
+            CUSTOM_RESOURCE_DEFINITIONS,
+            PODMIGRATION_CRD_NAME,
+            apply_patch(podmigration_crd(), field_manager="upgrade", force=True),
+        )
+        async with moves.executing():
+            migration = await moves.until_finished(key)
+            await moves.until_nothing_left()
+            await stage.until_ready(replicas)
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
+    assert set_up is stateful or min(seen.ready) == replicas

@@ -1,0 +1,69 @@
+"""Wards in a simulated cluster, in virtual time: nodes, the webhook, and pods that fail as they are told."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from kubesim import ApiServer
+from rescheduler.config.policy import FailedPodsPolicy
+from rescheduler.kube.api_resources import MUTATING_WEBHOOKS
+from rescheduler.kube.client import Client
+from rescheduler.steering.steering_service import SteeringService
+from rescheduler.steering.webhook.webhook_configurations import UrlAddress, webhook_configurations
+from tests.stories.recovery.program import Pace
+from tests.stories.recovery.ward import SetWard, Ward
+from tests.stories.simulated_cluster import SimulatedCluster
+
+__all__ = ["PACE", "InProcessWebhook", "set_simulated_ward", "steered", "steering"]
+
+MINUTE = timedelta(minutes=1)
+PACE = Pace(
+    FailedPodsPolicy(recovery_window=2 * MINUTE, stuck_after=MINUTE, node_lost_after=MINUTE),
+    check_every=timedelta(seconds=15),
+    timeout_s=1800.0,
+)
+"""A little shorter than by default: even virtual minutes take their time."""
+
+
+class InProcessWebhook:
+    """The webhook, without a network in between."""
+
+    def __init__(self, service: SteeringService) -> None:
+        self.service = service
+
+    async def call(self, _endpoint: object, body: Any, _timeout_s: float) -> Any:
+        return self.service.answer(body)
+
+
+@contextlib.asynccontextmanager
+async def steering(server: ApiServer, client: Client, ours: Client) -> AsyncIterator[SteeringService]:
+    """The API server asks a webhook about every new pod."""
+    registration = webhook_configurations(UrlAddress("https://webhook.invalid"))[0]
+    await client.create(MUTATING_WEBHOOKS, registration)
+    service = SteeringService(ours)
+    server.cluster.admission.webhooks.caller = InProcessWebhook(service)
+    async with service.running():
+        await service.synced()
+        yield service
+
+
+@pytest.fixture
+async def steered(simulated_cluster: SimulatedCluster) -> AsyncIterator[SteeringService]:
+    cluster = simulated_cluster
+    async with steering(cluster.server, cluster.client, cluster.connect()) as service:
+        yield service
+
+
+@pytest.fixture
+def set_simulated_ward(simulated_cluster: SimulatedCluster, steered: SteeringService) -> SetWard:
+    """await set_ward(nodes=4, **policy): a ward whose pods are ready at once, until told otherwise."""
+
+    async def set_it(nodes: int = 4, **policy: Any) -> Ward:
+        cluster = simulated_cluster
+        stage = await cluster.stage(nodes)
+        return Ward(stage, cluster.now, PACE, cluster.connect, PACE.policy(**policy))
+
+    return set_it

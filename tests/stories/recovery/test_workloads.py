@@ -1,0 +1,250 @@
+"""The other kinds: each recovers by its own rules, and none of them is ever made anew itself."""
+
+from collections.abc import Callable
+
+import pytest
+
+from rescheduler.api.podmigration import Handover, MigrationPhase
+from rescheduler.api.well_known_names import AVOIDED_NODES_ANNOTATION, FAILED_ATTEMPTS_ANNOTATION
+from rescheduler.kube.api_resources import Object
+from tests.stories.objects import ready_since
+from tests.stories.recovery.ward import CRASH, RESOURCES, RETRIES, SetWard, Ward, alone
+from tests.stories.stage import node_of
+from tests.stories.waiting import until_object
+
+DONE = {"run": {"lasts": "1s", "exitCode": 0}}
+
+
+def uid_of(item: Object) -> str:
+    return str(item["metadata"]["uid"])
+
+
+# -- StatefulSets
+
+
+async def test_a_stateful_set_s_pod_is_made_anew_away_from_where_it_failed(set_ward: SetWard) -> None:
+    ward: Ward = await set_ward(nodes=3)
+    broken, *others = ward.stage.nodes
+    ward.breaks(broken)
+    await ward.crowd(*others)
+    await ward.workload_on(broken, "StatefulSet", retries="3")
+    async with ward.recovering():
+        ledger = await ward.until_ledger("StatefulSet", lambda ledger: ledger.lineages)
+        assert {name: line.nodes for name, line in ledger.lineages.items()} == {"web-0": (broken,)}
+        (well,) = await ward.until_well()
+        await ward.until_forgotten("StatefulSet")
+    assert well["metadata"]["name"] == "web-0"
+    assert node_of(well) != broken
+    ward.must_be_kept_off(well, broken)
+    migrations = await ward.migrations()
+    assert {migration.status.handover for migration in migrations} == {Handover.EVICT}
+    # Who gets no answer in time goes on without: on a busy machine that may cost a try.
+    assert len(migrations) == 1 or ward.is_shared
+
+
+@alone
+async def test_a_stateful_set_s_pod_is_tried_as_often_as_it_may_be_and_no_more(set_ward: SetWard) -> None:
+    ward: Ward = await set_ward(nodes=4)
+    ward.breaks(*ward.stage.nodes)
+    await ward.workload_on(ward.stage.nodes[0], "StatefulSet", retries="2")
+    async with ward.recovering():
+        ledger = await ward.until_ledger(
+            "StatefulSet", lambda ledger: any(line.end for line in ledger.lineages.values())
+        )
+        await ward.for_a_while()
+        assert len(await ward.migrations()) == 2
+    line = ledger.lineages["web-0"]
+    assert line.count == 2
+    assert len(set(line.nodes)) == 3, "three nodes: where it was, and two more"
+
+
+async def test_a_budget_that_allows_nothing_is_heeded(set_ward: SetWard) -> None:
+    """The other pod is healthy, and the budget wants both: then no eviction, not even of one that fails."""
+    ward: Ward = await set_ward(nodes=3)
+    broken = ward.stage.nodes[0]
+    await ward.workload("StatefulSet", retries="3", replicas=2)
+    pods = await ward.until_well(2)
+    await ward.stage.budget(minAvailable=2)
+    failing = next((node_of(pod) for pod in pods if node_of(pod) == broken), node_of(pods[0]))
+    ward.breaks(failing)
+    async with ward.recovering():
+        await ward.for_a_while()
+        left = {uid_of(pod) for pod in await ward.pods()}
+    assert left == {uid_of(pod) for pod in pods}
+
+
+# -- DaemonSets
+
+
+async def test_a_daemon_set_s_pod_is_restarted_where_it_is(set_ward: SetWard) -> None:
+    ward: Ward = await set_ward(nodes=2)
+    broken = ward.stage.nodes[0]
+    ward.breaks(broken)
+    await ward.workload("DaemonSet", retries="3")
+    pods = await ward.until_pods(lambda pods: pods if len(pods) == 2 and all(map(node_of, pods)) else None)
+    before = next(uid_of(pod) for pod in pods if node_of(pod) == broken)
+    async with ward.recovering():
+        await ward.until_pods(
+            lambda pods: any(uid_of(pod) != before and node_of(pod) == broken for pod in pods)
+        )
+        ward.stage.behave()
+        ledger = await ward.ledger("DaemonSet")
+        assert [name for name, line in ledger.lineages.items() if line.count] == [broken]
+        await ward.until_well(2)
+        await ward.until_forgotten("DaemonSet")
+    assert await ward.migrations() == []
+    assert await ward.events("RestartedInPlace")
+
+
+@alone
+async def test_a_daemon_set_s_pod_is_restarted_as_often_as_it_may_be_and_no_more(set_ward: SetWard) -> None:
+    ward: Ward = await set_ward(nodes=1)
+    (broken,) = ward.stage.nodes
+    ward.breaks(broken)
+    await ward.workload("DaemonSet", retries="2")
+    async with ward.recovering():
+        ledger = await ward.until_ledger(
+            "DaemonSet", lambda ledger: any(line.end for line in ledger.lineages.values())
+        )
+        (last,) = await ward.pods()
+        await ward.for_a_while()
+        assert [uid_of(pod) for pod in await ward.pods()] == [uid_of(last)]
+    line = ledger.lineages[broken]
+    assert line.count == 2
+    assert line.end is not None
+    assert len({*(each.pod for each in line.tries), line.end.pod}) == 3
+
+
+# -- Jobs
+
+
+def finished(job: Object) -> bool:
+    return any(
+        each["type"] == "Complete" and each["status"] == "True"
+        for each in job["status"].get("conditions") or ()
+    )
+
+
+@pytest.mark.simulator(reason="its back-off is longer than all that is remembered on the control plane")
+async def test_a_job_s_failed_pod_is_replaced_by_the_job_and_kept_off(set_ward: SetWard) -> None:
+    """The Job makes the next pod at once: from the one after that on, it is told where not to go."""
+    ward: Ward = await set_ward(nodes=2)
+    broken, good = ward.stage.nodes
+    ward.stage.behave({"match": {"node": broken}, **CRASH}, DONE)
+    await ward.stage.cordon(good)
+    job = await ward.workload(
+        "Job", retries="3", pod={"restartPolicy": "Never"}, backoffLimit=6, podReplacementPolicy="Failed"
+    )
+    async with ward.recovering():
+        await ward.until_ledger("Job", lambda ledger: ledger.lineages)
+        await ward.stage.cordon(good, on=False)
+        done = await until_object(
+            ward.client, RESOURCES["Job"], ward.stage.key("web"), finished, timeout_s=ward.pace.timeout_s
+        )
+        await ward.until_forgotten("Job")
+    assert uid_of(done) == uid_of(job), "never made anew"
+    assert await ward.migrations() == []
+    ward.must_be_kept_off(next(pod for pod in await ward.pods() if node_of(pod) == good), broken)
+
+
+async def test_a_job_s_crashing_pod_is_evicted_within_what_the_job_allows(set_ward: SetWard) -> None:
+    ward: Ward = await set_ward(nodes=2)
+    broken = ward.stage.nodes[0]
+    ward.stage.behave({"match": {"node": broken}, "blocked": "ImagePullBackOff"}, DONE)
+    job = await ward.workload_on(broken, "Job", retries="3", pod={"restartPolicy": "OnFailure"})
+    async with ward.recovering():
+        done = await until_object(
+            ward.client, RESOURCES["Job"], ward.stage.key("web"), finished, timeout_s=ward.pace.timeout_s
+        )
+        (migration,) = await ward.until_migrations(1)
+    assert uid_of(done) == uid_of(job)
+    assert done["status"]["failed"] == 1, "what the eviction costs it"
+    assert migration.status.handover is Handover.EVICT
+    assert migration.status.phase is MigrationPhase.COMPLETED
+
+
+async def test_the_last_failure_that_a_job_allows_itself_is_never_ours(set_ward: SetWard) -> None:
+    ward: Ward = await set_ward(nodes=2)
+    broken = ward.stage.nodes[0]
+    ward.stage.behave({"match": {"node": broken}, "blocked": "ImagePullBackOff"}, DONE)
+    pod = {"restartPolicy": "OnFailure"}
+    await ward.workload_on(broken, "Job", retries="3", pod=pod, backoffLimit=0)
+    async with ward.recovering():
+        await ward.for_a_while()
+        assert await ward.migrations() == []
+    (left,) = await ward.pods()
+    assert not ready_since(left)
+
+
+async def test_what_fails_in_the_jobs_of_a_cron_job_is_on_its_record(set_ward: SetWard) -> None:
+    ward: Ward = await set_ward(nodes=2)
+    broken, good = ward.stage.nodes
+    ward.stage.behave({"match": {"node": broken}, "blocked": "ImagePullBackOff"}, DONE)
+    made = await ward.workload(
+        "CronJob", retries="3", pod={"restartPolicy": "OnFailure"}, suspend=True, concurrencyPolicy="Forbid"
+    )
+    job = ward.job_of(made)
+    await ward.stage.cordon(good)
+    await ward.client.create(RESOURCES["Job"], job)
+    await ward.until_pods(lambda pods: [node_of(pod) for pod in pods] == [broken])
+    await ward.stage.cordon(good, on=False)
+    async with ward.recovering():
+        await ward.until_ledger("CronJob", lambda ledger: ledger.lineages)
+        await until_object(
+            ward.client,
+            RESOURCES["Job"],
+            ward.stage.key(job["metadata"]["name"]),
+            finished,
+            timeout_s=ward.pace.timeout_s,
+        )
+        await ward.until_forgotten("CronJob")
+    item = await ward.client.get(RESOURCES["Job"], ward.stage.key(job["metadata"]["name"]))
+    assert FAILED_ATTEMPTS_ANNOTATION not in item["metadata"].get("annotations", {})
+
+
+# -- pods of nobody
+
+
+async def test_a_bare_pod_is_copied_to_another_node_with_its_record(set_ward: SetWard) -> None:
+    ward: Ward = await set_ward(nodes=3)
+    first, second, good = ward.stage.nodes
+    ward.breaks(first, second)
+    await ward.stage.cordon(good)
+    await ward.workload_on(first, "Pod", retries="3")
+    await ward.stage.cordon(good)
+    async with ward.recovering():
+        await ward.until_migrations(1)
+        await ward.stage.cordon(good, on=False)
+        (well,) = await ward.until_well()
+        assert node_of(well) == good
+        name = well["metadata"]["name"]
+        assert name.startswith("rescheduled-web-")
+        assert well["metadata"]["annotations"][RETRIES] == "3"
+        await ward.until_forgotten("Pod", name)
+    assert [each.status.handover for each in await ward.migrations()] == [Handover.COPY] * 2
+
+
+# -- replaced by their controllers
+
+
+async def test_a_pod_that_its_kubelet_gives_up_is_kept_off_from_the_next_one_on(set_ward: SetWard) -> None:
+    ward: Ward = await set_ward(nodes=2)
+    broken, good = ward.stage.nodes
+    await ward.crowd(good)
+    await ward.stage.cordon(good)
+    ward.breaks(broken, evicted={"after": "2s"})
+    template = {"owner": "somebody"}
+    await ward.workload("ReplicaSet", retries="3", template_marks=template)
+    async with ward.recovering():
+        await ward.until_ledger("ReplicaSet", lambda ledger: ledger.lineages)
+        await ward.stage.cordon(good, on=False)
+        well = await ward.until_pods(lambda pods: next(filter(ready_on(good), pods), None))
+    annotations = well["metadata"]["annotations"]
+    assert annotations["owner"] == "somebody", "what was there stays there"
+    if AVOIDED_NODES_ANNOTATION in annotations:
+        ward.must_be_kept_off(well, broken)
+    assert await ward.migrations() == []
+
+
+def ready_on(node: str) -> Callable[[Object], bool]:
+    return lambda pod: node_of(pod) == node and bool(ready_since(pod))

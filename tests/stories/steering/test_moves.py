@@ -1,0 +1,82 @@
+"""The controller and whoever steers together: a pod is moved to its target by eviction, or comes back."""
+
+from datetime import timedelta
+
+import pytest
+
+from rescheduler.api.podmigration import ConditionType, Handover, MigrationPhase
+from rescheduler.config.policy import Policy
+from rescheduler.kube.api_resources import Object
+from tests.stories.migrations.moving import Moves
+from tests.stories.migrations.workloads import claim_templates, provided_volumes, stateful_set
+from tests.stories.observer import observing
+from tests.stories.stage import node_of
+from tests.stories.steering.steered import SetSteered, Steered
+
+pytestmark = pytest.mark.real_time
+
+
+def moves(steered: Steered) -> Moves:
+    # Of an extender nothing in the cluster tells.
+    return Moves(
+        steered.stage,
+        policy=Policy(
+            settle_time=timedelta(milliseconds=100),
+            scheduler_extender=not steered.leaves_marks,
+            # Nor does this controller look for a webhook: that is the daemon's business.
+            allow_unsteered=True,
+        ),
+    )
+
+
+async def test_a_stateful_set_pod_with_a_read_write_once_claim_is_moved_to_the_target_that_was_chosen(
+    set_steered: SetSteered,
+) -> None:
+    steered = await set_steered(nodes=4)
+    await provided_volumes(steered.stage, 2)
+    await stateful_set(steered.stage, 2, **claim_templates(steered.stage))
+    await steered.stage.budget(minAvailable=1)
+    source = (await steered.stage.pods())[-1]
+    target = await steered.stage.free_node()
+    async with steered.serving(), steered.probing():
+        migration = await moves(steered).move(source, target)
+        ready = await steered.stage.until_ready(2)
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
+    assert migration.status.handover is Handover.EVICT
+    steering = migration.status.condition(ConditionType.STEERED)
+    assert steering is not None
+    assert steering.status == "True"
+    (moved,) = [pod for pod in ready if pod["metadata"]["name"] == source["metadata"]["name"]]
+    assert node_of(moved) == target
+    assert _claims(moved) == _claims(source), "with its own data"
+
+
+async def test_where_only_the_source_has_room_the_pod_comes_back_there_and_that_is_said(
+    set_steered: SetSteered,
+) -> None:
+    """The intent goes, then the pod that found no place, if there still is one; the next is free."""
+    steered = await set_steered(nodes=2)
+    stage = steered.stage
+    await stateful_set(stage, 1)
+    (source,) = await stage.pods()
+    target = await stage.free_node()
+    await stage.cordon(target)
+    moving = moves(steered)
+    async with steered.serving(), steered.probing(), observing(stage.client, stage.namespace) as seen:
+        migration = await moving.move(source, target, steer_timeout=timedelta(seconds=2))
+        (back,) = await stage.until_ready(1)
+    assert migration.status.phase is MigrationPhase.FAILED, migration.status
+    assert migration.status.failure == "BackOnSource"
+    told = migration.status.condition(ConditionType.STEERED)
+    assert told is not None
+    assert told.status == "False"
+    assert node_of(back) == node_of(source)
+    steered.must_avoid(back)
+    if steered.leaves_marks:
+        assert len(seen.created) >= 2, "one that was steered, and one that was not"
+    await moving.until_nothing_left()
+
+
+def _claims(pod: Object) -> list[str]:
+    volumes = pod["spec"]["volumes"]
+    return [each["persistentVolumeClaim"]["claimName"] for each in volumes if "persistentVolumeClaim" in each]

@@ -1,0 +1,285 @@
+"""The pod that a ReplicaSet creates while a copy is handed over: with the guard there is none.
+
+Without it, that pod may preempt others. Then nothing is moved, and the reason says so.
+"""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from rescheduler.api.podmigration import MigrationPhase
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.config.policy import Configuration, Policy
+from rescheduler.daemon.components import Rescheduler
+from rescheduler.kube.access.cluster_config import load_cluster_access
+from rescheduler.kube.api_resources import DEPLOYMENTS, EVENTS, Object, merge_patch
+from rescheduler.kube.client import Client
+from rescheduler.kube.http_transport import HttpTransport
+from rescheduler.migrations.runtime_state import RuntimeState, RuntimeStateHolder
+from rescheduler.steering.webhook.webhook_presence import WebhookPresence
+from tests.e2e.permissions import DAEMON, kubeconfig_as
+from tests.stories.migrations.moving import Moves
+from tests.stories.migrations.workloads import stateful_set
+from tests.stories.objects import PRIORITY_CLASSES
+from tests.stories.observer import observing
+from tests.stories.stage import AT_ONCE, Stage, node_of, until_usable
+from tests.stories.steering.steered import SetSteered
+from tests.stories.steering.webhook_on_control_plane import StartWebhook
+from tests.testbed import ControlPlane, Part
+
+pytestmark = pytest.mark.control_plane(reason="starts the commands as processes of their own")
+
+
+@pytest.fixture
+def steering() -> str:
+    return "webhook"
+
+
+BYSTANDERS = ("bystander-1", "bystander-2")
+EVERYTHING = [{"operator": "Exists"}]
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+class Command(NamedTuple):
+    kubeconfig: Path
+    config: Path
+
+    async def __call__(self, *arguments: str) -> Done:
+        process = await asyncio.create_subprocess_exec(
+            Path(sys.executable).with_name("rescheduler"), *arguments, "--config", str(self.config),
+            env={"KUBECONFIG": str(self.kubeconfig), "PATH": "/usr/bin"},
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        out, err = await asyncio.wait_for(process.communicate(), 120)
+        assert process.returncode is not None
+        return Done(process.returncode, out.decode(), err.decode())
+
+
+@pytest.fixture
+def rescheduler(control_plane: ControlPlane, tmp_path: Path) -> Command:
+    args = {"settleTime": "100ms", "minPodAge": "0s", "usageSource": "requests"}
+    config = tmp_path / "config.json"
+    content = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        # Tests before this one have left what looks like an installation: where the Lease is has to be said.
+        "leaderElection": {"resourceNamespace": "kube-system"},
+        "profiles": [{"pluginConfig": [{"name": "Rescheduler", "args": args}]}],
+    }
+    config.write_text(json.dumps(content))
+    return Command(control_plane.kubeconfig, config)
+
+
+@pytest.fixture
+async def stage(client: Client, namespace: str, play: Callable[..., Awaitable[Any]]) -> AsyncIterator[Stage]:
+    """Three nodes of 8 cpu, and a class of pods that preempt others."""
+    kubelet = await play({"pods": [AT_ONCE]}, nodes=3)
+    made = Stage(client, namespace, kubelet, await until_usable(client, kubelet, 3))
+    high = {"metadata": {"name": f"high-{namespace}"}, "value": 1000}
+    await client.create(PRIORITY_CLASSES, {"apiVersion": PRIORITY_CLASSES.api_version, **high})
+    yield made
+    await client.delete(PRIORITY_CLASSES, f"high-{namespace}")
+
+
+async def crowd(stage: Stage) -> Object:
+    """The pod to move is on the first node, the second is empty, the third is full of bystanders whose budget
+    allows nothing."""
+    first, second, third = stage.nodes
+    await stage.cordon(second, third)
+    # Its node is not free at once: for a while there is room nowhere.
+    stage.behave({"match": {"labels": {"app": "web"}}, "startup": "0s", "termination": "10s"})
+    pod = {"cpu": "6", "priorityClassName": f"high-{stage.namespace}", "terminationGracePeriodSeconds": 20}
+    await stage.deployment(1, pod=pod)
+    await stage.cordon(first)
+    await stage.cordon(third, on=False)
+    for name in BYSTANDERS:
+        made = await stage.pod(name, metadata={"labels": {"app": "bystander"}}, cpu="3")
+        await stage.until_pod_ready(made)
+    await stage.budget("bystanders", app="bystander", minAvailable="100%")
+    await stage.cordon(first, second, on=False)
+    (source,) = await stage.pods()
+    assert node_of(source) == first
+    return source
+
+
+async def bystanders(stage: Stage) -> set[str]:
+    return {pod["metadata"]["name"] for pod in await stage.pods("bystander")}
+
+
+async def test_with_the_guard_a_pod_of_high_priority_is_moved_and_nobody_is_preempted(
+    stage: Stage, rescheduler: Command, start_webhook: StartWebhook
+) -> None:
+    source = await crowd(stage)
+    await start_webhook()
+    async with observing(stage.client, stage.namespace) as seen:
+        done = await rescheduler("move", stage.key(source["metadata"]["name"]), "--to", stage.nodes[1])
+    assert done.code == 0, done
+    assert len(seen.created) == 1, "the copy, and no pod beside it"
+    assert await bystanders(stage) == set(BYSTANDERS)
+
+
+@pytest.mark.parametrize("is_dead", [False, True], ids=["is not installed", "is dead"])
+async def test_where_the_webhook(
+    is_dead: bool, stage: Stage, rescheduler: Command, start_webhook: StartWebhook
+) -> None:
+    """nothing is moved that would make its ReplicaSet preempt others."""
+    source = await crowd(stage)
+    name = stage.key(source["metadata"]["name"])
+    if is_dead:
+        process = await start_webhook()
+        process.kill()
+        await process.wait()
+    done = await rescheduler("move", name, "--to", stage.nodes[1])
+    assert done.code == 1, done
+    assert "SurplusWouldPreempt" in done.err
+    assert "bystander-1" in done.err
+    explained = await rescheduler("explain", "pod", name)
+    assert "SurplusWouldPreempt" in explained.out
+    assert [pod["metadata"]["name"] for pod in await stage.pods()] == [source["metadata"]["name"]]
+    assert await bystanders(stage) == set(BYSTANDERS)
+
+
+async def test_ten_quiet_moves_make_no_pod_but_their_copies(
+    set_steered: SetSteered, start_webhook: StartWebhook
+) -> None:
+    steered = await set_steered(nodes=3)
+    stage = steered.stage
+    await stage.deployment(2)
+    await stage.budget(minAvailable=2)
+    await start_webhook()
+    moves = Moves(stage)
+    async with (
+        steered.probing(),
+        observing(stage.client, stage.namespace) as seen,
+        moves.executing(),
+    ):
+        for _ in range(10):
+            source = (await stage.pods())[0]
+            key = await moves.wish(source, await stage.free_node())
+            migration = await moves.until_finished(key)
+            assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
+            await stage.until_ready(2)
+    assert len(seen.created) == 10, seen.created
+    assert min(seen.ready) == 2
+    events = (await stage.client.list(EVENTS, namespace=stage.namespace)).items
+    refused = [each["message"] for each in events if each["reason"] == "FailedCreate"]
+    assert all("needs no new pod" in each for each in refused)
+
+
+async def test_a_controller_manager_without_accounts_of_its_own_is_guarded_against_as_well(
+    control_plane: ControlPlane, set_steered: SetSteered, start_webhook: StartWebhook
+) -> None:
+    usual = control_plane.options
+    # Such a cluster has to grant one account what its controllers need.
+    grant = ("create", "clusterrolebinding", "all-controllers", "--clusterrole=cluster-admin")
+    control_plane.kubectl(*grant, "--user=system:kube-controller-manager")
+    flags = {Part.CONTROLLER_MANAGER: ("--use-service-account-credentials=false",)}
+    control_plane.restart(Part.CONTROLLER_MANAGER, replace(usual, flags={**usual.flags, **flags}))
+    try:
+        steered = await set_steered(nodes=3)
+        stage = steered.stage
+        await stage.deployment(1)
+        await start_webhook()
+        (source,) = await stage.pods()
+        async with steered.probing(), observing(stage.client, stage.namespace) as seen:
+            migration = await Moves(stage).move(source, await stage.free_node())
+            await stage.until_ready(1)
+        assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
+        assert len(seen.created) == 1, seen.created
+    finally:
+        control_plane.kubectl("delete", "clusterrolebinding", "all-controllers")
+        control_plane.restart(Part.CONTROLLER_MANAGER, usual)
+
+
+async def test_pods_that_are_wanted_meanwhile_come_as_soon_as_the_copy_is_adopted(
+    set_steered: SetSteered, start_webhook: StartWebhook
+) -> None:
+    """A sibling is deleted and the workload scaled up in the middle of the move."""
+    steered = await set_steered(nodes=3)
+    stage = steered.stage
+    await stage.deployment(3)
+    await start_webhook()
+    source, sibling, _ = await stage.pods()
+    moves = Moves(stage)
+    async with steered.probing(), moves.executing():
+        key = await moves.wish(source, next(node for node in stage.nodes if node != node_of(source)))
+        await moves.copy_of(key)
+        await stage.client.delete(PODS, stage.key(sibling["metadata"]["name"]))
+        await stage.client.patch(DEPLOYMENTS, stage.key("web"), merge_patch({"spec": {"replicas": 5}}))
+        migration = await moves.until_finished(key)
+        await stage.until_ready(5)
+    assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
+
+
+# -- whoever depends on the webhook finds out whether it answers
+
+
+@pytest.fixture
+async def daemon(
+    control_plane: ControlPlane, namespace: str, tmp_path: Path
+) -> AsyncIterator[tuple[Rescheduler, WebhookPresence]]:
+    """What the daemon executes with, as its service account."""
+    client = Client(
+        HttpTransport(load_cluster_access(kubeconfig_as(control_plane, DAEMON, namespace, tmp_path)))
+    )
+    runtime = RuntimeStateHolder(RuntimeState(Policy()))
+    webhook = WebhookPresence(client, runtime, namespace)
+    made = Rescheduler(
+        client,
+        Configuration(policy=Policy()),
+        lease_at=f"{namespace}/rescheduler",
+        runtime=runtime,
+        webhook=webhook,
+    )
+    async with webhook.running(), made.watching(), made.executing():
+        yield made, webhook
+    await client.close()
+
+
+async def test_nothing_is_evicted_when_the_webhook_has_died(
+    stage: Stage,
+    start_webhook: StartWebhook,
+    daemon: tuple[Rescheduler, WebhookPresence],
+    eventually: Callable[..., Awaitable[Any]],
+) -> None:
+    """It is registered, and was seen answering a moment ago."""
+    await stateful_set(stage, 2)
+    source = (await stage.pods())[0]
+    moves = Moves(stage)
+    process = await start_webhook()
+    _, webhook = daemon
+
+    async def answers() -> bool:
+        return bool((await webhook.confirm(stage.namespace)).steers)
+
+    await eventually(answers)
+    process.kill()
+    await process.wait()
+    key = await moves.wish(source, await stage.free_node())
+    migration = await moves.until(key, lambda each: each.status.failure)
+    assert migration.status.failure == "Unsteered"
+    assert "steering.rescheduler.dev" in migration.status.message
+    assert {pod["metadata"]["uid"] for pod in await stage.pods()} >= {source["metadata"]["uid"]}
+
+
+async def test_a_pod_that_would_return_to_its_cordoned_node_is_not_evicted(
+    stage: Stage, rescheduler: Command
+) -> None:
+    await stateful_set(stage, 2, pod={"tolerations": EVERYTHING})
+    source = (await stage.pods())[0]
+    await stage.cordon(node_of(source))
+    drained = await rescheduler("drain", node_of(source))
+    assert drained.code == 1
+    assert "ToleratesCordon" in drained.out + drained.err
+    assert source["metadata"]["uid"] in {pod["metadata"]["uid"] for pod in await stage.pods()}
