@@ -45,9 +45,8 @@ async def move_without_downtime(stage: Stage, replicas: int, source: str, target
 
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("replicas", [1, 3], ids=["one replica", "three replicas"])
-async def test_a_pod_of_a_deployment_moves_although_every_ordinary_eviction_is_refused(
-    set_stage: SetStage, replicas: int, budget: Object
-) -> None:
+async def test_moves_under_any_budget(set_stage: SetStage, replicas: int, budget: Object) -> None:
+    """A pod of a Deployment moves although every ordinary eviction is refused."""
     stage = await set_stage()
     await stage.deployment(replicas)
     allowed: Object = {name: replicas if value == "replicas" else value for name, value in budget.items()}
@@ -76,7 +75,8 @@ async def test_a_pod_without_a_budget_moves_as_well(set_stage: SetStage) -> None
     await until_gone(stage.client, PODS.as_json, adopt.key(source))
 
 
-async def test_services_and_budgets_count_the_copy_but_its_replica_set_does_not(set_stage: SetStage) -> None:
+async def test_what_counts_the_copy(set_stage: SetStage) -> None:
+    """Services and budgets count the copy; its ReplicaSet does not."""
     stage = await set_stage(nodes=2)
     await stage.deployment(1)
     guard = await stage.budget(minAvailable=1)

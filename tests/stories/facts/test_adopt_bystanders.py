@@ -33,9 +33,8 @@ async def evict_when_allowed(stage: Stage, pod: Object) -> None:
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
-async def test_a_sibling_evicted_between_readiness_and_eviction_makes_the_budget_refuse_ours(
-    set_stage: SetStage, budget: Object
-) -> None:
+async def test_sibling_evicted_before_the_source(set_stage: SetStage, budget: Object) -> None:
+    """Another eviction, between the copy's readiness and ours, makes the budget refuse ours."""
     stage = await set_stage()
     await stage.deployment(REPLICAS)
     await stage.budget(**budget)
@@ -81,9 +80,8 @@ async def test_right_after_our_eviction_no_sibling_can_be_evicted(
     assert min(seen.ready) == REPLICAS
 
 
-async def test_a_third_party_that_never_stops_evicting_siblings_takes_nothing_below_the_count(
-    set_stage: SetStage,
-) -> None:
+async def test_client_that_never_stops_evicting_siblings(set_stage: SetStage) -> None:
+    """The number of ready pods never falls below the count."""
     stage = await set_stage()
     await stage.deployment(REPLICAS)
     await stage.budget(minAvailable=REPLICAS)
@@ -144,9 +142,8 @@ async def test_an_unready_sibling_is_left_alone_when_a_ready_pod_moves(set_stage
     assert sibling["metadata"]["name"] not in seen.deleted
 
 
-async def test_while_a_sibling_is_unready_a_budget_of_all_replicas_refuses_the_source(
-    set_stage: SetStage,
-) -> None:
+async def test_unready_sibling(set_stage: SetStage) -> None:
+    """While a sibling is not ready, a budget of all replicas refuses the eviction of the source."""
     stage = await set_stage()
     await stage.budget(minAvailable=REPLICAS)
     source, _ = await unready_sibling(stage)

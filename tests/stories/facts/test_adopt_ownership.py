@@ -53,7 +53,8 @@ async def test_before_the_eviction_it_takes_only_its_copy_along(set_stage: SetSt
     assert min(seen.ready) == 1
 
 
-async def test_between_eviction_and_adoption_it_takes_the_only_ready_pod_along(set_stage: SetStage) -> None:
+async def test_migration_deleted_between_eviction_and_adoption(set_stage: SetStage) -> None:
+    """Without a finalizer, the garbage collector removes the only ready pod with it."""
     stage = await set_stage(nodes=2)
     handover, copy = await copy_beside_the_source(stage, finalizer=False)
     async with observing(stage.client, stage.namespace) as seen:
@@ -63,9 +64,8 @@ async def test_between_eviction_and_adoption_it_takes_the_only_ready_pod_along(s
     assert min(seen.ready) == 0
 
 
-async def test_with_a_finalizer_the_copy_stays_and_is_adopted_as_if_nothing_had_happened(
-    set_stage: SetStage,
-) -> None:
+async def test_migration_with_a_finalizer(set_stage: SetStage) -> None:
+    """The copy stays and is adopted as if nothing had happened."""
     stage = await set_stage(nodes=2)
     handover, copy = await copy_beside_the_source(stage, finalizer=True)
     async with observing(stage.client, stage.namespace) as seen:
@@ -103,9 +103,8 @@ async def test_a_finalizer_does_not_help_against_deletion_in_the_foreground(set_
 
 
 @pytest.mark.parametrize("how", ["Background", "Foreground"])
-async def test_with_the_replica_set_as_a_second_owner_the_copy_stays_and_is_adopted_by_itself(
-    set_stage: SetStage, how: Propagation
-) -> None:
+async def test_replica_set_as_a_second_owner(set_stage: SetStage, how: Propagation) -> None:
+    """The copy stays and the ReplicaSet adopts it by itself."""
     stage = await set_stage(nodes=2)
     handover, copy = await copy_beside_the_source(stage, finalizer=False)
     second = adopt.owner_reference(handover.replica_set, controller=False)
@@ -121,9 +120,8 @@ async def test_with_the_replica_set_as_a_second_owner_the_copy_stays_and_is_adop
     assert len(left["metadata"]["ownerReferences"]) == 1
 
 
-async def test_deleted_with_orphans_before_the_eviction_the_copy_is_adopted_and_one_pod_removed(
-    set_stage: SetStage,
-) -> None:
+async def test_migration_deleted_with_orphans(set_stage: SetStage) -> None:
+    """Deleted before the eviction, it leaves the copy to the ReplicaSet, which removes one pod."""
     stage = await set_stage(nodes=2)
     handover, copy = await copy_beside_the_source(stage, finalizer=True)
     async with observing(stage.client, stage.namespace) as seen:
@@ -158,9 +156,8 @@ async def orphaned_after_adoption(stage: Stage, *, disowned: bool) -> tuple[adop
     return handover, copy
 
 
-async def test_once_the_workload_is_orphaned_our_reference_makes_the_collector_remove_the_running_pod(
-    set_stage: SetStage,
-) -> None:
+async def test_our_reference_on_an_orphaned_pod(set_stage: SetStage) -> None:
+    """The garbage collector removes the running pod."""
     stage = await set_stage(nodes=2)
     handover, copy = await orphaned_after_adoption(stage, disowned=False)
     await stage.client.delete(PODMIGRATIONS, adopt.key(handover.migration))

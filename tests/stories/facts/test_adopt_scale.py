@@ -43,9 +43,8 @@ async def two_replicas_and_a_copy(
 
 
 @pytest.mark.parametrize("budget", COUNTING)
-async def test_with_a_scale_the_budget_allows_one_more_while_the_copy_is_ready(
-    set_stage: SetStage, budget: Object
-) -> None:
+async def test_with_a_scale(set_stage: SetStage, budget: Object) -> None:
+    """The budget allows one disruption more while the copy is ready."""
     stage = await set_stage(nodes=3)
     guard, source, _ = await two_replicas_and_a_copy(stage, PODMIGRATIONS, budget)
     await until_object(stage.client, POD_DISRUPTION_BUDGETS, guard, lambda found: allowed(found) == 2)
@@ -53,9 +52,8 @@ async def test_with_a_scale_the_budget_allows_one_more_while_the_copy_is_ready(
 
 
 @pytest.mark.parametrize("budget", COUNTING)
-async def test_without_a_scale_the_budget_allows_nothing_while_the_copy_exists(
-    set_stage: SetStage, budget: Object
-) -> None:
+async def test_without_a_scale(set_stage: SetStage, budget: Object) -> None:
+    """The budget allows nothing while the copy exists."""
     stage = await set_stage(nodes=3)
     guard, source, copy = await two_replicas_and_a_copy(stage, UNSCALED_MIGRATIONS, budget)
     failed = await until_object(

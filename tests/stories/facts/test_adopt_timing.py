@@ -33,9 +33,8 @@ def names(*pods: Object) -> set[str]:
 # -- the extra pod
 
 
-async def test_the_replica_set_makes_one_extra_pod_and_deletes_it_when_it_adopts(
-    set_stage: SetStage,
-) -> None:
+async def test_surplus_pod(set_stage: SetStage) -> None:
+    """The ReplicaSet creates one pod too many, and deletes it when it adopts the copy."""
     stage = await set_stage()
     await stage.deployment(3)
     await stage.budget(maxUnavailable=0)
@@ -128,9 +127,8 @@ async def test_the_copy_is_awaited_until_it_is_available_and_has_settled(set_sta
 
 
 @pytest.mark.parametrize("step", ["behind its gate", "nominated", "bound and ready"])
-async def test_before_the_eviction_the_copy_can_be_deleted_and_nothing_has_changed(
-    set_stage: SetStage, step: str
-) -> None:
+async def test_copy_deleted_before_the_eviction(set_stage: SetStage, step: str) -> None:
+    """Nothing has changed then."""
     stage = await set_stage(nodes=2)
     await stage.deployment(1)
     await stage.budget(minAvailable=1)

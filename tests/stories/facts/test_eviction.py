@@ -123,9 +123,8 @@ async def test_a_budget_not_yet_computed_is_429_with_a_time_to_wait(
         assert_not_yet(await evict(stage.client, adopt.key(pod)), "fresh")
 
 
-async def test_disruptions_allowed_counts_only_if_the_generation_was_observed(
-    set_stage: SetStage, cluster: Cluster
-) -> None:
+async def test_budget_of_a_generation_that_was_not_observed(set_stage: SetStage, cluster: Cluster) -> None:
+    """What its status allows does not count yet."""
     stage, pod = await one_pod(set_stage)
     budget = await stage.budget("changed", maxUnavailable=1)
     await until_object(
@@ -153,9 +152,8 @@ async def test_disruptions_allowed_counts_only_if_the_generation_was_observed(
         pytest.param({"unhealthyPodEvictionPolicy": "AlwaysAllow"}, 201, id="not at all, AlwaysAllow"),
     ],
 )
-async def test_while_too_few_pods_are_healthy_a_budget_protects_an_unready_one(
-    set_stage: SetStage, policy: Object, code: int
-) -> None:
+async def test_unready_pod_while_too_few_are_healthy(set_stage: SetStage, policy: Object, code: int) -> None:
+    """The budget protects it, too."""
     stage, pod = await one_pod(set_stage)
     budget = await stage.budget("guard", minAvailable=1, **policy)
     stage.behave({"readiness": "never"})

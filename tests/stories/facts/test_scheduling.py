@@ -108,9 +108,8 @@ async def test_a_new_node_is_tainted_until_it_is_ready(client: Client, node: Obj
 # -- resize in place
 
 
-async def test_the_requests_of_a_running_pod_may_change_and_its_copy_takes_them_over(
-    set_stage: SetStage,
-) -> None:
+async def test_resized_pod(set_stage: SetStage) -> None:
+    """The requests of a running pod may change, and its copy has the new ones."""
     stage = await set_stage(nodes=2)
     await stage.deployment(1)
     (before,) = await stage.pods()

@@ -29,9 +29,8 @@ def has_rolled_out(deployment: Object) -> bool:
     return status.get("observedGeneration") == deployment["metadata"]["generation"] and counts == {replicas}
 
 
-async def test_a_preference_in_a_deployments_template_replaces_every_pod_and_moves_them_all(
-    set_stage: SetStage,
-) -> None:
+async def test_preference_in_a_deployment(set_stage: SetStage) -> None:
+    """It replaces every pod, and moves them all."""
     stage = await set_stage()
     await stage.deployment(3)
     before = {pod["metadata"]["uid"] for pod in await stage.pods()}
@@ -56,9 +55,8 @@ async def test_a_negative_weight_is_refused(set_stage: SetStage) -> None:
     assert cause.message == "Invalid value: -50: must be in the range 1-100"
 
 
-async def test_the_replica_sets_template_edited_while_paused_steers_one_replacement_without_a_rollout(
-    set_stage: SetStage,
-) -> None:
+async def test_replica_set_edited_while_paused(set_stage: SetStage) -> None:
+    """Its template steers one replacement without a rollout."""
     stage = await set_stage()
     await stage.deployment(3)
     pods, target = await stage.pods(), await stage.free_node()
@@ -96,9 +94,8 @@ async def restore(stage: Stage, before: Object) -> None:
 
 
 @pytest.mark.kubectl
-async def test_annotations_are_copied_to_the_replica_sets_and_come_back_with_a_rollback(
-    set_stage: SetStage, cluster: Cluster
-) -> None:
+async def test_annotations_after_a_rollback(set_stage: SetStage, cluster: Cluster) -> None:
+    """A Deployment's annotations are copied to its ReplicaSets, and come back with a rollback."""
     stage = await set_stage(nodes=1)
     await stage.deployment(1)
     web, note = stage.key("web"), "rescheduler.dev/record"

@@ -77,9 +77,8 @@ async def until_left(stage: Stage, count: int, app: str = "web") -> None:
     await until(stage.client, PODS.as_json, stage.namespace, so_many, labels=f"app={app}")
 
 
-async def test_the_hash_trick_deletes_the_source_past_a_budget_that_allows_nothing(
-    set_stage: SetStage,
-) -> None:
+async def test_the_hash_trick_ignores_budgets(set_stage: SetStage) -> None:
+    """The source is deleted although its budget allows nothing."""
     stage = await set_stage()
     await stage.deployment(REPLICAS)
     source = (await stage.pods())[0]
@@ -130,10 +129,11 @@ async def test_the_unowned_copy_blocks_kubectl_drain(set_stage: SetStage, cluste
         await cluster.kubectl("drain", node_of(copy), "--timeout=10s")
 
 
-async def test_with_an_eviction_at_the_same_time_the_hash_trick_falls_below_the_count(
-    set_stage: SetStage,
-) -> None:
-    """A race that it loses nearly always; a few tries, so that this test does not."""
+async def test_the_hash_trick_during_an_eviction(set_stage: SetStage) -> None:
+    """Fewer pods are ready than the count.
+
+    A race that it loses nearly always; a few tries, so that this test does not.
+    """
     stage = await set_stage()
     for number in range(10):
         if await least_ready_in_the_race(stage, f"web-{number}") < REPLICAS:
@@ -193,9 +193,8 @@ async def full_target(stage: Stage, priority: str) -> tuple[Object, str, Object]
     return source, target, guarded
 
 
-async def test_a_copy_pinned_to_its_target_preempts_pods_there_against_their_budget(
-    set_stage: SetStage, priorities: str
-) -> None:
+async def test_a_pinned_copy_preempts(set_stage: SetStage, priorities: str) -> None:
+    """Pods on its target are preempted against their budget."""
     stage = await set_stage(nodes=3)
     _, target, guarded = await full_target(stage, priorities)
     with pytest.raises(errors.BudgetRefused):

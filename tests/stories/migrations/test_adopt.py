@@ -51,9 +51,8 @@ async def move_unnoticed(moves: Moves, replicas: int, source: Object, target: st
 
 
 @pytest.mark.parametrize(("replicas", "budget"), BUDGETS)
-async def test_a_pod_of_a_deployment_moves_although_every_ordinary_eviction_is_refused(
-    set_moves: SetMoves, replicas: int, budget: Object
-) -> None:
+async def test_moves_under_any_budget(set_moves: SetMoves, replicas: int, budget: Object) -> None:
+    """A pod of a Deployment moves although every ordinary eviction is refused."""
     moves = await set_moves()
     await moves.stage.deployment(replicas)
     await moves.stage.budget(**budget)
@@ -70,10 +69,10 @@ async def test_a_pod_of_a_deployment_moves_although_every_ordinary_eviction_is_r
     }
 
 
-async def test_no_moment_has_fewer_ready_pods_while_somebody_else_evicts_its_siblings(
-    set_moves: SetMoves,
-) -> None:
-    """The copy raises what the budget allows by one; whoever is first takes it, and the other waits.
+async def test_while_others_evict_siblings(set_moves: SetMoves) -> None:
+    """At no moment fewer pods are ready.
+
+    The copy raises what the budget allows by one; whoever is first takes it, and the other waits.
 
     New pods take some time, as everywhere. Were a replacement ready before its ReplicaSet has the copy, the
     ReplicaSet would remove one of too many ready ones without asking the budget, as at every scale-down.

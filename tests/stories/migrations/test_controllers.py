@@ -77,9 +77,8 @@ async def test_what_is_finished_is_forgotten_after_a_while(set_moves: SetMoves) 
     assert len(await moves.stage.until_ready(1)) == 1, "the moved pod outlives its migration"
 
 
-async def test_a_pod_that_was_moved_by_another_migration_of_the_same_name_is_nobody_s_copy(
-    set_moves: SetMoves,
-) -> None:
+async def test_earlier_migration_of_the_same_name(set_moves: SetMoves) -> None:
+    """The pod that it moved is not taken for a copy."""
     moves = await set_moves(nodes=3, migration_timeout=timedelta(seconds=3), max_retries=0)
     stage = moves.stage
     await stage.deployment(2)

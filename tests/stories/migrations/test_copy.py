@@ -41,7 +41,8 @@ async def test_a_bare_pod_moves_and_keeps_its_name_in_every_copy(set_moves: SetM
     assert copy["metadata"]["annotations"]["note"] == "mine"
 
 
-async def test_a_bare_pod_that_its_owner_deletes_meanwhile_is_not_brought_back(set_moves: SetMoves) -> None:
+async def test_bare_pod_deleted_meanwhile(set_moves: SetMoves) -> None:
+    """Its copy is removed: the pod is not wanted any more."""
     moves = await set_moves(nodes=2)
     source = await moves.stage.until_pod_ready(await moves.stage.pod("web"))
     moves.stage.start_slowly()

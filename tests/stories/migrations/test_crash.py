@@ -100,9 +100,10 @@ async def test_another_controller_finishes_what_one_has_begun(
     ("set_up", "replicas"),
     [pytest.param(deployed, 2, id="Adopt"), pytest.param(bare, 1, id="Copy")],
 )
-async def test_a_copy_outlives_a_migration_that_is_removed_by_force_after_the_eviction(
+async def test_migration_removed_by_force_after_the_eviction(
     set_moves: SetMoves, set_up: Callable, replicas: int
 ) -> None:
+    """The copy stays."""
     moves = await set_moves()
     stage = moves.stage
     await set_up(stage)
@@ -164,9 +165,8 @@ async def test_a_workload_deleted_after_the_eviction_takes_the_copy_with_it(
     await moves.until_nothing_left()
 
 
-async def test_a_workload_deleted_without_its_pods_after_the_eviction_leaves_the_copy_too(
-    set_moves: SetMoves,
-) -> None:
+async def test_workload_orphans_its_pods_after_the_eviction(set_moves: SetMoves) -> None:
+    """The copy stays, too."""
     moves = await set_moves()
     stage = moves.stage
     await replicated(stage)

@@ -16,9 +16,8 @@ from tests.stories.waiting import until_object
 CONFIG_MAPS = api_resource("", "v1", "configmaps", "ConfigMap")
 
 
-async def test_a_stateful_set_pod_with_a_read_write_once_claim_is_replaced_elsewhere(
-    set_moves: SetMoves,
-) -> None:
+async def test_stateful_set_pod_with_a_claim(set_moves: SetMoves) -> None:
+    """A pod with a ReadWriteOnce claim is replaced on another node."""
     moves = await set_moves(nodes=2)
     stage = moves.stage
     await provided_volumes(stage, 2)
@@ -115,9 +114,8 @@ async def test_a_pod_of_a_deployment_that_wants_no_pod_more_is_replaced(set_move
     assert max(seen.ready) == 2, "never one more"
 
 
-async def test_a_pod_of_an_owner_that_nobody_knows_is_replaced_by_whoever_that_is(
-    set_moves: SetMoves,
-) -> None:
+async def test_pod_of_an_unknown_kind_of_controller(set_moves: SetMoves) -> None:
+    """It is evicted, and the controller replaces it."""
     moves = await set_moves(nodes=3)
     stage, client = moves.stage, moves.client
     widget = await client.create(CONFIG_MAPS, {"metadata": {"namespace": stage.namespace, "name": "widget"}})
@@ -140,10 +138,11 @@ async def test_a_pod_of_an_owner_that_nobody_knows_is_replaced_by_whoever_that_i
     await moves.until_nothing_left()
 
 
-async def test_a_replacement_that_finds_no_place_as_it_is_steered_is_made_anew_without(
-    set_moves: SetMoves,
-) -> None:
-    """As if a webhook had steered it: what matters is the mark that tells so, and that there is no place."""
+async def test_steered_replacement_that_does_not_fit(set_moves: SetMoves) -> None:
+    """It is created again without steering.
+
+    As if a webhook had steered it: what matters is the mark that tells so, and that there is no place.
+    """
     moves = await set_moves(nodes=3, steer_timeout=timedelta(seconds=2))
     stage = moves.stage
     await stateful_set(stage, 1, annotations={STEERED_BY_ANNOTATION: "move-1"})

@@ -17,8 +17,8 @@ from tests.stories.waiting import until_gone
 
 __all__ = [
     "test_a_bare_copy_goes_and_its_source_is_as_it_was",
-    "test_a_pod_with_the_marks_of_a_migration_that_does_not_exist_is_reported_and_left_alone",
-    "test_a_workload_has_all_its_pods_and_no_more_and_its_pod_is_not_locked",
+    "test_marks_of_a_migration_that_does_not_exist",
+    "test_workload_after_a_forced_removal",
 ]
 
 
@@ -61,10 +61,13 @@ async def test_a_bare_copy_goes_and_its_source_is_as_it_was(
 
 
 @pytest.mark.parametrize(("startup", "budget", "steps"), STEPS)
-async def test_a_workload_has_all_its_pods_and_no_more_and_its_pod_is_not_locked(
+async def test_workload_after_a_forced_removal(
     set_moves: SetMoves, startup: str, budget: Object, steps: tuple[str, ...]
 ) -> None:
-    """The garbage collector removes the reference to it, and the ReplicaSet one pod too many."""
+    """It has all its pods and no more, and its pod is not locked.
+
+    The garbage collector removes the reference to it, and the ReplicaSet one pod too many.
+    """
     moves = await set_moves()
     stage = moves.stage
     await stage.deployment(2)
@@ -88,10 +91,13 @@ LEFT = {
 
 
 @pytest.mark.parametrize("spec", LEFT.values(), ids=LEFT)
-async def test_a_pod_with_the_marks_of_a_migration_that_does_not_exist_is_reported_and_left_alone(
+async def test_marks_of_a_migration_that_does_not_exist(
     set_moves: SetMoves, caplog: pytest.LogCaptureFixture, spec: Object
 ) -> None:
-    """Nobody has seen that PodMigration: marks alone, which anybody can write, never lead to a change."""
+    """The pod is reported and left alone.
+
+    Nobody has seen that PodMigration: marks alone, which anybody can write, never lead to a change.
+    """
     moves = await set_moves()
     stage = moves.stage
     source = await stage.until_pod_ready(await stage.pod("source"))

@@ -36,9 +36,8 @@ async def test_a_move_during_which_the_workload_is(set_moves: SetMoves, interfer
     assert interference.takes_pods or min(seen.ready) >= 3, "never below the count"
 
 
-async def test_a_workload_that_is_deleted_without_its_pods_leaves_them_running(
-    set_moves: SetMoves,
-) -> None:
+async def test_workload_deleted_without_its_pods(set_moves: SetMoves) -> None:
+    """They keep running."""
     moves = await set_moves()
     stage = moves.stage
     await stage.replica_set(2)
@@ -70,9 +69,8 @@ async def test_a_pod_that_is_gone_before_its_turn(set_moves: SetMoves) -> None:
     assert migration.status.failure == "SourceGone"
 
 
-async def test_a_source_whose_node_is_lost_while_the_copy_starts_has_a_successor_soon(
-    set_moves: SetMoves,
-) -> None:
+async def test_source_node_lost_while_the_copy_starts(set_moves: SetMoves) -> None:
+    """The pod has a successor soon."""
     moves = await set_moves(nodes=2)
     stage = moves.stage
     await stage.deployment(1)

@@ -106,9 +106,8 @@ async def set_deployment(set_moves: SetMoves, **policy: timedelta) -> tuple[Move
 
 @pytest.mark.parametrize("undo", [cancelled, rolled_out])
 @pytest.mark.parametrize("lose", LOSSES)
-async def test_a_deployment_keeps_the_only_ready_pod_if_the_move_is_undone_while_the_source_is(
-    set_moves: SetMoves, lose: Change, undo: Undo
-) -> None:
+async def test_rolled_back_while_the_source_is(set_moves: SetMoves, lose: Change, undo: Undo) -> None:
+    """The Deployment keeps its only ready pod: the copy."""
     moves, source, target, key = await set_deployment(set_moves)
     # The controller sees both at once when it starts: neither comes first.
     async with moves.executing():
@@ -135,9 +134,8 @@ async def test_a_deployment_keeps_the_only_ready_pod_if_the_move_is_undone_while
         assert handed_over.reason == "SourceLost"
 
 
-async def test_a_move_that_takes_too_long_keeps_the_only_ready_pod_of_a_deployment(
-    set_moves: SetMoves,
-) -> None:
+async def test_timed_out(set_moves: SetMoves) -> None:
+    """The Deployment keeps its only ready pod: the copy."""
     moves, source, target, key = await set_deployment(set_moves, migration_timeout=timedelta(seconds=8))
     async with observing(moves.client, moves.stage.namespace) as seen, moves.executing():
         await moves.copy_of(key, ready_since)
@@ -206,9 +204,8 @@ async def test_the_copy_of_a_bare_pod_is_kept_until_the_pod_is_ready_again(set_m
     assert min(seen.ready) >= 1
 
 
-async def test_the_copy_of_a_bare_pod_takes_its_place_if_the_pod_does_not_become_ready_again(
-    set_moves: SetMoves,
-) -> None:
+async def test_bare_pod_that_does_not_become_ready_again(set_moves: SetMoves) -> None:
+    """Its copy takes its place."""
     moves, source, key = await set_bare_pod(set_moves, migration_timeout=timedelta(seconds=8))
     async with observing(moves.client, moves.stage.namespace) as seen, moves.executing():
         copy = await moves.copy_of(key, ready_since)
@@ -222,9 +219,8 @@ async def test_the_copy_of_a_bare_pod_takes_its_place_if_the_pod_does_not_become
     assert min(seen.ready) >= 1
 
 
-async def test_a_bare_pod_on_a_lost_node_that_is_evicted_from_there_leaves_its_copy(
-    set_moves: SetMoves,
-) -> None:
+async def test_bare_pod_evicted_from_a_lost_node(set_moves: SetMoves) -> None:
+    """Its copy stays."""
     moves, source, key = await set_bare_pod(set_moves)
     async with observing(moves.client, moves.stage.namespace) as seen, moves.executing():
         copy = await moves.copy_of(key, ready_since)
@@ -239,9 +235,8 @@ async def test_a_bare_pod_on_a_lost_node_that_is_evicted_from_there_leaves_its_c
     assert min(seen.ready) >= 1
 
 
-async def test_a_ready_copy_of_a_bare_pod_that_is_not_ready_outlives_a_migration_that_was_removed_by_force(
-    set_moves: SetMoves,
-) -> None:
+async def test_bare_pod_not_ready_and_migration_removed_by_force(set_moves: SetMoves) -> None:
+    """Its ready copy stays."""
     moves, source, key = await set_bare_pod(set_moves)
     async with moves.executing():
         copy = await moves.copy_of(key, ready_since)

@@ -105,9 +105,8 @@ async def test_while_its_copy_starts_a_bare_pod_is(set_moves: SetMoves, end: End
     await the_copy_serves(moves, key)
 
 
-async def test_a_bare_pod_that_is_lost_with_a_copy_that_never_becomes_ready_leaves_the_copy(
-    set_moves: SetMoves,
-) -> None:
+async def test_bare_pod_lost_with_a_copy_that_is_never_ready(set_moves: SetMoves) -> None:
+    """The copy stays."""
     moves, source, key = await set_bare_pod(set_moves, migration_timeout=timedelta(seconds=8))
     moves.stage.start_slowly()
     async with moves.executing():
@@ -121,9 +120,8 @@ async def test_a_bare_pod_that_is_lost_with_a_copy_that_never_becomes_ready_leav
     assert not await moves.leftovers()
 
 
-async def test_a_bare_pod_that_is_deleted_while_its_copy_settles_is_not_wanted_any_more(
-    set_moves: SetMoves,
-) -> None:
+async def test_bare_pod_deleted_while_its_copy_settles(set_moves: SetMoves) -> None:
+    """The copy is deleted, too: the pod is not wanted any more."""
     moves, source, key = await set_bare_pod(set_moves, settle_time=timedelta(minutes=5))
     async with moves.executing():
         await moves.copy_of(key, ready_since)
@@ -155,9 +153,8 @@ async def test_while_its_copy_settles_the_only_pod_of_a_deployment_is(set_moves:
     assert [node_of(pod) for pod in ready] == [target]
 
 
-async def test_a_disruption_that_was_called_off_does_not_make_a_deletion_an_eviction(
-    set_moves: SetMoves,
-) -> None:
+async def test_deletion_after_a_cancelled_disruption(set_moves: SetMoves) -> None:
+    """The deletion is not taken for an eviction."""
     moves, source, key = await set_bare_pod(set_moves, settle_time=timedelta(minutes=5))
     condition = {"type": "DisruptionTarget", "status": "False", "reason": "PreemptionByScheduler"}
     patch = strategic_patch({"status": {"conditions": [condition]}})

@@ -104,9 +104,7 @@ async def test_while_the_eviction_waits_for_a_budget_the_target_is(set_moves: Se
 
 
 @pytest.mark.parametrize("lose", LOSSES)
-async def test_while_a_pod_that_is_to_be_replaced_waits_for_its_budget_the_target_is(
-    set_moves: SetMoves, lose: Lose
-) -> None:
+async def test_while_an_eviction_waits_for_its_budget_the_target_is(set_moves: SetMoves, lose: Lose) -> None:
     """Nothing has been created there yet; but its replacement is to go there, and not back to the source."""
     moves: Moves = await set_moves(nodes=3, max_retries=0)
     stage = moves.stage

@@ -75,8 +75,11 @@ async def test_a_copy_that_falters_while_it_settles_begins_anew(set_moves: SetMo
     assert min(seen.ready) >= 1
 
 
-async def test_a_sibling_that_is_not_ready_stays_and_its_budget_is_waited_for(set_moves: SetMoves) -> None:
-    """The budget counts the copy in the sibling's place, so the source may go only when that is back."""
+async def test_sibling_that_is_not_ready(set_moves: SetMoves) -> None:
+    """It stays, and the migration waits for the budget.
+
+    The budget counts the copy in the sibling's place, so the source may go only when that is back.
+    """
     moves = await set_moves()
     stage = moves.stage
     await stage.deployment(3)

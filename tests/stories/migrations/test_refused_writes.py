@@ -7,9 +7,8 @@ from tests.stories.migrations.moving import Moves, SetMoves
 MOST_ANNOTATION_BYTES = 256 * 1024
 
 
-async def test_a_pod_whose_annotations_leave_no_room_for_marks_stays_where_it_is(
-    set_moves: SetMoves,
-) -> None:
+async def test_annotations_leave_no_room_for_marks(set_moves: SetMoves) -> None:
+    """The pod stays where it is."""
     moves: Moves = await set_moves(nodes=2)
     note = {"note": "x" * (MOST_ANNOTATION_BYTES - 60)}
     source = await moves.stage.until_pod_ready(await moves.stage.pod("web", metadata={"annotations": note}))

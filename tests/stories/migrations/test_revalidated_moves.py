@@ -89,9 +89,8 @@ async def test_pods_of_a_stateful_set_move_one_after_another(set_moves: SetMoves
     assert sorted(seen.deleted) == ["web-0", "web-1", "web-2"]
 
 
-async def test_the_next_pod_of_a_workload_moves_as_soon_as_the_one_before_has_arrived(
-    set_moves: SetMoves,
-) -> None:
+async def test_next_pod_of_the_same_workload(set_moves: SetMoves) -> None:
+    """It moves as soon as the one before has arrived."""
     moves = await set_moves()
     await moves.stage.deployment(2)
     await moves.stage.budget(maxUnavailable=0)

@@ -44,9 +44,8 @@ async def test_a_pod_on_a_lost_node_gets_another_one(set_ward: SetWard) -> None:
         await ward.until_pods(lambda pods: len(pods) == 1 and node_of(pods[0]) not in {"", lost})
 
 
-async def test_a_stateful_set_s_pod_is_left_on_a_lost_node_until_that_is_confirmed_gone(
-    set_ward: SetWard,
-) -> None:
+async def test_stateful_set_pod_on_a_lost_node(set_ward: SetWard) -> None:
+    """It is left there until the node is confirmed gone."""
     ward: Ward = await set_ward(nodes=4)
     ward.with_terms(force_on_lost_nodes=True)
     lost = ward.stage.nodes[0]
@@ -81,9 +80,8 @@ async def test_nothing_is_forced_unless_somebody_allows_it(set_ward: SetWard) ->
 
 
 @alone
-async def test_pods_that_terminate_on_a_lost_node_for_ever_are_removed_where_that_is_allowed(
-    set_ward: SetWard,
-) -> None:
+async def test_pods_stuck_terminating_on_a_lost_node(set_ward: SetWard) -> None:
+    """They are removed where that is allowed."""
     ward: Ward = await set_ward(nodes=4)
     ward.with_terms(force_on_lost_nodes=True)
     lost = ward.stage.nodes[0]
@@ -178,8 +176,11 @@ async def test_the_record_of_the_older_tool_is_carried_over(set_ward: SetWard) -
 # -- no place but where it failed
 
 
-async def test_where_the_tried_nodes_leave_no_place_the_pod_is_not_left_pending(set_ward: SetWard) -> None:
-    """Its own wishes leave it one node: kept off that, it would never run again."""
+async def test_only_node_was_tried(set_ward: SetWard) -> None:
+    """The pod is not left pending.
+
+    Its own wishes leave it one node: kept off that, it would never run again.
+    """
     ward: Ward = await set_ward(nodes=2)
     only = ward.stage.nodes[0]
     ward.breaks(only, evicted={"after": "3s"})

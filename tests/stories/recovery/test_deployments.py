@@ -17,7 +17,8 @@ def tried(migrations: list[Migration]) -> list[str]:
     return [migration.status.target_node for migration in migrations if migration.status.started_at]
 
 
-async def test_a_failing_pod_is_given_another_node_and_forgotten_when_it_runs_well(set_ward: SetWard) -> None:
+async def test_failing_pod_gets_another_node(set_ward: SetWard) -> None:
+    """When the pod runs well there, its failed attempt is forgotten."""
     ward: Ward = await set_ward(nodes=3)
     broken = ward.stage.nodes[0]
     ward.breaks(broken)

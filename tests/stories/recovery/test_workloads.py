@@ -22,7 +22,8 @@ def uid_of(item: Object) -> str:
 # -- StatefulSets
 
 
-async def test_a_stateful_set_s_pod_is_made_anew_away_from_where_it_failed(set_ward: SetWard) -> None:
+async def test_stateful_set_pod_gets_another_node(set_ward: SetWard) -> None:
+    """It is created again, away from where it failed."""
     ward: Ward = await set_ward(nodes=3)
     broken, *others = ward.stage.nodes
     ward.breaks(broken)
@@ -43,7 +44,8 @@ async def test_a_stateful_set_s_pod_is_made_anew_away_from_where_it_failed(set_w
 
 
 @alone
-async def test_a_stateful_set_s_pod_is_tried_as_often_as_it_may_be_and_no_more(set_ward: SetWard) -> None:
+async def test_retries_of_a_stateful_set(set_ward: SetWard) -> None:
+    """Its pod is tried as often as it may be, and no more."""
     ward: Ward = await set_ward(nodes=4)
     ward.breaks(*ward.stage.nodes)
     await ward.workload_on(ward.stage.nodes[0], "StatefulSet", retries="2")
@@ -97,7 +99,8 @@ async def test_a_daemon_set_s_pod_is_restarted_where_it_is(set_ward: SetWard) ->
 
 
 @alone
-async def test_a_daemon_set_s_pod_is_restarted_as_often_as_it_may_be_and_no_more(set_ward: SetWard) -> None:
+async def test_retries_of_a_daemon_set(set_ward: SetWard) -> None:
+    """Its pod is restarted as often as it may be, and no more."""
     ward: Ward = await set_ward(nodes=1)
     (broken,) = ward.stage.nodes
     ward.breaks(broken)
@@ -227,7 +230,8 @@ async def test_a_bare_pod_is_copied_to_another_node_with_its_record(set_ward: Se
 # -- replaced by their controllers
 
 
-async def test_a_pod_that_its_kubelet_gives_up_is_kept_off_from_the_next_one_on(set_ward: SetWard) -> None:
+async def test_pod_evicted_by_its_kubelet(set_ward: SetWard) -> None:
+    """From the next pod on, replacements keep off that node."""
     ward: Ward = await set_ward(nodes=2)
     broken, good = ward.stage.nodes
     await ward.crowd(good)

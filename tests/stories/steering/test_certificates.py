@@ -54,13 +54,14 @@ async def hook(client: Client) -> Object:
     return found
 
 
-async def test_certificates_and_their_authority_are_replaced_while_pods_are_made(
+async def test_rotation_under_load(
     set_steered: SetSteered,
     ours: Client,
     unused_tcp_port: int,
     eventually: Callable[..., Any],
     unregistered: None,
 ) -> None:
+    """Certificates and their authority are replaced while pods are created: each one is steered."""
     steered = await set_steered(nodes=1)
     client, namespace, clock = steered.client, steered.stage.namespace, ClockAhead()
     options = SteeringServerOptions(
@@ -138,10 +139,10 @@ async def test_of_two_that_run_either_answers_for_the_other(set_steered: SetStee
 
 
 @pytest.mark.parametrize("how", [(), ("--server-side", "--force-conflicts")], ids=["kubectl", "the server"])
-async def test_what_the_webhook_has_written_stays_when_it_is_applied_again_by(
+async def test_manifests_applied_again_by(
     how: tuple[str, ...], control_plane: ControlPlane, ours: Client, namespace: str, unregistered: None
 ) -> None:
-    """Helm merges like kubectl does."""
+    """What the webhook has written stays. Helm merges like kubectl does."""
     items = [
         with_install_id(item, namespace)
         for item in webhook_objects(Options(), namespace)

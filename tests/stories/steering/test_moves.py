@@ -29,9 +29,8 @@ def moves(steered: Steered) -> Moves:
     )
 
 
-async def test_a_stateful_set_pod_with_a_read_write_once_claim_is_moved_to_the_target_that_was_chosen(
-    set_steered: SetSteered,
-) -> None:
+async def test_stateful_set_pod_with_a_claim(set_steered: SetSteered) -> None:
+    """A pod with a ReadWriteOnce claim moves to the target that was chosen."""
     steered = await set_steered(nodes=4)
     await provided_volumes(steered.stage, 2)
     await stateful_set(steered.stage, 2, **claim_templates(steered.stage))
@@ -51,10 +50,11 @@ async def test_a_stateful_set_pod_with_a_read_write_once_claim_is_moved_to_the_t
     assert _claims(moved) == _claims(source), "with its own data"
 
 
-async def test_where_only_the_source_has_room_the_pod_comes_back_there_and_that_is_said(
-    set_steered: SetSteered,
-) -> None:
-    """The intent goes, then the pod that found no place, if there still is one; the next is free."""
+async def test_room_only_on_the_source(set_steered: SetSteered) -> None:
+    """The pod comes back there, and the migration says so.
+
+    The intent goes, then the pod that found no place, if there still is one; the next is free.
+    """
     steered = await set_steered(nodes=2)
     stage = steered.stage
     await stateful_set(stage, 1)

@@ -62,9 +62,8 @@ def showing_no_certificate(control_plane: ControlPlane, address: Address):
     control_plane.restart(Part.SCHEDULER, address.options())
 
 
-async def test_a_scheduler_that_shows_no_certificate_gets_no_answer_and_places_pods_as_usual(
-    showing_no_certificate: None, set_steered: SetSteered
-) -> None:
+async def test_scheduler_without_a_certificate(showing_no_certificate: None, set_steered: SetSteered) -> None:
+    """It gets no answer, and places pods as usual."""
     steered = await set_steered(nodes=2)
     assert not await replaced_away_from_its_source(steered)
 

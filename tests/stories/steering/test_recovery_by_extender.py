@@ -18,9 +18,9 @@ pytestmark = pytest.mark.control_plane(reason="the same stories run on both kind
 STORIES = {
     story.__name__.removeprefix("test_"): story
     for story in (
-        deployments.test_a_failing_pod_is_given_another_node_and_forgotten_when_it_runs_well,
-        workloads.test_a_stateful_set_s_pod_is_made_anew_away_from_where_it_failed,
-        workloads.test_a_pod_that_its_kubelet_gives_up_is_kept_off_from_the_next_one_on,
+        deployments.test_failing_pod_gets_another_node,
+        workloads.test_stateful_set_pod_gets_another_node,
+        workloads.test_pod_evicted_by_its_kubelet,
     )
 }
 

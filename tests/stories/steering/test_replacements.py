@@ -13,9 +13,8 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 pytestmark = pytest.mark.real_time
 
 
-async def test_a_stateful_set_pod_is_recreated_on_the_target_and_no_other_pod_is_touched(
-    set_steered: SetSteered,
-) -> None:
+async def test_stateful_set_pod(set_steered: SetSteered) -> None:
+    """It is created again on the target, and no other pod is touched."""
     steered = await set_steered(nodes=4)
     await stateful_set(steered.stage, 2)
     first, source = sorted(await steered.stage.pods(), key=lambda pod: pod["metadata"]["name"])
@@ -40,10 +39,11 @@ async def test_a_replica_set_s_pod_is_replaced_on_the_target(set_steered: SetSte
     steered.must_avoid(replacement, node_of(source))
 
 
-async def test_it_does_not_come_back_even_where_nothing_else_is_to_be_preferred(
-    set_steered: SetSteered,
-) -> None:
-    """The scheduler would put it back: its node is the only one that is empty."""
+async def test_source_is_the_emptiest_node(set_steered: SetSteered) -> None:
+    """The replacement does not come back.
+
+    The scheduler would put it back: its node is the only one that is empty.
+    """
     steered = await set_steered(nodes=2)
     stage = steered.stage
     await stage.deployment(1)

@@ -117,9 +117,10 @@ async def bystanders(stage: Stage) -> set[str]:
     return {pod["metadata"]["name"] for pod in await stage.pods("bystander")}
 
 
-async def test_with_the_guard_a_pod_of_high_priority_is_moved_and_nobody_is_preempted(
+async def test_high_priority_with_the_guard(
     stage: Stage, rescheduler: Command, start_webhook: StartWebhook
 ) -> None:
+    """The pod is moved, and none is preempted."""
     source = await crowd(stage)
     await start_webhook()
     async with observing(stage.client, stage.namespace) as seen:
@@ -177,9 +178,10 @@ async def test_ten_quiet_moves_make_no_pod_but_their_copies(
     assert all("needs no new pod" in each for each in refused)
 
 
-async def test_a_controller_manager_without_accounts_of_its_own_is_guarded_against_as_well(
+async def test_controller_manager_without_service_accounts(
     control_plane: ControlPlane, set_steered: SetSteered, start_webhook: StartWebhook
 ) -> None:
+    """Its pods are guarded against as well."""
     usual = control_plane.options
     # Such a cluster has to grant one account what its controllers need.
     grant = ("create", "clusterrolebinding", "all-controllers", "--clusterrole=cluster-admin")
@@ -202,10 +204,11 @@ async def test_a_controller_manager_without_accounts_of_its_own_is_guarded_again
         control_plane.restart(Part.CONTROLLER_MANAGER, usual)
 
 
-async def test_pods_that_are_wanted_meanwhile_come_as_soon_as_the_copy_is_adopted(
-    set_steered: SetSteered, start_webhook: StartWebhook
-) -> None:
-    """A sibling is deleted and the workload scaled up in the middle of the move."""
+async def test_pods_wanted_during_the_move(set_steered: SetSteered, start_webhook: StartWebhook) -> None:
+    """They come as soon as the copy is adopted.
+
+    A sibling is deleted and the workload scaled up in the middle of the move.
+    """
     steered = await set_steered(nodes=3)
     stage = steered.stage
     await stage.deployment(3)
