@@ -8,7 +8,7 @@ import pytest
 
 from rescheduler.kube.client import Client
 from tests.stories.fixtures import eventually  # noqa: F401
-from tests.stories.real_cluster import play, real_client, real_namespace  # noqa: F401
+from tests.stories.real_cluster import real_client, real_namespace, start_kubelet  # noqa: F401
 from tests.testbed import ControlPlane
 
 

@@ -80,9 +80,9 @@ async def create(client: Client, wanted: Object) -> Pods:
 
 
 async def test_a_deployment_rolls_out_on_fake_nodes(
-    client: Client, control_plane: ControlPlane, namespace: str, play: Any
+    client: Client, control_plane: ControlPlane, namespace: str, start_kubelet: Any
 ) -> None:
-    kubelet = await play({"pods": [{"startup": "1s", "readiness": "1s"}]}, nodes=3)
+    kubelet = await start_kubelet({"pods": [{"startup": "1s", "readiness": "1s"}]}, nodes=3)
     template = {"metadata": {"labels": {"app": "web"}}, "spec": pod_spec(kubelet.name)}
     deployment = {
         "apiVersion": "apps/v1",
@@ -101,9 +101,11 @@ async def test_a_deployment_rolls_out_on_fake_nodes(
 
 
 async def test_a_crash_loop_looks_like_one(
-    client: Client, control_plane: ControlPlane, namespace: str, play: Any, eventually: Eventually
+    client: Client, control_plane: ControlPlane, namespace: str, start_kubelet: Any, eventually: Eventually
 ) -> None:
-    kubelet = await play({"pods": [{"startup": "0s", "run": {"lasts": "1s", "exitCode": 3}}]}, nodes=1)
+    kubelet = await start_kubelet(
+        {"pods": [{"startup": "0s", "run": {"lasts": "1s", "exitCode": 3}}]}, nodes=1
+    )
     crashing = await create(client, pod(namespace, "crashing", kubelet.name))
 
     async def backs_off() -> bool:
@@ -120,10 +122,10 @@ async def test_a_crash_loop_looks_like_one(
 
 
 async def test_another_kubelet_goes_on_where_the_first_one_stopped(
-    client: Client, namespace: str, play: Any, eventually: Eventually
+    client: Client, namespace: str, start_kubelet: Any, eventually: Eventually
 ) -> None:
     crash_once = {"pods": [{"startup": "0s", "run": {"lasts": "1s", "exitCode": 1, "times": 1}}]}
-    first = await play(crash_once, nodes=1)
+    first = await start_kubelet(crash_once, nodes=1)
     crashing = await create(client, pod(namespace, "crashing", first.name))
 
     async def restarted() -> bool:
@@ -131,7 +133,7 @@ async def test_another_kubelet_goes_on_where_the_first_one_stopped(
         return statuses[0]["restartCount"] == 1 and await crashing.ready()
 
     await eventually(restarted)
-    second = await play(crash_once, nodes=0, name=first.name)
+    second = await start_kubelet(crash_once, nodes=0, name=first.name)
 
     async def idle() -> bool:
         return second.idle
@@ -141,11 +143,11 @@ async def test_another_kubelet_goes_on_where_the_first_one_stopped(
 
 
 async def test_an_image_that_is_not_there(
-    client: Client, control_plane: ControlPlane, namespace: str, play: Any, eventually: Eventually
+    client: Client, control_plane: ControlPlane, namespace: str, start_kubelet: Any, eventually: Eventually
 ) -> None:
     blocked = {"reason": "ErrImagePull", "heals": "6s"}
     rules = {"pods": [{"match": {"image": "*/missing:*"}, "startup": "0s", "blocked": blocked}]}
-    kubelet = await play(rules, nodes=1)
+    kubelet = await start_kubelet(rules, nodes=1)
     missing = await create(client, pod(namespace, "missing", kubelet.name, image="shop/missing:1"))
 
     async def backs_off() -> bool:
@@ -157,8 +159,10 @@ async def test_an_image_that_is_not_there(
     await eventually(missing.ready)
 
 
-async def test_a_job_completes(client: Client, namespace: str, play: Any, eventually: Eventually) -> None:
-    kubelet = await play({"pods": [{"startup": "0s", "run": {"lasts": "1s"}}]}, nodes=1)
+async def test_a_job_completes(
+    client: Client, namespace: str, start_kubelet: Any, eventually: Eventually
+) -> None:
+    kubelet = await start_kubelet({"pods": [{"startup": "0s", "run": {"lasts": "1s"}}]}, nodes=1)
     spec = {"template": {"spec": pod_spec(kubelet.name, restartPolicy="Never")}, "completions": 2}
     job = {
         "apiVersion": "batch/v1",
@@ -175,9 +179,9 @@ async def test_a_job_completes(client: Client, namespace: str, play: Any, eventu
 
 
 async def test_a_lost_node_is_noticed_and_welcomed_back(
-    client: Client, namespace: str, play: Any, eventually: Eventually
+    client: Client, namespace: str, start_kubelet: Any, eventually: Eventually
 ) -> None:
-    kubelet = await play({"pods": [{"startup": "0s"}]}, nodes=1)
+    kubelet = await start_kubelet({"pods": [{"startup": "0s"}]}, nodes=1)
     node = f"{kubelet.name}-0001"
     web = await create(client, pod(namespace, "web", kubelet.name))
     await eventually(web.ready)
@@ -206,13 +210,13 @@ async def test_a_lost_node_is_noticed_and_welcomed_back(
 
 
 async def test_a_pod_that_ignores_sigterm_lives_its_whole_grace_period(
-    client: Client, namespace: str, play: Any, eventually: Eventually
+    client: Client, namespace: str, start_kubelet: Any, eventually: Eventually
 ) -> None:
     rules = [
         {"match": {"labels": {"app": "deaf"}}, "termination": "ignored"},
         {"startup": "0s", "termination": "0s"},
     ]
-    kubelet = await play({"pods": rules}, nodes=1)
+    kubelet = await start_kubelet({"pods": rules}, nodes=1)
     deaf = await create(client, pod(namespace, "deaf", kubelet.name))
     polite = await create(client, pod(namespace, "polite", kubelet.name))
     await eventually(deaf.ready)
@@ -227,9 +231,9 @@ async def test_a_pod_that_ignores_sigterm_lives_its_whole_grace_period(
 
 
 async def test_readiness_gates_are_for_others_to_open(
-    client: Client, control_plane: ControlPlane, namespace: str, play: Any, eventually: Eventually
+    client: Client, control_plane: ControlPlane, namespace: str, start_kubelet: Any, eventually: Eventually
 ) -> None:
-    kubelet = await play({"pods": [{"startup": "0s"}]}, nodes=1)
+    kubelet = await start_kubelet({"pods": [{"startup": "0s"}]}, nodes=1)
     gate = {"conditionType": "example.com/lb"}
     gated = await create(client, pod(namespace, "gated", kubelet.name, readinessGates=[gate]))
 

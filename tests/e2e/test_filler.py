@@ -22,7 +22,7 @@ BEAT_EVERY_S = 3.0
 async def test_a_fake_kubelet_that_takes_over_finds_nothing_to_do(
     client: Client,
     control_plane: ControlPlane,
-    play: Any,
+    start_kubelet: Any,
     eventually: Callable[..., Awaitable[Any]],
     straight: bool,
 ) -> None:
@@ -38,7 +38,7 @@ async def test_a_fake_kubelet_that_takes_over_finds_nothing_to_do(
     pods = (await client.list(PODS.as_json, labels="app.kubernetes.io/name")).items
     assert len(pods) == 40
     assert {pod["status"]["phase"] for pod in pods} == {"Running"}
-    kubelet = await play({"pods": [{"startup": "0s"}]}, nodes=0, name="late")
+    kubelet = await start_kubelet({"pods": [{"startup": "0s"}]}, nodes=0, name="late")
 
     async def alive() -> bool:
         ready = [node for node in kubelet.played.values() if not node.node["spec"].get("taints")]

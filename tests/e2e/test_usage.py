@@ -23,10 +23,10 @@ async def test_kubectl_top_shows_what_the_rules_say(
     client: Client,
     control_plane: ControlPlane,
     namespace: str,
-    play: Any,
+    start_kubelet: Any,
     eventually: Callable[..., Awaitable[Any]],
 ) -> None:
-    kubelet = await play(RULES, nodes=1)
+    kubelet = await start_kubelet(RULES, nodes=1)
     container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": "400m"}}}
     spec = {"nodeSelector": {KUBELET_LABEL: kubelet.name}, "containers": [container]}
     metadata = {"name": "web", "namespace": namespace, "labels": {"app": "web"}}

@@ -12,12 +12,12 @@ from tests.stories.fixtures import (  # noqa: F401
     custom_resource_definitions,
     ephemeral_claims,
     eventually,
+    make_moves,
+    make_sandbox,
     namespace,
-    set_moves,
-    set_stage,
-    tell_usage,
+    serve_usage,
 )
-from tests.stories.real_cluster import control_plane, play, real_client, real_cluster, real_namespace  # noqa: F401
+from tests.stories.real_cluster import control_plane, real_client, real_cluster, real_namespace, start_kubelet  # noqa: F401
 from tests.stories.simulated_cluster import connect, life, server, simulated_client, simulated_cluster  # noqa: F401
 
 

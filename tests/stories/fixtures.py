@@ -12,10 +12,10 @@ from rescheduler.api.podmigration_crd import podmigration_crd
 from rescheduler.kube.api_resources import Object
 from rescheduler.kube.client import Client
 from tests.e2e.permissions import DAEMON
-from tests.stories.migrations.moving import Moves, SetMoves
+from tests.stories.migrations.moves import MakeMoves, Moves
 from tests.stories.real_cluster import RealCluster
+from tests.stories.sandbox import MakeSandbox
 from tests.stories.simulated_cluster import SimulatedCluster
-from tests.stories.stage import SetStage
 
 Cluster = SimulatedCluster | RealCluster
 Eventually = Callable[..., Awaitable[Any]]
@@ -55,8 +55,8 @@ def eventually() -> Eventually:
 
 
 @pytest.fixture
-def tell_usage(cluster: Cluster) -> Callable[[Any], AbstractAsyncContextManager[Any]]:
-    """async with tell_usage(kubelet): the metrics API serves what its pods use."""
+def serve_usage(cluster: Cluster) -> Callable[[Any], AbstractAsyncContextManager[Any]]:
+    """async with serve_usage(kubelet): the metrics API serves what its pods use."""
     return cluster.usage_served
 
 
@@ -68,18 +68,18 @@ async def ephemeral_claims(cluster: Cluster) -> AsyncIterator[None]:
 
 
 @pytest.fixture
-def set_stage(cluster: Cluster) -> SetStage:
-    """await set_stage(nodes=3): a stage with so many nodes, on which pods are ready at once."""
-    return cluster.stage
+def make_sandbox(cluster: Cluster) -> MakeSandbox:
+    """await make_sandbox(nodes=3): a sandbox with so many nodes, on which pods are ready at once."""
+    return cluster.sandbox
 
 
 @pytest.fixture
-def set_moves(cluster: Cluster) -> SetMoves:
-    """await set_moves(nodes=3, **policy): a stage with so many nodes, on which pods are ready at once."""
+def make_moves(cluster: Cluster) -> MakeMoves:
+    """await make_moves(nodes=3, **policy): a sandbox with so many nodes, on which pods are ready at once."""
 
-    async def set_it(nodes: int = 4, **policy: Any) -> Moves:
-        moves = Moves(await cluster.stage(nodes), cluster.now, ours=cluster.connect_as(DAEMON))
+    async def make(nodes: int = 4, **policy: Any) -> Moves:
+        moves = Moves(await cluster.sandbox(nodes), cluster.now, ours=cluster.connect_as(DAEMON))
         moves.policy = replace(moves.policy, **policy)
         return moves
 
-    return set_it
+    return make

@@ -19,7 +19,7 @@ from rescheduler.kube.api_resources import NAMESPACES, Object
 from rescheduler.kube.client import Client
 from rescheduler.kube.http_transport import HttpTransport
 from tests.e2e.permissions import kubeconfig_as
-from tests.stories.stage import AT_ONCE, Stage, until_usable
+from tests.stories.sandbox import AT_ONCE, Sandbox, until_usable
 from tests.testbed import ControlPlane, Extender, Options, Part
 from tests.testbed.fake_kubelet import FakeKubelet, node_shapes
 from tests.testbed.options import QUICK
@@ -30,17 +30,17 @@ __all__ = [
     "RealCluster",
     "control_plane",
     "install_definitions",
-    "play",
     "real_client",
     "real_cluster",
     "real_namespace",
+    "start_kubelet",
     "started",
 ]
 
 BEAT_EVERY_S = 3.0
 _numbers = itertools.count(1)
 
-Play = Callable[..., Awaitable[FakeKubelet]]
+StartKubelet = Callable[..., Awaitable[FakeKubelet]]
 
 
 # -- control planes
@@ -95,8 +95,8 @@ async def real_namespace(real_client: Client) -> AsyncIterator[str]:
 
 
 @pytest.fixture
-async def play(real_client: Client) -> AsyncIterator[Play]:
-    """play(behaviour, nodes=3): a fake kubelet with nodes of its own, whose label's value is its name.
+async def start_kubelet(real_client: Client) -> AsyncIterator[StartKubelet]:
+    """start_kubelet(behaviour, nodes=3): a fake kubelet, whose name is the value of a label of its nodes.
 
     The nodes are ready for pods: the controller manager has taken off the taint that new nodes have.
     """
@@ -121,7 +121,7 @@ class RealCluster:
     control_plane: ControlPlane
     client: Client
     namespace: str
-    play: Play
+    start_kubelet: StartKubelet
     folder: Path
     _stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
 
@@ -135,9 +135,9 @@ class RealCluster:
         self._stack.push_async_callback(client.close)
         return client
 
-    async def stage(self, nodes: int = 4) -> Stage:
-        kubelet = await self.play({"pods": [AT_ONCE]}, nodes=nodes)
-        return Stage(self.client, self.namespace, kubelet, await until_usable(self.client, kubelet, nodes))
+    async def sandbox(self, nodes: int = 4) -> Sandbox:
+        kubelet = await self.start_kubelet({"pods": [AT_ONCE]}, nodes=nodes)
+        return Sandbox(self.client, self.namespace, kubelet, await until_usable(self.client, kubelet, nodes))
 
     @contextlib.asynccontextmanager
     async def controllers_stopped(self) -> AsyncIterator[None]:
@@ -167,8 +167,12 @@ class RealCluster:
 
 @pytest.fixture
 async def real_cluster(
-    control_plane: ControlPlane, real_client: Client, real_namespace: str, play: Play, tmp_path: Path
+    control_plane: ControlPlane,
+    real_client: Client,
+    real_namespace: str,
+    start_kubelet: StartKubelet,
+    tmp_path: Path,
 ) -> AsyncIterator[RealCluster]:
-    cluster = RealCluster(control_plane, real_client, real_namespace, play, tmp_path)
+    cluster = RealCluster(control_plane, real_client, real_namespace, start_kubelet, tmp_path)
     yield cluster
     await cluster.close()

@@ -29,7 +29,7 @@ from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPAC
 from rescheduler.kube.client import Client
 from rescheduler.kube.transport import InProcessTransport
 from tests.stories.migrations.ephemeral_claims import EphemeralClaims
-from tests.stories.stage import Stage, until_usable
+from tests.stories.sandbox import Sandbox, until_usable
 from tests.testbed import Extender as ConfiguredExtender
 from tests.testbed.cache import NotBuiltError, located
 from tests.testbed.fake_kubelet.nodes import node_object, node_shapes
@@ -50,7 +50,7 @@ Connect = Callable[..., Client]
 
 
 class SimulatedKubelet:
-    """What a stage asks of a kubelet."""
+    """What a sandbox asks of a kubelet."""
 
     name = "simulated"
 
@@ -71,16 +71,16 @@ class SimulatedCluster:
         return self.server.clock.now()
 
     def connect_as(self, _account: str) -> None:
-        """Return no client: the simulator has no accounts, and whoever asks uses the client of the stage."""
+        """Return no client: the simulator has no accounts, and callers use that of the sandbox."""
 
-    async def stage(self, nodes: int = 4) -> Stage:
+    async def sandbox(self, nodes: int = 4) -> Sandbox:
         kubelet = SimulatedKubelet(self.life.kubelets)
         for shape in node_shapes(nodes, kubelet.name):
             await self.client.create(NODES.as_json, node_object(shape, kubelet.name, self.now()))
         usable = await until_usable(self.client, kubelet, nodes)  # type: ignore[arg-type]
-        stage = Stage(self.client, self.namespace, kubelet, usable, self.now)  # type: ignore[arg-type]
-        stage.behave()
-        return stage
+        sandbox = Sandbox(self.client, self.namespace, kubelet, usable, self.now)  # type: ignore[arg-type]
+        sandbox.behave()
+        return sandbox
 
     @contextlib.asynccontextmanager
     async def controllers_stopped(self) -> AsyncIterator[None]:

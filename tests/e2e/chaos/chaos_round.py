@@ -27,7 +27,7 @@ from tests.e2e.chaos.object_versions import CORDONED_BY, FORGED
 from tests.e2e.chaos.round_summary import Summary, summarize
 from tests.e2e.daemon.processes import write_config
 from tests.e2e.permissions import DAEMON, WEBHOOK, kubeconfig_as
-from tests.stories.stage import until_usable
+from tests.stories.sandbox import until_usable
 from tests.testbed import ControlPlane, Part
 from tests.testbed.fake_kubelet import FakeKubelet, node_shapes
 from tests.testbed.options import QUICK

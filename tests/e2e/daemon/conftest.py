@@ -14,8 +14,8 @@ from rescheduler.kube.client import Client
 from tests.e2e.daemon.processes import Cluster, Replica, write_config
 from tests.e2e.permissions import DAEMON, kubeconfig_as
 from tests.stories import objects
-from tests.stories.migrations.moving import Moves
-from tests.stories.stage import AT_ONCE, Stage, until_usable
+from tests.stories.migrations.moves import Moves
+from tests.stories.sandbox import AT_ONCE, Sandbox, until_usable
 from tests.testbed import ControlPlane, Part
 from tests.testbed.options import QUICK
 
@@ -56,23 +56,23 @@ async def run(cluster: Cluster) -> AsyncIterator[Run]:
 
 
 @pytest.fixture
-def lopsided(client: Client, namespace: str, play: Callable[..., Awaitable[Any]]) -> Lopsided:
+def lopsided(client: Client, namespace: str, start_kubelet: Callable[..., Awaitable[Any]]) -> Lopsided:
     """await lopsided(): as in the original documentation, one node has 85 % load and the other 45 %."""
 
-    async def set_it(startup: str = "1s") -> Moves:
-        kubelet = await play({"pods": [AT_ONCE]}, nodes=2)
-        moves = Moves(Stage(client, namespace, kubelet, await until_usable(client, kubelet, 2)))
-        source, target = moves.stage.nodes
+    async def make(startup: str = "1s") -> Moves:
+        kubelet = await start_kubelet({"pods": [AT_ONCE]}, nodes=2)
+        moves = Moves(Sandbox(client, namespace, kubelet, await until_usable(client, kubelet, 2)))
+        source, target = moves.sandbox.nodes
         for app, replicas, other in (("web", 17, target), ("api", 9, source)):
-            await moves.stage.cordon(other)
-            spec = objects.pod_spec(moves.stage.kubelet.name, cpu="400m")
+            await moves.sandbox.cordon(other)
+            spec = objects.pod_spec(moves.sandbox.kubelet.name, cpu="400m")
             await client.create(
-                DEPLOYMENTS, objects.deployment(moves.stage.namespace, app, replicas, spec)
+                DEPLOYMENTS, objects.deployment(moves.sandbox.namespace, app, replicas, spec)
             )  # fmt: skip
-            await moves.stage.until_ready(replicas, app=app)
-            await moves.stage.cordon(other, on=False)
+            await moves.sandbox.until_ready(replicas, app=app)
+            await moves.sandbox.cordon(other, on=False)
         # Slower than the adoption: else the ReplicaSet may keep its own replacement, and drop another pod.
-        moves.stage.behave({"startup": startup, "termination": "0s"})
+        moves.sandbox.behave({"startup": startup, "termination": "0s"})
         return moves
 
-    return set_it
+    return make

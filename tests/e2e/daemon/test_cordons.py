@@ -87,11 +87,11 @@ async def operator(
     control_plane: ControlPlane,
     client: Client,
     cluster: Cluster,
-    play: Callable[..., Awaitable[Any]],
+    start_kubelet: Callable[..., Awaitable[Any]],
     eventually: Eventually,
 ) -> Operator:
     write_config(cluster.config, enabledStrategies=["NodeMaintenance"])
-    kubelet = await play(nodes=2)
+    kubelet = await start_kubelet(nodes=2)
     return Operator(control_plane, client, min(kubelet.played), eventually)
 
 

@@ -10,9 +10,9 @@ from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.kube.api_resources import LEASES
 from tests.e2e.daemon.conftest import Lopsided, Run
 from tests.e2e.daemon.processes import Cluster, Replica, write_config
-from tests.stories.migrations.moving import Moves
+from tests.stories.migrations.moves import Moves
 from tests.stories.observer import observing
-from tests.stories.stage import node_of
+from tests.stories.sandbox import node_of
 from tests.testbed import ControlPlane, Part
 
 Eventually = Callable[..., Awaitable[Any]]
@@ -20,13 +20,13 @@ SETTLED_CHECKS = 5
 
 
 async def migrations_of(moves: Moves) -> list[Migration]:
-    items = (await moves.client.list(POD_MIGRATIONS, namespace=moves.stage.namespace)).items
+    items = (await moves.client.list(POD_MIGRATIONS, namespace=moves.sandbox.namespace)).items
     return [decode_migration(item) for item in items]
 
 
 async def loads_of(moves: Moves) -> Counter[str]:
     """In percent of the node's cpu: a pod is a twentieth."""
-    pods = [*await moves.stage.pods("web"), *await moves.stage.pods("api")]
+    pods = [*await moves.sandbox.pods("web"), *await moves.sandbox.pods("api")]
     return Counter({node: 5 * count for node, count in Counter(node_of(pod) for pod in pods).items()})
 
 
@@ -45,7 +45,7 @@ async def test_the_cluster_of_the_documentation_becomes_balanced_by_a_change_of_
     cluster: Cluster, run: Run, lopsided: Lopsided, eventually: Eventually
 ) -> None:
     moves = await lopsided()
-    source, target = moves.stage.nodes
+    source, target = moves.sandbox.nodes
     assert await loads_of(moves) == {source: 85, target: 45}
     write_config(cluster.config, imbalanceThreshold=50)
     replica = await run()
@@ -60,7 +60,7 @@ async def test_the_cluster_of_the_documentation_becomes_balanced_by_a_change_of_
         return "imbalanceThreshold" in (await cluster.status())["configuration"]
 
     await eventually(is_told)
-    async with observing(moves.client, moves.stage.namespace) as seen:
+    async with observing(moves.client, moves.sandbox.namespace) as seen:
         write_config(cluster.config, imbalanceThreshold=20)
         await replica.until_said("MovePlanned")
         await eventually(is_settled(moves, replica))
@@ -100,7 +100,7 @@ async def test_the_other_replica_goes_on_when_the_leader_is_killed_in_the_middle
             each for each in await migrations_of(moves) if each.status.phase is MigrationPhase.IN_PROGRESS
         ]
 
-    async with observing(moves.client, moves.stage.namespace) as seen:
+    async with observing(moves.client, moves.sandbox.namespace) as seen:
         await cluster.run("resume")
         (migration, *_) = await eventually(begun)
         first.kill()
@@ -154,7 +154,7 @@ async def test_a_dry_run_tells_and_writes_nothing(
     moves = await lopsided()
     replica = await run("--dry-run")
     (planned, *_) = await replica.until_said("MovePlanned")
-    assert planned["pod"].startswith(f"{moves.stage.namespace}/web-")
+    assert planned["pod"].startswith(f"{moves.sandbox.namespace}/web-")
     await replica.until_said("CheckDone", 3)
     await replica.end()
     assert replica.process.returncode == 0

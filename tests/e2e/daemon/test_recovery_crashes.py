@@ -9,48 +9,50 @@ from rescheduler.kube.client import Client
 from rescheduler.kube.http_transport import HttpTransport
 from tests.stories.recovery.concurrent_stories import PACE
 from tests.stories.recovery.program import recovering
-from tests.stories.recovery.ward import Ward
-from tests.stories.stage import AT_ONCE, Stage, until_usable
+from tests.stories.recovery.recovery_sandbox import RecoverySandbox
+from tests.stories.sandbox import AT_ONCE, Sandbox, until_usable
 from tests.stories.waiting import until, wall_clock
 from tests.testbed import ControlPlane
 
 
 async def test_tries_are_neither_lost_nor_counted_twice(
-    control_plane: ControlPlane, client: Client, namespace: str, play: Callable[..., Awaitable[Any]]
+    control_plane: ControlPlane, client: Client, namespace: str, start_kubelet: Callable[..., Awaitable[Any]]
 ) -> None:
-    kubelet = await play({"pods": [AT_ONCE]}, nodes=4)
-    stage = Stage(client, namespace, kubelet, await until_usable(client, kubelet, 4))
+    kubelet = await start_kubelet({"pods": [AT_ONCE]}, nodes=4)
+    sandbox = Sandbox(client, namespace, kubelet, await until_usable(client, kubelet, 4))
 
     def connect() -> Client:
         return Client(HttpTransport(load_cluster_access(control_plane.kubeconfig)))
 
-    ward = Ward(stage, wall_clock, PACE, connect, PACE.policy())
-    ward.breaks(*stage.nodes)
-    await ward.workload_on(stage.nodes[0], "Deployment", retries="2")
+    recovery = RecoverySandbox(sandbox, wall_clock, PACE, connect, PACE.policy())
+    recovery.breaks(*sandbox.nodes)
+    await recovery.workload_on(sandbox.nodes[0], "Deployment", retries="2")
     steps: list[Callable[[], Awaitable[object]]] = [
-        lambda: ward.until_ledger("Deployment", lambda ledger: ledger.lineages),
+        lambda: recovery.until_ledger("Deployment", lambda ledger: ledger.lineages),
         lambda: until(client, POD_MIGRATIONS, namespace, bool),
         lambda: until(client, POD_MIGRATIONS, namespace, lambda found: any(map(_has_copy, found.values()))),
-        lambda: ward.until_ledger(
+        lambda: recovery.until_ledger(
             "Deployment", lambda ledger: any(line.count == 2 for line in ledger.lineages.values())
         ),
     ]
     for reached in steps:
         alone = connect()
-        async with recovering(alone, ward.policy, namespace, wall_clock, leader_elect=False, is_killed=True):
+        async with recovering(
+            alone, recovery.policy, namespace, wall_clock, leader_elect=False, is_killed=True
+        ):
             await reached()
         await alone.close()
     last = connect()
-    async with recovering(last, ward.policy, namespace, wall_clock, leader_elect=False):
-        ledger = await ward.until_ledger(
+    async with recovering(last, recovery.policy, namespace, wall_clock, leader_elect=False):
+        ledger = await recovery.until_ledger(
             "Deployment", lambda ledger: any(line.end for line in ledger.lineages.values())
         )
-        await ward.until_nothing_is_under_way()
+        await recovery.until_nothing_is_under_way()
     await last.close()
     (line,) = ledger.lineages.values()
     assert line.count == 2
-    assert len([each for each in await ward.migrations() if each.status.target_pod is not None]) == 2
-    assert len(await ward.pods()) == 1
+    assert len([each for each in await recovery.migrations() if each.status.target_pod is not None]) == 2
+    assert len(await recovery.pods()) == 1
 
 
 def _has_copy(item: Any) -> bool:

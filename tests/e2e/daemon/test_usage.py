@@ -19,9 +19,9 @@ async def test_noise_in_the_usage_moves_nothing_once_the_nodes_are_even(
 ) -> None:
     moves = await lopsided()
     usage = {"cpu": {"level": "95%", "noise": 0.3}, "memory": "50%"}
-    moves.stage.behave({"startup": "1s", "termination": "0s", "usage": usage})
+    moves.sandbox.behave({"startup": "1s", "termination": "0s", "usage": usage})
     write_config(cluster.config, usageSource="metrics", hotChecks=2, podCooldown="0s")
-    async with UsageApi(client, moves.stage.kubelet).running():
+    async with UsageApi(client, moves.sandbox.kubelet).running():
         replica = await run()
         await replica.until_said("MovePlanned")
         await eventually(is_settled(moves, replica, SETTLED_CHECKS), timeout_s=120.0)

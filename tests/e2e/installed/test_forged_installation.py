@@ -15,7 +15,7 @@ from rescheduler.install.manifests import install_manifests
 from rescheduler.kube.api_resources import CONFIG_MAPS, DEPLOYMENTS, LEASES
 from rescheduler.kube.client import Client
 from tests.e2e.installed.commands import Done, apply_manifests, rescheduler
-from tests.stories.stage import AT_ONCE
+from tests.stories.sandbox import AT_ONCE
 from tests.testbed import ControlPlane
 from tests.testbed.options import QUICK
 
@@ -81,9 +81,9 @@ async def in_tenant(client: Client) -> dict[str, tuple[str, str]]:
 
 
 async def test_a_tenants_objects_neither_receive_nor_hold_up_what_people_ask_for(
-    client: Client, control_plane: ControlPlane, play: Play, run: Run, tmp_path: Path
+    client: Client, control_plane: ControlPlane, start_kubelet: Play, run: Run, tmp_path: Path
 ) -> None:
-    kubelet = await play({"pods": [AT_ONCE]}, nodes=2)
+    kubelet = await start_kubelet({"pods": [AT_ONCE]}, nodes=2)
     node = min(kubelet.played)
     manifests = json.dumps({"apiVersion": "v1", "kind": "List", "items": forged()})
     control_plane.kubectl("apply", *AS_TENANT, "-f", "-", stdin=manifests)

@@ -24,7 +24,7 @@ from rescheduler.kube.api_resources import CONFIG_MAPS, DEPLOYMENTS, POD_DISRUPT
 from rescheduler.kube.client import Client
 from tests.e2e.permissions import DAEMON, WEBHOOK, kubeconfig_as
 from tests.stories import objects
-from tests.stories.stage import AT_ONCE, Stage, until_usable
+from tests.stories.sandbox import AT_ONCE, Sandbox, until_usable
 from tests.testbed import ControlPlane, Part
 from tests.testbed.options import QUICK
 
@@ -147,29 +147,29 @@ async def installed(
 async def test_a_cluster_of_twenty_nodes_is_balanced_a_node_emptied_and_all_removed_without_a_trace(
     client: Client,
     namespace: str,
-    play: Callable[..., Awaitable[Any]],
+    start_kubelet: Callable[..., Awaitable[Any]],
     eventually: Eventually,
     control_plane: ControlPlane,
     installed: None,
 ) -> None:
-    kubelet = await play({"pods": [AT_ONCE]}, nodes=NODES_COUNT)
-    stage = Stage(client, namespace, kubelet, await until_usable(client, kubelet, NODES_COUNT))
-    first, *others = stage.nodes
+    kubelet = await start_kubelet({"pods": [AT_ONCE]}, nodes=NODES_COUNT)
+    sandbox = Sandbox(client, namespace, kubelet, await until_usable(client, kubelet, NODES_COUNT))
+    first, *others = sandbox.nodes
     for node in others[9:]:
-        await stage.cordon(node)
+        await sandbox.cordon(node)
     await client.create(
         DEPLOYMENTS, objects.deployment(namespace, "web", 40, objects.pod_spec(kubelet.name, cpu="700m"))
     )
     await client.create(POD_DISRUPTION_BUDGETS, objects.budget(namespace, "web", "web", maxUnavailable=0))
-    await stage.until_ready(40, app="web")
-    stage.behave({"startup": "1s", "termination": "0s"})
+    await sandbox.until_ready(40, app="web")
+    sandbox.behave({"startup": "1s", "termination": "0s"})
     for node in others[9:]:
-        await stage.cordon(node, on=False)
+        await sandbox.cordon(node, on=False)
 
     async def counts() -> Counter[str]:
         pods = (await client.list(PODS, namespace=namespace)).items
         found = Counter(pod.node for pod in pods if pod.is_ready and not pod.is_terminating)
-        return Counter({node: found[node] for node in stage.nodes})
+        return Counter({node: found[node] for node in sandbox.nodes})
 
     async def is_balanced() -> bool:
         found = await counts()

@@ -17,7 +17,7 @@ from rescheduler.kube.api_resources import DEPLOYMENTS, MUTATING_WEBHOOKS
 from rescheduler.kube.client import Client
 from tests.e2e.installed.commands import Done, apply_manifests, objects_of_others, rescheduler
 from tests.stories import objects
-from tests.stories.stage import AT_ONCE
+from tests.stories.sandbox import AT_ONCE
 from tests.testbed import ControlPlane
 from tests.testbed.options import QUICK
 
@@ -45,10 +45,10 @@ def uninstall(control_plane: ControlPlane) -> Callable[..., Done]:
 
 @pytest.fixture
 async def platform(
-    client: Client, control_plane: ControlPlane, play: Play, eventually: Eventually
+    client: Client, control_plane: ControlPlane, start_kubelet: Play, eventually: Eventually
 ) -> AsyncIterator[str]:
     """A namespace in use, with unrelated objects that carry the generic label, there and elsewhere."""
-    kubelet = await play({"pods": [AT_ONCE]}, nodes=2)
+    kubelet = await start_kubelet({"pods": [AT_ONCE]}, nodes=2)
     name = f"platform-{kubelet.name}"
     kubectl = control_plane.kubectl
     kubectl("create", "namespace", name)
@@ -163,14 +163,14 @@ async def test_of_two_installations_one_goes_and_the_other_keeps_working(
 async def test_a_webhook_that_is_still_terminating_can_not_register_again(
     client: Client,
     control_plane: ControlPlane,
-    play: Play,
+    start_kubelet: Play,
     eventually: Eventually,
     uninstall: Callable[..., Done],
     tmp_path: Path,
     unused_tcp_port: int,
 ) -> None:
     """The real webhook goes on for some seconds, as in a pod that is told to end."""
-    await play({"pods": [{"startup": "0s", "termination": "20s"}]}, nodes=2)
+    await start_kubelet({"pods": [{"startup": "0s", "termination": "20s"}]}, nodes=2)
     apply_manifests(control_plane, "--namespace", "hooked", "--create-namespace")
     await ready(client, "hooked/rescheduler-webhook", eventually)
     arguments = ["--namespace", "hooked", "--host", "127.0.0.1", "--port", str(unused_tcp_port)]

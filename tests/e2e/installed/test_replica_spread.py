@@ -13,7 +13,7 @@ from rescheduler.install.manifests import install_manifests
 from rescheduler.kube.api_resources import DEPLOYMENTS, merge_patch
 from rescheduler.kube.client import Client
 from tests.stories import objects
-from tests.stories.stage import AT_ONCE
+from tests.stories.sandbox import AT_ONCE
 from tests.testbed.fake_kubelet.nodes import KUBELET_LABEL
 
 Eventually = Callable[..., Awaitable[Any]]
@@ -66,9 +66,9 @@ async def roll_out(client: Client, namespace: str, revision: str) -> None:
     ],
 )
 async def test_two_replicas_are_on_two_nodes_also_after_rollouts_and_if_one_node_is_much_fuller(
-    client: Client, namespace: str, play: Play, eventually: Eventually, zone: str | None
+    client: Client, namespace: str, start_kubelet: Play, eventually: Eventually, zone: str | None
 ) -> None:
-    kubelet = await play({"pods": [AT_ONCE]}, nodes=2)
+    kubelet = await start_kubelet({"pods": [AT_ONCE]}, nodes=2)
     _, full = sorted(kubelet.played)
     for node in kubelet.played:
         await client.patch(NODES, node, merge_patch({"metadata": {"labels": {ZONE: zone}}}))
@@ -84,9 +84,9 @@ async def test_two_replicas_are_on_two_nodes_also_after_rollouts_and_if_one_node
 
 
 async def test_two_replicas_are_in_two_zones_where_there_are_two(
-    client: Client, namespace: str, play: Play, eventually: Eventually
+    client: Client, namespace: str, start_kubelet: Play, eventually: Eventually
 ) -> None:
-    kubelet = await play({"pods": [AT_ONCE]}, nodes=4)
+    kubelet = await start_kubelet({"pods": [AT_ONCE]}, nodes=4)
     names = sorted(kubelet.played)
     zones = dict(zip(names, "aabb", strict=True))
     for node, zone in zones.items():
@@ -98,9 +98,9 @@ async def test_two_replicas_are_in_two_zones_where_there_are_two(
 
 
 async def test_on_a_single_node_both_replicas_run_and_a_rollout_comes_to_its_end(
-    client: Client, namespace: str, play: Play, eventually: Eventually
+    client: Client, namespace: str, start_kubelet: Play, eventually: Eventually
 ) -> None:
-    kubelet = await play({"pods": [AT_ONCE]}, nodes=1)
+    kubelet = await start_kubelet({"pods": [AT_ONCE]}, nodes=1)
     await start(client, namespace, kubelet.name)
     for revision in ("", "second"):
         if revision:

@@ -44,9 +44,9 @@ def run(control_plane: ControlPlane):
 
 
 @pytest.fixture
-async def lopsided(client: Client, namespace: str, play, eventually):
+async def lopsided(client: Client, namespace: str, start_kubelet, eventually):
     """A Deployment whose pods are all on one node, because the other two were cordoned when it came."""
-    kubelet = await play(nodes=3)
+    kubelet = await start_kubelet(nodes=3)
     crowded, *others = sorted(kubelet.played)
     for name in others:
         await client.patch(NODES, name, merge_patch({"spec": {"unschedulable": True}}))

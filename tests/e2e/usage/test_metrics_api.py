@@ -17,14 +17,14 @@ RULES = {
 
 
 async def test_usage_is_read_while_it_is_served_and_missed_in_words_otherwise(
-    client: Client, namespace: str, play: Any, eventually: Callable[..., Awaitable[Any]]
+    client: Client, namespace: str, start_kubelet: Any, eventually: Callable[..., Awaitable[Any]]
 ) -> None:
     reader = MetricsApiReader(client)
     outcome = await reader.read()
     assert isinstance(outcome, UsageUnavailable)
     assert outcome.why.startswith("the cluster does not serve metrics.k8s.io/v1beta1.")
 
-    kubelet = await play(RULES, nodes=1)
+    kubelet = await start_kubelet(RULES, nodes=1)
     container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": "400m"}}}
     spec = {"nodeSelector": {KUBELET_LABEL: kubelet.name}, "containers": [container]}
     metadata = {"name": "web", "namespace": namespace}

@@ -11,7 +11,7 @@ from tests.stories import objects
 from tests.stories.facts import adopt
 from tests.stories.facts.podmigrations import PODMIGRATIONS, podmigration
 from tests.stories.observer import observing
-from tests.stories.stage import SetStage, Stage
+from tests.stories.sandbox import MakeSandbox, Sandbox
 from tests.stories.waiting import until_gone, until_object
 
 pytestmark = pytest.mark.full
@@ -19,115 +19,117 @@ pytestmark = pytest.mark.full
 NOBODY = {"metadata": {"name": "nobody", "uid": "none"}}
 
 
-async def copy_beside_the_source(stage: Stage, *, finalizer: bool) -> tuple[adopt.Handover, Object]:
-    await stage.deployment(1)
-    await stage.budget(minAvailable=1)
-    (source,) = await stage.pods()
-    target = await stage.free_node()
-    handover = await adopt.begin(stage.client, adopt.key(source), target, finalizer=finalizer)
-    copy = await adopt.bring_up(stage.client, handover)
-    stage.start_slowly()
+async def copy_beside_the_source(sandbox: Sandbox, *, finalizer: bool) -> tuple[adopt.Handover, Object]:
+    await sandbox.deployment(1)
+    await sandbox.budget(minAvailable=1)
+    (source,) = await sandbox.pods()
+    target = await sandbox.free_node()
+    handover = await adopt.begin(sandbox.client, adopt.key(source), target, finalizer=finalizer)
+    copy = await adopt.bring_up(sandbox.client, handover)
+    sandbox.start_slowly()
     return handover, copy
 
 
-async def collector_has_caught_up(stage: Stage) -> None:
+async def collector_has_caught_up(sandbox: Sandbox) -> None:
     """It has done a later piece of work, so what it left alone, it left for good."""
-    owner = await stage.client.create(PODMIGRATIONS, podmigration(stage.namespace, "owner", NOBODY, ""))
-    owned = podmigration(stage.namespace, "owned", NOBODY, "")
+    owner = await sandbox.client.create(PODMIGRATIONS, podmigration(sandbox.namespace, "owner", NOBODY, ""))
+    owned = podmigration(sandbox.namespace, "owned", NOBODY, "")
     owned["metadata"]["ownerReferences"] = [adopt.owner_reference(owner)]
-    await stage.client.create(PODMIGRATIONS, owned)
-    await stage.client.delete(PODMIGRATIONS, adopt.key(owner))
-    await until_gone(stage.client, PODMIGRATIONS, adopt.key(owned))
+    await sandbox.client.create(PODMIGRATIONS, owned)
+    await sandbox.client.delete(PODMIGRATIONS, adopt.key(owner))
+    await until_gone(sandbox.client, PODMIGRATIONS, adopt.key(owned))
 
 
 # -- a PodMigration that is deleted in between
 
 
-async def test_before_the_eviction_it_takes_only_its_copy_along(set_stage: SetStage) -> None:
-    stage = await set_stage(nodes=2)
-    handover, copy = await copy_beside_the_source(stage, finalizer=False)
-    async with observing(stage.client, stage.namespace) as seen:
-        await stage.client.delete(PODMIGRATIONS, adopt.key(handover.migration))
-        await until_gone(stage.client, PODS.as_json, adopt.key(copy))
+async def test_before_the_eviction_it_takes_only_its_copy_along(make_sandbox: MakeSandbox) -> None:
+    sandbox = await make_sandbox(nodes=2)
+    handover, copy = await copy_beside_the_source(sandbox, finalizer=False)
+    async with observing(sandbox.client, sandbox.namespace) as seen:
+        await sandbox.client.delete(PODMIGRATIONS, adopt.key(handover.migration))
+        await until_gone(sandbox.client, PODS.as_json, adopt.key(copy))
     assert seen.deleted == [copy["metadata"]["name"]]
     assert min(seen.ready) == 1
 
 
-async def test_migration_deleted_between_eviction_and_adoption(set_stage: SetStage) -> None:
+async def test_migration_deleted_between_eviction_and_adoption(make_sandbox: MakeSandbox) -> None:
     """Without a finalizer, the garbage collector removes the only ready pod with it."""
-    stage = await set_stage(nodes=2)
-    handover, copy = await copy_beside_the_source(stage, finalizer=False)
-    async with observing(stage.client, stage.namespace) as seen:
-        await adopt.evict_source(stage.client, handover)
-        await stage.client.delete(PODMIGRATIONS, adopt.key(handover.migration))
-        await until_gone(stage.client, PODS.as_json, adopt.key(copy))
+    sandbox = await make_sandbox(nodes=2)
+    handover, copy = await copy_beside_the_source(sandbox, finalizer=False)
+    async with observing(sandbox.client, sandbox.namespace) as seen:
+        await adopt.evict_source(sandbox.client, handover)
+        await sandbox.client.delete(PODMIGRATIONS, adopt.key(handover.migration))
+        await until_gone(sandbox.client, PODS.as_json, adopt.key(copy))
     assert min(seen.ready) == 0
 
 
-async def test_migration_with_a_finalizer(set_stage: SetStage) -> None:
+async def test_migration_with_a_finalizer(make_sandbox: MakeSandbox) -> None:
     """The copy stays and is adopted as if nothing had happened."""
-    stage = await set_stage(nodes=2)
-    handover, copy = await copy_beside_the_source(stage, finalizer=True)
-    async with observing(stage.client, stage.namespace) as seen:
-        await adopt.evict_source(stage.client, handover)
-        await stage.client.delete(PODMIGRATIONS, adopt.key(handover.migration))
-        await collector_has_caught_up(stage)
-        await adopt.offer(stage.client, handover, copy)
-        await adopt.until_adopted(stage.client, handover, copy)
-        await adopt.disown(stage.client, handover, copy)
-        await adopt.release(stage.client, handover)
-        await until_gone(stage.client, PODMIGRATIONS, adopt.key(handover.migration))
-        await collector_has_caught_up(stage)
-        (left,) = await stage.until_ready(1)
+    sandbox = await make_sandbox(nodes=2)
+    handover, copy = await copy_beside_the_source(sandbox, finalizer=True)
+    async with observing(sandbox.client, sandbox.namespace) as seen:
+        await adopt.evict_source(sandbox.client, handover)
+        await sandbox.client.delete(PODMIGRATIONS, adopt.key(handover.migration))
+        await collector_has_caught_up(sandbox)
+        await adopt.offer(sandbox.client, handover, copy)
+        await adopt.until_adopted(sandbox.client, handover, copy)
+        await adopt.disown(sandbox.client, handover, copy)
+        await adopt.release(sandbox.client, handover)
+        await until_gone(sandbox.client, PODMIGRATIONS, adopt.key(handover.migration))
+        await collector_has_caught_up(sandbox)
+        (left,) = await sandbox.until_ready(1)
     assert min(seen.ready) == 1
     assert left["metadata"]["uid"] == copy["metadata"]["uid"]
 
 
-async def test_a_finalizer_does_not_help_against_deletion_in_the_foreground(set_stage: SetStage) -> None:
+async def test_a_finalizer_does_not_help_against_deletion_in_the_foreground(
+    make_sandbox: MakeSandbox,
+) -> None:
     """The collector deletes what an owner with the finalizer `foregroundDeletion` owns, and removes that
     finalizer as soon as nothing blocks the deletion. A reference that does not block races with that: if the
     finalizer goes first, the copy stays. One that blocks, as here, always loses the copy.
     """
-    stage = await set_stage(nodes=2)
-    handover, copy = await copy_beside_the_source(stage, finalizer=True)
+    sandbox = await make_sandbox(nodes=2)
+    handover, copy = await copy_beside_the_source(sandbox, finalizer=True)
     blocking = {"uid": handover.migration["metadata"]["uid"], "blockOwnerDeletion": True}
-    await stage.client.patch(
+    await sandbox.client.patch(
         PODS, adopt.key(copy), strategic_patch({"metadata": {"ownerReferences": [blocking]}})
     )
-    async with observing(stage.client, stage.namespace) as seen:
-        await adopt.evict_source(stage.client, handover)
-        await stage.client.delete(PODMIGRATIONS, adopt.key(handover.migration), propagation="Foreground")
-        await until_gone(stage.client, PODS.as_json, adopt.key(copy))
-    await adopt.release(stage.client, handover)
+    async with observing(sandbox.client, sandbox.namespace) as seen:
+        await adopt.evict_source(sandbox.client, handover)
+        await sandbox.client.delete(PODMIGRATIONS, adopt.key(handover.migration), propagation="Foreground")
+        await until_gone(sandbox.client, PODS.as_json, adopt.key(copy))
+    await adopt.release(sandbox.client, handover)
     assert min(seen.ready) == 0
 
 
 @pytest.mark.parametrize("how", ["Background", "Foreground"])
-async def test_replica_set_as_a_second_owner(set_stage: SetStage, how: Propagation) -> None:
+async def test_replica_set_as_a_second_owner(make_sandbox: MakeSandbox, how: Propagation) -> None:
     """The copy stays and the ReplicaSet adopts it by itself."""
-    stage = await set_stage(nodes=2)
-    handover, copy = await copy_beside_the_source(stage, finalizer=False)
+    sandbox = await make_sandbox(nodes=2)
+    handover, copy = await copy_beside_the_source(sandbox, finalizer=False)
     second = adopt.owner_reference(handover.replica_set, controller=False)
     change = strategic_patch({"metadata": {"ownerReferences": [second]}})
-    await stage.client.patch(PODS, adopt.key(copy), change)
-    async with observing(stage.client, stage.namespace) as seen:
-        await adopt.evict_source(stage.client, handover)
-        await stage.client.delete(PODMIGRATIONS, adopt.key(handover.migration), propagation=how)
-        await adopt.until_adopted(stage.client, handover, copy)
-        (left,) = await stage.until_ready(1)
+    await sandbox.client.patch(PODS, adopt.key(copy), change)
+    async with observing(sandbox.client, sandbox.namespace) as seen:
+        await adopt.evict_source(sandbox.client, handover)
+        await sandbox.client.delete(PODMIGRATIONS, adopt.key(handover.migration), propagation=how)
+        await adopt.until_adopted(sandbox.client, handover, copy)
+        (left,) = await sandbox.until_ready(1)
     assert min(seen.ready) == 1
     assert left["metadata"]["uid"] == copy["metadata"]["uid"]
     assert len(left["metadata"]["ownerReferences"]) == 1
 
 
-async def test_migration_deleted_with_orphans(set_stage: SetStage) -> None:
+async def test_migration_deleted_with_orphans(make_sandbox: MakeSandbox) -> None:
     """Deleted before the eviction, it leaves the copy to the ReplicaSet, which removes one pod."""
-    stage = await set_stage(nodes=2)
-    handover, copy = await copy_beside_the_source(stage, finalizer=True)
-    async with observing(stage.client, stage.namespace) as seen:
-        await stage.client.delete(PODMIGRATIONS, adopt.key(handover.migration), propagation="Orphan")
-        (left,) = await stage.until_ready(1)
-    await adopt.release(stage.client, handover)
+    sandbox = await make_sandbox(nodes=2)
+    handover, copy = await copy_beside_the_source(sandbox, finalizer=True)
+    async with observing(sandbox.client, sandbox.namespace) as seen:
+        await sandbox.client.delete(PODMIGRATIONS, adopt.key(handover.migration), propagation="Orphan")
+        (left,) = await sandbox.until_ready(1)
+    await adopt.release(sandbox.client, handover)
     assert min(seen.ready) == 1
     assert adopt.controller_of(left)
     assert left["metadata"]["uid"] in {copy["metadata"]["uid"], handover.source["metadata"]["uid"]}
@@ -136,40 +138,42 @@ async def test_migration_deleted_with_orphans(set_stage: SetStage) -> None:
 # -- our reference on a pod that was adopted
 
 
-async def orphaned_after_adoption(stage: Stage, *, disowned: bool) -> tuple[adopt.Handover, Object]:
+async def orphaned_after_adoption(sandbox: Sandbox, *, disowned: bool) -> tuple[adopt.Handover, Object]:
     """A moved pod whose ReplicaSet has been deleted with `--cascade=orphan`."""
-    await stage.replica_set(1)
-    (source,) = await stage.pods()
-    target = await stage.free_node()
-    handover = await adopt.begin(stage.client, adopt.key(source), target, finalizer=False)
-    copy = await adopt.bring_up(stage.client, handover)
-    stage.start_slowly()
-    await adopt.evict_source(stage.client, handover)
-    await adopt.offer(stage.client, handover, copy)
-    await adopt.until_adopted(stage.client, handover, copy)
+    await sandbox.replica_set(1)
+    (source,) = await sandbox.pods()
+    target = await sandbox.free_node()
+    handover = await adopt.begin(sandbox.client, adopt.key(source), target, finalizer=False)
+    copy = await adopt.bring_up(sandbox.client, handover)
+    sandbox.start_slowly()
+    await adopt.evict_source(sandbox.client, handover)
+    await adopt.offer(sandbox.client, handover, copy)
+    await adopt.until_adopted(sandbox.client, handover, copy)
     if disowned:
-        await adopt.disown(stage.client, handover, copy)
-    await stage.client.delete(REPLICA_SETS, stage.key("web"), propagation="Orphan")
+        await adopt.disown(sandbox.client, handover, copy)
+    await sandbox.client.delete(REPLICA_SETS, sandbox.key("web"), propagation="Orphan")
     await until_object(
-        stage.client, PODS.as_json, adopt.key(copy), lambda pod: adopt.controller_of(pod) is None
+        sandbox.client, PODS.as_json, adopt.key(copy), lambda pod: adopt.controller_of(pod) is None
     )
     return handover, copy
 
 
-async def test_our_reference_on_an_orphaned_pod(set_stage: SetStage) -> None:
+async def test_our_reference_on_an_orphaned_pod(make_sandbox: MakeSandbox) -> None:
     """The garbage collector removes the running pod."""
-    stage = await set_stage(nodes=2)
-    handover, copy = await orphaned_after_adoption(stage, disowned=False)
-    await stage.client.delete(PODMIGRATIONS, adopt.key(handover.migration))
-    await until_gone(stage.client, PODS.as_json, adopt.key(copy))
+    sandbox = await make_sandbox(nodes=2)
+    handover, copy = await orphaned_after_adoption(sandbox, disowned=False)
+    await sandbox.client.delete(PODMIGRATIONS, adopt.key(handover.migration))
+    await until_gone(sandbox.client, PODS.as_json, adopt.key(copy))
 
 
-async def test_without_our_reference_the_orphaned_pod_outlives_the_migration(set_stage: SetStage) -> None:
-    stage = await set_stage(nodes=2)
-    handover, copy = await orphaned_after_adoption(stage, disowned=True)
-    await stage.client.delete(PODMIGRATIONS, adopt.key(handover.migration))
-    await collector_has_caught_up(stage)
-    assert adopt.ready_since(await stage.client.get(PODS.as_json, adopt.key(copy)))
+async def test_without_our_reference_the_orphaned_pod_outlives_the_migration(
+    make_sandbox: MakeSandbox,
+) -> None:
+    sandbox = await make_sandbox(nodes=2)
+    handover, copy = await orphaned_after_adoption(sandbox, disowned=True)
+    await sandbox.client.delete(PODMIGRATIONS, adopt.key(handover.migration))
+    await collector_has_caught_up(sandbox)
+    assert adopt.ready_since(await sandbox.client.get(PODS.as_json, adopt.key(copy)))
 
 
 # -- owners elsewhere
@@ -184,13 +188,13 @@ async def other_namespace(client: Client, namespace: str) -> AsyncIterator[str]:
 
 
 async def test_a_pod_whose_owner_is_in_another_namespace_is_collected(
-    set_stage: SetStage, other_namespace: str
+    make_sandbox: MakeSandbox, other_namespace: str
 ) -> None:
-    stage = await set_stage(nodes=1)
-    owner = await stage.client.create(PODMIGRATIONS, podmigration(other_namespace, "owner", NOBODY, ""))
+    sandbox = await make_sandbox(nodes=1)
+    owner = await sandbox.client.create(PODMIGRATIONS, podmigration(other_namespace, "owner", NOBODY, ""))
     reference = adopt.owner_reference(owner, controller=True)
     copy = objects.pod(
-        stage.namespace, "copy", objects.pod_spec(stage.kubelet.name), ownerReferences=[reference]
+        sandbox.namespace, "copy", objects.pod_spec(sandbox.kubelet.name), ownerReferences=[reference]
     )
-    await stage.client.create(PODS, copy)
-    await until_gone(stage.client, PODS.as_json, stage.key("copy"))
+    await sandbox.client.create(PODS, copy)
+    await until_gone(sandbox.client, PODS.as_json, sandbox.key("copy"))

@@ -11,20 +11,20 @@ from tests.stories.facts import adopt
 from tests.stories.facts.admission import policy_refuses, webhook_refuses
 from tests.stories.objects import LIMIT_RANGES, RESOURCE_QUOTAS
 from tests.stories.observer import observing
-from tests.stories.stage import SetStage, Stage
+from tests.stories.sandbox import MakeSandbox, Sandbox
 from tests.stories.waiting import until_object
 
 Eventually = Callable[..., Awaitable[Any]]
 
 
-async def refused_copy(stage: Stage) -> errors.KubeError:
+async def refused_copy(sandbox: Sandbox) -> errors.KubeError:
     """What the server said, of a copy that it did not create."""
-    (source,) = await stage.pods()
-    handover = await adopt.begin(stage.client, adopt.key(source), stage.nodes[0])
-    async with observing(stage.client, stage.namespace) as seen:
+    (source,) = await sandbox.pods()
+    handover = await adopt.begin(sandbox.client, adopt.key(source), sandbox.nodes[0])
+    async with observing(sandbox.client, sandbox.namespace) as seen:
         with pytest.raises(errors.Permanent) as refused:
-            await adopt.create_copy(stage.client, handover)
-        await adopt.finish(stage.client, handover)
+            await adopt.create_copy(sandbox.client, handover)
+        await adopt.finish(sandbox.client, handover)
     assert seen.created == seen.deleted == []
     assert min(seen.ready) == 1
     return refused.value
@@ -40,19 +40,19 @@ def wanted(resource: ApiResource[Object], namespace: str, spec: Object) -> Objec
     }
 
 
-async def test_a_quota_refuses_with_403(set_stage: SetStage) -> None:
-    stage = await set_stage(nodes=1)
-    await stage.deployment(1)
-    await stage.client.create(
-        RESOURCE_QUOTAS, wanted(RESOURCE_QUOTAS, stage.namespace, {"hard": {"pods": "1"}})
+async def test_a_quota_refuses_with_403(make_sandbox: MakeSandbox) -> None:
+    sandbox = await make_sandbox(nodes=1)
+    await sandbox.deployment(1)
+    await sandbox.client.create(
+        RESOURCE_QUOTAS, wanted(RESOURCE_QUOTAS, sandbox.namespace, {"hard": {"pods": "1"}})
     )
     await until_object(
-        stage.client,
+        sandbox.client,
         RESOURCE_QUOTAS,
-        stage.key("limits"),
+        sandbox.key("limits"),
         lambda quota: quota.get("status", {}).get("used") == {"pods": "1"},
     )
-    refused = await refused_copy(stage)
+    refused = await refused_copy(sandbox)
     assert refused.code == 403
     assert "exceeded quota: limits, requested: pods=1, used: pods=1, limited: pods=1" in refused.why
 
@@ -74,23 +74,25 @@ async def test_a_quota_refuses_with_403(set_stage: SetStage) -> None:
         ),
     ],
 )
-async def test_a_limit_range_refuses_with(set_stage: SetStage, limit: Object, code: int, why: str) -> None:
-    stage = await set_stage(nodes=1)
-    await stage.deployment(1)
+async def test_a_limit_range_refuses_with(
+    make_sandbox: MakeSandbox, limit: Object, code: int, why: str
+) -> None:
+    sandbox = await make_sandbox(nodes=1)
+    await sandbox.deployment(1)
     limits = {"limits": [{"type": "Container", **limit}]}
-    await stage.client.create(LIMIT_RANGES, wanted(LIMIT_RANGES, stage.namespace, limits))
-    refused = await refused_copy(stage)
+    await sandbox.client.create(LIMIT_RANGES, wanted(LIMIT_RANGES, sandbox.namespace, limits))
+    refused = await refused_copy(sandbox)
     assert refused.code == code
     assert why in refused.why
 
 
 @pytest.mark.control_plane(reason="the simulator has no PodSecurity")
-async def test_pod_security_refuses_with_403(set_stage: SetStage) -> None:
-    stage = await set_stage(nodes=1)
-    await stage.deployment(1)
+async def test_pod_security_refuses_with_403(make_sandbox: MakeSandbox) -> None:
+    sandbox = await make_sandbox(nodes=1)
+    await sandbox.deployment(1)
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    await stage.client.patch(NAMESPACES, stage.namespace, merge_patch({"metadata": {"labels": labels}}))
-    refused = await refused_copy(stage)
+    await sandbox.client.patch(NAMESPACES, sandbox.namespace, merge_patch({"metadata": {"labels": labels}}))
+    refused = await refused_copy(sandbox)
     assert refused.code == 403
     assert 'violates PodSecurity "restricted:latest"' in refused.why
 
@@ -105,21 +107,23 @@ async def test_pod_security_refuses_with_403(set_stage: SetStage) -> None:
     ],
 )
 async def test_a_webhook_refuses_with(
-    set_stage: SetStage, eventually: Eventually, code: int | None, expected: int
+    make_sandbox: MakeSandbox, eventually: Eventually, code: int | None, expected: int
 ) -> None:
-    stage = await set_stage(nodes=1)
-    await stage.deployment(1)
-    async with webhook_refuses(stage.client, stage.namespace, eventually, code=code):
-        refused = await refused_copy(stage)
+    sandbox = await make_sandbox(nodes=1)
+    await sandbox.deployment(1)
+    async with webhook_refuses(sandbox.client, sandbox.namespace, eventually, code=code):
+        refused = await refused_copy(sandbox)
     assert refused.code == expected
     assert 'admission webhook "pods.example.com" denied the request: not today' in refused.why
 
 
 @pytest.mark.control_plane(reason="the simulator has no admission policies")
-async def test_an_admission_policy_refuses_with_422(set_stage: SetStage, eventually: Eventually) -> None:
-    stage = await set_stage(nodes=1)
-    await stage.deployment(1)
-    async with policy_refuses(stage.client, stage.namespace, eventually):
-        refused = await refused_copy(stage)
+async def test_an_admission_policy_refuses_with_422(
+    make_sandbox: MakeSandbox, eventually: Eventually
+) -> None:
+    sandbox = await make_sandbox(nodes=1)
+    await sandbox.deployment(1)
+    async with policy_refuses(sandbox.client, sandbox.namespace, eventually):
+        refused = await refused_copy(sandbox)
     assert refused.code == 422
     assert "not today" in refused.why

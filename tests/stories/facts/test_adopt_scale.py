@@ -7,7 +7,7 @@ from rescheduler.kube import errors
 from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, ApiResource, Object
 from tests.stories.facts import adopt
 from tests.stories.facts.podmigrations import PODMIGRATIONS, UNSCALED_MIGRATIONS
-from tests.stories.stage import SetStage, Stage
+from tests.stories.sandbox import MakeSandbox, Sandbox
 from tests.stories.waiting import until_object
 
 pytestmark = pytest.mark.full
@@ -29,35 +29,35 @@ def condition(budget: Object) -> Object:
 
 
 async def two_replicas_and_a_copy(
-    stage: Stage, migrations: ApiResource[Object], budget: Object
+    sandbox: Sandbox, migrations: ApiResource[Object], budget: Object
 ) -> tuple[str, Object, Object]:
     """The budget's key, the source, the copy that is ready."""
-    await stage.deployment(2)
-    guard = await stage.budget(**budget)
-    source = (await stage.pods())[0]
-    await until_object(stage.client, POD_DISRUPTION_BUDGETS, guard, lambda found: allowed(found) == 1)
+    await sandbox.deployment(2)
+    guard = await sandbox.budget(**budget)
+    source = (await sandbox.pods())[0]
+    await until_object(sandbox.client, POD_DISRUPTION_BUDGETS, guard, lambda found: allowed(found) == 1)
     handover = await adopt.begin(
-        stage.client, adopt.key(source), await stage.free_node(), migrations=migrations, finalizer=False
+        sandbox.client, adopt.key(source), await sandbox.free_node(), migrations=migrations, finalizer=False
     )
-    return guard, source, await adopt.bring_up(stage.client, handover)
+    return guard, source, await adopt.bring_up(sandbox.client, handover)
 
 
 @pytest.mark.parametrize("budget", COUNTING)
-async def test_with_a_scale(set_stage: SetStage, budget: Object) -> None:
+async def test_with_a_scale(make_sandbox: MakeSandbox, budget: Object) -> None:
     """The budget allows one disruption more while the copy is ready."""
-    stage = await set_stage(nodes=3)
-    guard, source, _ = await two_replicas_and_a_copy(stage, PODMIGRATIONS, budget)
-    await until_object(stage.client, POD_DISRUPTION_BUDGETS, guard, lambda found: allowed(found) == 2)
-    await stage.client.evict(adopt.key(source))
+    sandbox = await make_sandbox(nodes=3)
+    guard, source, _ = await two_replicas_and_a_copy(sandbox, PODMIGRATIONS, budget)
+    await until_object(sandbox.client, POD_DISRUPTION_BUDGETS, guard, lambda found: allowed(found) == 2)
+    await sandbox.client.evict(adopt.key(source))
 
 
 @pytest.mark.parametrize("budget", COUNTING)
-async def test_without_a_scale(set_stage: SetStage, budget: Object) -> None:
+async def test_without_a_scale(make_sandbox: MakeSandbox, budget: Object) -> None:
     """The budget allows nothing while the copy exists."""
-    stage = await set_stage(nodes=3)
-    guard, source, copy = await two_replicas_and_a_copy(stage, UNSCALED_MIGRATIONS, budget)
+    sandbox = await make_sandbox(nodes=3)
+    guard, source, copy = await two_replicas_and_a_copy(sandbox, UNSCALED_MIGRATIONS, budget)
     failed = await until_object(
-        stage.client,
+        sandbox.client,
         POD_DISRUPTION_BUDGETS,
         guard,
         lambda found: condition(found).get("reason") == "SyncFailed",
@@ -65,13 +65,13 @@ async def test_without_a_scale(set_stage: SetStage, budget: Object) -> None:
     assert allowed(failed) == 0
     assert "does not implement the scale subresource" in condition(failed)["message"]
     with pytest.raises(errors.BudgetRefused):
-        await stage.client.evict(adopt.key(source))
-    await stage.client.delete(PODS, adopt.key(copy), grace_s=0)
-    await until_object(stage.client, POD_DISRUPTION_BUDGETS, guard, lambda found: allowed(found) == 1)
+        await sandbox.client.evict(adopt.key(source))
+    await sandbox.client.delete(PODS, adopt.key(copy), grace_s=0)
+    await until_object(sandbox.client, POD_DISRUPTION_BUDGETS, guard, lambda found: allowed(found) == 1)
 
 
-async def test_a_budget_that_counts_pods_needs_no_scale(set_stage: SetStage) -> None:
-    stage = await set_stage(nodes=3)
-    guard, source, _ = await two_replicas_and_a_copy(stage, UNSCALED_MIGRATIONS, {"minAvailable": 1})
-    await until_object(stage.client, POD_DISRUPTION_BUDGETS, guard, lambda found: allowed(found) == 2)
-    await stage.client.evict(adopt.key(source))
+async def test_a_budget_that_counts_pods_needs_no_scale(make_sandbox: MakeSandbox) -> None:
+    sandbox = await make_sandbox(nodes=3)
+    guard, source, _ = await two_replicas_and_a_copy(sandbox, UNSCALED_MIGRATIONS, {"minAvailable": 1})
+    await until_object(sandbox.client, POD_DISRUPTION_BUDGETS, guard, lambda found: allowed(found) == 2)
+    await sandbox.client.evict(adopt.key(source))

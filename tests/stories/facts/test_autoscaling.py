@@ -8,7 +8,7 @@ import pytest
 
 from rescheduler.kube.api_resources import DEPLOYMENTS, Object, api_resource
 from tests.stories.facts import adopt
-from tests.stories.stage import SetStage, Stage
+from tests.stories.sandbox import MakeSandbox, Sandbox
 from tests.stories.waiting import until_object
 
 AUTOSCALERS = api_resource("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
@@ -31,17 +31,17 @@ def autoscaler(namespace: str) -> Object:
     }
 
 
-async def first_decision(stage: Stage, tell_usage: TellUsage) -> int:
+async def first_decision(sandbox: Sandbox, serve_usage: TellUsage) -> int:
     """How many replicas the autoscaler asks for when it looks for the first time."""
-    async with tell_usage(stage.kubelet):
-        await stage.client.create(AUTOSCALERS, autoscaler(stage.namespace))
+    async with serve_usage(sandbox.kubelet):
+        await sandbox.client.create(AUTOSCALERS, autoscaler(sandbox.namespace))
         scaled = await until_object(
-            stage.client,
+            sandbox.client,
             DEPLOYMENTS,
-            stage.key("web"),
+            sandbox.key("web"),
             lambda found: found["spec"]["replicas"] != REPLICAS,
         )
-        await stage.client.delete(AUTOSCALERS, stage.key("web"))
+        await sandbox.client.delete(AUTOSCALERS, sandbox.key("web"))
     return int(scaled["spec"]["replicas"])
 
 
@@ -53,15 +53,15 @@ async def first_decision(stage: Stage, tell_usage: TellUsage) -> int:
     ],
 )
 async def test_an_autoscaler_wants_replicas_for(
-    set_stage: SetStage, tell_usage: TellUsage, with_copy: bool, wanted: int
+    make_sandbox: MakeSandbox, serve_usage: TellUsage, with_copy: bool, wanted: int
 ) -> None:
-    stage = await set_stage(nodes=3)
-    stage.behave({"usage": {"cpu": f"{USED}%"}})
-    await stage.deployment(REPLICAS)
+    sandbox = await make_sandbox(nodes=3)
+    sandbox.behave({"usage": {"cpu": f"{USED}%"}})
+    await sandbox.deployment(REPLICAS)
     if with_copy:
-        source = (await stage.pods())[0]
-        handover = await adopt.begin(stage.client, adopt.key(source), await stage.free_node())
-        await adopt.bring_up(stage.client, handover)
-    assert await first_decision(stage, tell_usage) == wanted
+        source = (await sandbox.pods())[0]
+        handover = await adopt.begin(sandbox.client, adopt.key(source), await sandbox.free_node())
+        await adopt.bring_up(sandbox.client, handover)
+    assert await first_decision(sandbox, serve_usage) == wanted
     if with_copy:
-        await adopt.finish(stage.client, handover)
+        await adopt.finish(sandbox.client, handover)

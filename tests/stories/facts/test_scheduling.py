@@ -10,7 +10,7 @@ from rescheduler.kube.api_resources import Object, strategic_patch
 from rescheduler.kube.client import Client
 from tests.stories.facts import adopt
 from tests.stories.fixtures import Cluster
-from tests.stories.stage import SetStage, node_of
+from tests.stories.sandbox import MakeSandbox, node_of
 from tests.stories.waiting import until_object
 from tests.testbed import Extender
 from tests.testbed.ports import free_ports
@@ -36,13 +36,13 @@ async def extend(cluster: Cluster) -> AsyncIterator[Extend]:
 
 
 async def test_while_an_extender_that_filters_fails_nothing_is_scheduled(
-    set_stage: SetStage, extend: Extend
+    make_sandbox: MakeSandbox, extend: Extend
 ) -> None:
-    stage = await set_stage(nodes=1)
+    sandbox = await make_sandbox(nodes=1)
     await extend(filter_verb="filter", ignorable=False)
-    await stage.pod("waiting")
+    await sandbox.pod("waiting")
     waiting = await until_object(
-        stage.client, PODS.as_json, stage.key("waiting"), lambda pod: pod["status"].get("conditions")
+        sandbox.client, PODS.as_json, sandbox.key("waiting"), lambda pod: pod["status"].get("conditions")
     )
     (condition,) = waiting["status"]["conditions"]
     assert (condition["type"], condition["status"]) == ("PodScheduled", "False")
@@ -61,23 +61,23 @@ async def test_while_an_extender_that_filters_fails_nothing_is_scheduled(
     ],
 )
 async def test_a_failing_extender_does_no_harm_if_it(
-    set_stage: SetStage, extend: Extend, options: dict[str, object]
+    make_sandbox: MakeSandbox, extend: Extend, options: dict[str, object]
 ) -> None:
-    stage = await set_stage(nodes=1)
+    sandbox = await make_sandbox(nodes=1)
     await extend(**options)
-    await stage.pod("bound")
-    await until_object(stage.client, PODS.as_json, stage.key("bound"), node_of)
+    await sandbox.pod("bound")
+    await until_object(sandbox.client, PODS.as_json, sandbox.key("bound"), node_of)
 
 
 # -- labels that no template has
 
 
-async def test_at_binding_the_pod_gets_the_topology_labels_of_its_node(set_stage: SetStage) -> None:
-    stage = await set_stage(nodes=1)
-    created = await stage.pod("web")
+async def test_at_binding_the_pod_gets_the_topology_labels_of_its_node(make_sandbox: MakeSandbox) -> None:
+    sandbox = await make_sandbox(nodes=1)
+    created = await sandbox.pod("web")
     assert set(created["metadata"]["labels"]) == {"app"}
-    bound = await until_object(stage.client, PODS.as_json, adopt.key(created), node_of)
-    node = await stage.client.get(NODES.as_json, node_of(bound))
+    bound = await until_object(sandbox.client, PODS.as_json, adopt.key(created), node_of)
+    node = await sandbox.client.get(NODES.as_json, node_of(bound))
     for label in ("topology.kubernetes.io/zone", "topology.kubernetes.io/region"):
         assert bound["metadata"]["labels"][label] == node["metadata"]["labels"][label]
 
@@ -108,20 +108,20 @@ async def test_a_new_node_is_tainted_until_it_is_ready(client: Client, node: Obj
 # -- resize in place
 
 
-async def test_resized_pod(set_stage: SetStage) -> None:
+async def test_resized_pod(make_sandbox: MakeSandbox) -> None:
     """The requests of a running pod may change, and its copy has the new ones."""
-    stage = await set_stage(nodes=2)
-    await stage.deployment(1)
-    (before,) = await stage.pods()
+    sandbox = await make_sandbox(nodes=2)
+    await sandbox.deployment(1)
+    (before,) = await sandbox.pods()
     container = {"name": "main", "resources": {"requests": {"cpu": "250m"}}}
-    resized = await stage.client.patch(
+    resized = await sandbox.client.patch(
         PODS.sub("resize"), adopt.key(before), strategic_patch({"spec": {"containers": [container]}})
     )
     assert resized["metadata"]["uid"] == before["metadata"]["uid"]
     assert resized["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "250m", "memory": "64Mi"}
-    handover = await adopt.begin(stage.client, adopt.key(before), await stage.free_node())
+    handover = await adopt.begin(sandbox.client, adopt.key(before), await sandbox.free_node())
     template = handover.replica_set["spec"]["template"]["spec"]["containers"][0]
     assert template["resources"]["requests"]["cpu"] == "100m"
-    copy = await adopt.create_copy(stage.client, handover)
+    copy = await adopt.create_copy(sandbox.client, handover)
     assert copy["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "250m"
-    await adopt.finish(stage.client, handover)
+    await adopt.finish(sandbox.client, handover)

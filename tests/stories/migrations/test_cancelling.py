@@ -9,11 +9,11 @@ import pytest
 
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.kube.api_resources import Object
-from tests.stories.migrations.moving import Moves, SetMoves
+from tests.stories.migrations.moves import MakeMoves, Moves
 from tests.stories.migrations.workloads import stateful_set
 from tests.stories.objects import ready_since
 from tests.stories.observer import observing
-from tests.stories.stage import node_of
+from tests.stories.sandbox import node_of
 
 A_LONG_TIME = timedelta(hours=1)
 SLOW = {"startup": "10m", "termination": "0s"}
@@ -38,23 +38,23 @@ class Moment:
 
 
 async def cordon_all(moves: Moves) -> None:
-    await moves.stage.cordon(*moves.stage.nodes)
+    await moves.sandbox.cordon(*moves.sandbox.nodes)
 
 
 async def start_slowly(moves: Moves) -> None:
-    moves.stage.behave(SLOW)
+    moves.sandbox.behave(SLOW)
 
 
 async def allow_nothing(moves: Moves) -> None:
-    await moves.stage.budget("nothing", maxUnavailable=0)
+    await moves.sandbox.budget("nothing", maxUnavailable=0)
 
 
 async def unready_sibling(moves: Moves) -> None:
     """Then a budget that allows nothing does not allow the eviction, either, though the copy serves."""
     await allow_nothing(moves)
-    sibling = (await moves.stage.pods())[-1]
+    sibling = (await moves.sandbox.pods())[-1]
     on_its_node = {"node": node_of(sibling)}
-    moves.stage.behave({"match": on_its_node, "readiness": "never", "startup": "0s", "termination": "0s"})
+    moves.sandbox.behave({"match": on_its_node, "readiness": "never", "startup": "0s", "termination": "0s"})
     await moves.until_pods(lambda pods: not ready_since(pods[sibling["metadata"]["name"]]))
 
 
@@ -95,28 +95,28 @@ MOMENTS = (
 
 
 @pytest.mark.parametrize("moment", MOMENTS, ids=lambda each: each.name)
-async def test_cancelled_at(set_moves: SetMoves, moment: Moment) -> None:
-    moves = await set_moves()
-    stage = moves.stage
+async def test_cancelled_at(make_moves: MakeMoves, moment: Moment) -> None:
+    moves = await make_moves()
+    sandbox = moves.sandbox
     if moment.stateful:
-        await stateful_set(stage, 2)
+        await stateful_set(sandbox, 2)
     else:
-        await stage.deployment(2)
-    before = await stage.pods()
-    source, target = before[0], await stage.free_node()
+        await sandbox.deployment(2)
+    before = await sandbox.pods()
+    source, target = before[0], await sandbox.free_node()
     if moment.hold is not None:
         await moment.hold(moves)
-    async with observing(moves.client, stage.namespace) as seen:
-        key = await moves.wish(source, target)
+    async with observing(moves.client, sandbox.namespace) as seen:
+        key = await moves.create_migration(source, target)
         async with moves.executing(migration_timeout=A_LONG_TIME, **moment.policy):
             await moment.reached(moves, key)
             await moves.client.delete(POD_MIGRATIONS, key)
             if moment.let_go:
-                stage.behave()
+                sandbox.behave()
             assert await moves.until_over(key) is None
             await moves.until_nothing_left()
-    stage.behave()
-    after = await stage.until_ready(2)
+    sandbox.behave()
+    after = await sandbox.until_ready(2)
     assert (_uids(after) == _uids(before)) is not moment.moved
     assert moment.moved or source["metadata"]["name"] not in seen.deleted
     for pod in () if moment.moved else (source,):

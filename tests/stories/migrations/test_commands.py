@@ -14,9 +14,9 @@ from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.kube.api_resources import LEASES
 from rescheduler.kube.client import Client
 from rescheduler.kube.leader_election import LeaderElector
-from tests.stories.migrations.moving import Moves, SetMoves
+from tests.stories.migrations.moves import MakeMoves, Moves
 from tests.stories.observer import observing
-from tests.stories.stage import node_of
+from tests.stories.sandbox import node_of
 from tests.testbed import ControlPlane
 
 pytestmark = pytest.mark.control_plane(reason="starts the commands as processes of their own")
@@ -81,24 +81,24 @@ async def _done(process: asyncio.subprocess.Process) -> Done:
     return Done(process.returncode, out.decode(), err.decode())
 
 
-async def _lopsided(set_moves: SetMoves, replicas: int = 6) -> Moves:
+async def _lopsided(make_moves: MakeMoves, replicas: int = 6) -> Moves:
     """All pods on the first of three nodes."""
-    moves: Moves = await set_moves(nodes=3)
-    _, *others = moves.stage.nodes
-    await moves.stage.cordon(*others)
+    moves: Moves = await make_moves(nodes=3)
+    _, *others = moves.sandbox.nodes
+    await moves.sandbox.cordon(*others)
     container: Any = {"name": "web", "image": "web:1", "resources": {"requests": {"cpu": "1"}}}
-    await moves.stage.deployment(replicas, pod={"containers": [container]})
-    await moves.stage.budget(maxUnavailable=1)
-    await moves.stage.cordon(*others, on=False)
+    await moves.sandbox.deployment(replicas, pod={"containers": [container]})
+    await moves.sandbox.budget(maxUnavailable=1)
+    await moves.sandbox.cordon(*others, on=False)
     # Slower than the adoption: else the ReplicaSet may keep its own replacement, and drop another pod.
-    moves.stage.behave({"startup": "1s", "termination": "0s"})
+    moves.sandbox.behave({"startup": "1s", "termination": "0s"})
     return moves
 
 
 async def test_a_saved_plan_is_carried_out_and_simulated_before(
-    run: Run, set_moves: SetMoves, tmp_path: Path
+    run: Run, make_moves: MakeMoves, tmp_path: Path
 ) -> None:
-    moves = await _lopsided(set_moves)
+    moves = await _lopsided(make_moves)
     cluster, plan = tmp_path / "cluster.json", tmp_path / "plan.json"
     config = ("--strategy", "LoadBalancing")
     assert (await run("snapshot", cluster)).code == 0
@@ -123,37 +123,37 @@ async def test_a_saved_plan_is_carried_out_and_simulated_before(
 
 
 def _ours(moves: Moves, told: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [each for each in told if each["pod"].startswith(f"{moves.stage.namespace}/")]
+    return [each for each in told if each["pod"].startswith(f"{moves.sandbox.namespace}/")]
 
 
 async def test_a_single_replica_that_may_not_be_missed_is_moved_by_hand(
-    run: Run, set_moves: SetMoves
+    run: Run, make_moves: MakeMoves
 ) -> None:
-    moves: Moves = await set_moves(nodes=2)
-    await moves.stage.deployment(1)
-    await moves.stage.budget(minAvailable=1)
-    (pod,) = await moves.stage.pods()
-    target = await moves.stage.free_node()
-    async with observing(moves.client, moves.stage.namespace) as seen:
-        done = await run("move", pod["metadata"]["name"], "-n", moves.stage.namespace, "--to", target)
-        (successor,) = await moves.stage.until_ready(1)
+    moves: Moves = await make_moves(nodes=2)
+    await moves.sandbox.deployment(1)
+    await moves.sandbox.budget(minAvailable=1)
+    (pod,) = await moves.sandbox.pods()
+    target = await moves.sandbox.free_node()
+    async with observing(moves.client, moves.sandbox.namespace) as seen:
+        done = await run("move", pod["metadata"]["name"], "-n", moves.sandbox.namespace, "--to", target)
+        (successor,) = await moves.sandbox.until_ready(1)
     assert done.code == 0, (done.out, done.err)
     assert min(seen.ready) == 1
     assert node_of(successor) == target
-    listed = json.loads((await run("migrations", "-n", moves.stage.namespace, "-o", "json")).out)["items"]
-    story = await run("migrations", listed[0]["metadata"]["name"], "-n", moves.stage.namespace)
+    listed = json.loads((await run("migrations", "-n", moves.sandbox.namespace, "-o", "json")).out)["items"]
+    story = await run("migrations", listed[0]["metadata"]["name"], "-n", moves.sandbox.namespace)
     assert "MigrationCompleted" in story.out
     await moves.until_nothing_left()
 
 
 async def test_ctrl_c_finishes_what_is_under_way_and_begins_nothing_more(
-    run: Run, start: Start, set_moves: SetMoves, tmp_path: Path
+    run: Run, start: Start, make_moves: MakeMoves, tmp_path: Path
 ) -> None:
-    moves: Moves = await set_moves(nodes=3)
-    await moves.stage.deployment(2)
-    pods = await moves.stage.pods()
-    target = await moves.stage.free_node()
-    moves.stage.behave({"startup": "3s", "termination": "0s"})
+    moves: Moves = await make_moves(nodes=3)
+    await moves.sandbox.deployment(2)
+    pods = await moves.sandbox.pods()
+    target = await moves.sandbox.free_node()
+    moves.sandbox.behave({"startup": "3s", "termination": "0s"})
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps(_plan(*((pod, target, wave) for wave, pod in enumerate(pods)))))
     process = await start("apply", plan, "--yes", "-o", "json")

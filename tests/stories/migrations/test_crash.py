@@ -11,11 +11,11 @@ from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.kube.api_resources import DEPLOYMENTS, REPLICA_SETS, ApiResource, Object
 from rescheduler.kube.client import Client
 from rescheduler.kube.transport import ApiRequest, ApiResponse, Transport
-from tests.stories.migrations.moving import Moves, SetMoves
+from tests.stories.migrations.moves import MakeMoves, Moves
 from tests.stories.migrations.workloads import stateful_set
 from tests.stories.objects import LIMIT_RANGES, ready_since
 from tests.stories.observer import observing
-from tests.stories.stage import Stage, node_of
+from tests.stories.sandbox import Sandbox, node_of
 from tests.stories.waiting import until_gone
 
 
@@ -47,21 +47,21 @@ def is_new_pod(request: ApiRequest) -> bool:
     return request.method == "POST" and request.path.endswith("/pods")
 
 
-async def deployed(stage: Stage) -> None:
-    await stage.deployment(2)
-    await stage.budget(maxUnavailable=0)
+async def deployed(sandbox: Sandbox) -> None:
+    await sandbox.deployment(2)
+    await sandbox.budget(maxUnavailable=0)
 
 
-async def replicated(stage: Stage) -> None:
-    await stage.replica_set(2)
+async def replicated(sandbox: Sandbox) -> None:
+    await sandbox.replica_set(2)
 
 
-async def bare(stage: Stage) -> None:
-    await stage.until_pod_ready(await stage.pod("web"))
+async def bare(sandbox: Sandbox) -> None:
+    await sandbox.until_pod_ready(await sandbox.pod("web"))
 
 
-async def stateful(stage: Stage) -> None:
-    await stateful_set(stage, 3)
+async def stateful(sandbox: Sandbox) -> None:
+    await stateful_set(sandbox, 3)
 
 
 @pytest.mark.parametrize(
@@ -74,24 +74,24 @@ async def stateful(stage: Stage) -> None:
     ],
 )
 async def test_another_controller_finishes_what_one_has_begun(
-    set_moves: SetMoves, set_up: Callable, replicas: int, last: Callable[[ApiRequest], bool]
+    make_moves: MakeMoves, set_up: Callable, replicas: int, last: Callable[[ApiRequest], bool]
 ) -> None:
-    moves = await set_moves()
-    stage = moves.stage
-    await set_up(stage)
-    source = (await stage.pods())[0]
-    stage.behave({"startup": "1s", "termination": "0s"})
-    target = await stage.free_node()
-    await stage.cordon(*(node for node in stage.nodes if node != target))
-    async with observing(moves.client, stage.namespace) as seen:
-        key = await moves.wish(source, target)
+    moves = await make_moves()
+    sandbox = moves.sandbox
+    await set_up(sandbox)
+    source = (await sandbox.pods())[0]
+    sandbox.behave({"startup": "1s", "termination": "0s"})
+    target = await sandbox.free_node()
+    await sandbox.cordon(*(node for node in sandbox.nodes if node != target))
+    async with observing(moves.client, sandbox.namespace) as seen:
+        key = await moves.create_migration(source, target)
         first = EndsAt(moves.client.transport, last)
         async with moves.executing(Client(first)):
             await asyncio.wait_for(first.ended.wait(), 60)
         async with moves.executing():
             migration = await moves.until_finished(key)
             await moves.until_nothing_left()
-            await stage.until_ready(replicas)
+            await sandbox.until_ready(replicas)
     assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
     assert set_up is stateful or min(seen.ready) == replicas
 
@@ -101,16 +101,16 @@ async def test_another_controller_finishes_what_one_has_begun(
     [pytest.param(deployed, 2, id="Adopt"), pytest.param(bare, 1, id="Copy")],
 )
 async def test_migration_removed_by_force_after_the_eviction(
-    set_moves: SetMoves, set_up: Callable, replicas: int
+    make_moves: MakeMoves, set_up: Callable, replicas: int
 ) -> None:
     """The copy stays."""
-    moves = await set_moves()
-    stage = moves.stage
-    await set_up(stage)
-    source = (await stage.pods())[0]
-    stage.behave({"startup": "1s", "termination": "3s"})
-    async with observing(moves.client, stage.namespace) as seen:
-        key = await moves.wish(source, await stage.free_node())
+    moves = await make_moves()
+    sandbox = moves.sandbox
+    await set_up(sandbox)
+    source = (await sandbox.pods())[0]
+    sandbox.behave({"startup": "1s", "termination": "3s"})
+    async with observing(moves.client, sandbox.namespace) as seen:
+        key = await moves.create_migration(source, await sandbox.free_node())
         first = EndsAt(moves.client.transport, is_eviction)
         async with moves.executing(Client(first)):
             await asyncio.wait_for(first.ended.wait(), 60)
@@ -119,7 +119,7 @@ async def test_migration_removed_by_force_after_the_eviction(
         await moves.client.replace(POD_MIGRATIONS, item)
         await moves.client.delete(POD_MIGRATIONS, key, propagation="Foreground")
         async with moves.executing():
-            await stage.until_ready(replicas)
+            await sandbox.until_ready(replicas)
             # No process has seen its removal: the marks stay, and mean nothing.
             await moves.until_pods(lambda pods: not any(map(is_held, pods.values())))
     assert min(seen.ready) == replicas
@@ -133,8 +133,8 @@ def is_held(pod: Object) -> bool:
 
 async def evicted_and_crashed(moves: Moves) -> str:
     """The key of a migration whose source is gone, and whose copy still waits to be offered."""
-    source = (await moves.stage.pods())[0]
-    key = await moves.wish(source, await moves.stage.free_node())
+    source = (await moves.sandbox.pods())[0]
+    key = await moves.create_migration(source, await moves.sandbox.free_node())
     first = EndsAt(moves.client.transport, is_eviction)
     async with moves.executing(Client(first)):
         await asyncio.wait_for(first.ended.wait(), 60)
@@ -149,13 +149,13 @@ async def evicted_and_crashed(moves: Moves) -> str:
     ],
 )
 async def test_a_workload_deleted_after_the_eviction_takes_the_copy_with_it(
-    set_moves: SetMoves, set_up: Callable, workload: ApiResource[Object]
+    make_moves: MakeMoves, set_up: Callable, workload: ApiResource[Object]
 ) -> None:
-    moves = await set_moves()
-    stage = moves.stage
-    await set_up(stage)
+    moves = await make_moves()
+    sandbox = moves.sandbox
+    await set_up(sandbox)
     key = await evicted_and_crashed(moves)
-    await moves.client.delete(workload, stage.key("web"), propagation="Background")
+    await moves.client.delete(workload, sandbox.key("web"), propagation="Background")
     # Ours as well as its ReplicaSet's, the copy stays for now, and the ReplicaSet is no longer named on it.
     await moves.until_pods(lambda pods: len(pods) == 1 and owner_kinds(*pods.values()) == ["PodMigration"])
     async with moves.executing():
@@ -165,34 +165,34 @@ async def test_a_workload_deleted_after_the_eviction_takes_the_copy_with_it(
     await moves.until_nothing_left()
 
 
-async def test_workload_orphans_its_pods_after_the_eviction(set_moves: SetMoves) -> None:
+async def test_workload_orphans_its_pods_after_the_eviction(make_moves: MakeMoves) -> None:
     """The copy stays, too."""
-    moves = await set_moves()
-    stage = moves.stage
-    await replicated(stage)
+    moves = await make_moves()
+    sandbox = moves.sandbox
+    await replicated(sandbox)
     key = await evicted_and_crashed(moves)
     copy = await moves.copy_of(key)
-    await moves.client.delete(REPLICA_SETS, stage.key("web"), propagation="Orphan")
-    await until_gone(moves.client, REPLICA_SETS, stage.key("web"))
+    await moves.client.delete(REPLICA_SETS, sandbox.key("web"), propagation="Orphan")
+    await until_gone(moves.client, REPLICA_SETS, sandbox.key("web"))
     async with moves.executing():
         migration = await moves.until_finished(key)
         await moves.until_nothing_left()
     assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
-    after = await moves.client.get(PODS.as_json, stage.key(copy["metadata"]["name"]))
+    after = await moves.client.get(PODS.as_json, sandbox.key(copy["metadata"]["name"]))
     assert after["metadata"]["uid"] == copy["metadata"]["uid"]
     assert "deletionTimestamp" not in after["metadata"]
     assert owner_kinds(after) == []
 
 
-async def test_a_copy_that_admission_changed_is_noticed_by_whoever_finds_it(set_moves: SetMoves) -> None:
-    moves = await set_moves(nodes=2)
-    stage = moves.stage
-    await stage.deployment(1)
-    (source,) = await stage.pods()
-    metadata = {"namespace": stage.namespace, "name": "limits"}
+async def test_a_copy_that_admission_changed_is_noticed_by_whoever_finds_it(make_moves: MakeMoves) -> None:
+    moves = await make_moves(nodes=2)
+    sandbox = moves.sandbox
+    await sandbox.deployment(1)
+    (source,) = await sandbox.pods()
+    metadata = {"namespace": sandbox.namespace, "name": "limits"}
     spec = {"limits": [{"type": "Container", "default": {"cpu": "1"}}]}
     await moves.client.create(LIMIT_RANGES, {"metadata": metadata, "spec": spec})
-    key = await moves.wish(source, await stage.free_node())
+    key = await moves.create_migration(source, await sandbox.free_node())
     first = EndsAt(moves.client.transport, is_new_pod)
     async with moves.executing(Client(first)):
         await asyncio.wait_for(first.ended.wait(), 60)
@@ -200,18 +200,18 @@ async def test_a_copy_that_admission_changed_is_noticed_by_whoever_finds_it(set_
         migration = await moves.until_finished(key)
         await moves.until_nothing_left()
     assert migration.status.failure == "AdmissionDiffers"
-    (after,) = await stage.until_ready(1)
+    (after,) = await sandbox.until_ready(1)
     assert after["metadata"]["uid"] == source["metadata"]["uid"]
 
 
-async def test_a_copy_that_falters_after_the_eviction_is_not_taken_away(set_moves: SetMoves) -> None:
+async def test_a_copy_that_falters_after_the_eviction_is_not_taken_away(make_moves: MakeMoves) -> None:
     """There is only forward: that the eviction may be under way was put on record before it was asked for."""
-    moves = await set_moves()
-    stage = moves.stage
-    await deployed(stage)
+    moves = await make_moves()
+    sandbox = moves.sandbox
+    await deployed(sandbox)
     key = await evicted_and_crashed(moves)
     on_target = {"node": node_of(await moves.copy_of(key))}
-    stage.behave({"match": on_target, "readiness": "never", "startup": "0s", "termination": "0s"})
+    sandbox.behave({"match": on_target, "readiness": "never", "startup": "0s", "termination": "0s"})
     await moves.copy_of(key, lambda pod: not ready_since(pod))
     async with moves.executing():
         migration = await moves.until_finished(key)

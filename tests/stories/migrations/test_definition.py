@@ -9,7 +9,7 @@ from rescheduler.api.podmigration import MigrationPhase, decode_migration
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import Object, merge_patch
-from tests.stories.migrations.moving import SetMoves
+from tests.stories.migrations.moves import MakeMoves
 
 WISH: Object = {
     "apiVersion": POD_MIGRATIONS.api_version,
@@ -19,16 +19,16 @@ WISH: Object = {
 }
 
 
-def wish(namespace: str, **spec: Any) -> Object:
+def podmigration(namespace: str, **spec: Any) -> Object:
     made = copy.deepcopy(WISH)
     made["metadata"]["namespace"] = namespace
     made["spec"] = {name: value for name, value in (made["spec"] | spec).items() if value is not None}
     return made
 
 
-async def test_a_wish_is_pending_from_the_first_moment_and_wants_no_pods(set_moves: SetMoves) -> None:
-    moves = await set_moves(nodes=1)
-    made = await moves.client.create(POD_MIGRATIONS, wish(moves.stage.namespace))
+async def test_a_wish_is_pending_from_the_first_moment_and_wants_no_pods(make_moves: MakeMoves) -> None:
+    moves = await make_moves(nodes=1)
+    made = await moves.client.create(POD_MIGRATIONS, podmigration(moves.sandbox.namespace))
     migration = decode_migration(made)
     assert migration.status.phase is MigrationPhase.PENDING
     assert migration.spec.strategy == "Manual"
@@ -47,34 +47,34 @@ async def test_a_wish_is_pending_from_the_first_moment_and_wants_no_pods(set_mov
         pytest.param({"replicas": 1}, "spec.replicas", id="that wants pods of its own"),
     ],
 )
-async def test_a_wish_is_refused(set_moves: SetMoves, spec: Object, why: str) -> None:
-    moves = await set_moves(nodes=1)
+async def test_a_wish_is_refused(make_moves: MakeMoves, spec: Object, why: str) -> None:
+    moves = await make_moves(nodes=1)
     with pytest.raises(errors.Invalid, match=why):
-        await moves.client.create(POD_MIGRATIONS, wish(moves.stage.namespace, **spec))
+        await moves.client.create(POD_MIGRATIONS, podmigration(moves.sandbox.namespace, **spec))
 
 
-async def test_a_wish_for_the_node_where_the_pod_is_already_is_refused(set_moves: SetMoves) -> None:
-    moves = await set_moves(nodes=1)
+async def test_a_wish_for_the_node_where_the_pod_is_already_is_refused(make_moves: MakeMoves) -> None:
+    moves = await make_moves(nodes=1)
     with pytest.raises(errors.Invalid, match="targetNode must differ from sourceNode"):
-        await moves.client.create(POD_MIGRATIONS, wish(moves.stage.namespace, targetNode="a"))
+        await moves.client.create(POD_MIGRATIONS, podmigration(moves.sandbox.namespace, targetNode="a"))
 
 
-async def test_a_wish_never_changes(set_moves: SetMoves) -> None:
-    moves = await set_moves(nodes=1)
-    await moves.client.create(POD_MIGRATIONS, wish(moves.stage.namespace))
+async def test_a_wish_never_changes(make_moves: MakeMoves) -> None:
+    moves = await make_moves(nodes=1)
+    await moves.client.create(POD_MIGRATIONS, podmigration(moves.sandbox.namespace))
     with pytest.raises(errors.Invalid, match="delete this PodMigration and create another"):
         await moves.client.patch(
-            POD_MIGRATIONS, moves.stage.key("move"), merge_patch({"spec": {"targetNode": "c"}})
+            POD_MIGRATIONS, moves.sandbox.key("move"), merge_patch({"spec": {"targetNode": "c"}})
         )
 
 
-async def test_the_status_is_written_apart_from_the_wish(set_moves: SetMoves) -> None:
-    moves = await set_moves(nodes=1)
+async def test_the_status_is_written_apart_from_the_wish(make_moves: MakeMoves) -> None:
+    moves = await make_moves(nodes=1)
     made = await moves.client.create(
-        POD_MIGRATIONS, wish(moves.stage.namespace) | {"status": {"phase": "Completed"}}
+        POD_MIGRATIONS, podmigration(moves.sandbox.namespace) | {"status": {"phase": "Completed"}}
     )
     assert made["status"]["phase"] == "Pending"
     with pytest.raises(errors.Invalid, match=r"status\.phase"):
         await moves.client.patch(
-            POD_MIGRATIONS.status, moves.stage.key("move"), merge_patch({"status": {"phase": "Lost"}})
+            POD_MIGRATIONS.status, moves.sandbox.key("move"), merge_patch({"status": {"phase": "Lost"}})
         )

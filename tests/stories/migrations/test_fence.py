@@ -5,7 +5,7 @@ import pytest
 from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import POD_DISRUPTION_BUDGETS, Object, merge_patch
-from tests.stories.migrations.moving import SetMoves
+from tests.stories.migrations.moves import MakeMoves
 
 
 @pytest.mark.parametrize(
@@ -13,15 +13,15 @@ from tests.stories.migrations.moving import SetMoves
     [pytest.param({}, id="without a budget"), pytest.param({"maxUnavailable": 1}, id="under a budget")],
 )
 async def test_an_eviction_that_has_seen_an_older_version_is_refused(
-    set_moves: SetMoves, budget: Object
+    make_moves: MakeMoves, budget: Object
 ) -> None:
-    moves = await set_moves(nodes=2)
-    stage = moves.stage
-    await stage.deployment(1)
+    moves = await make_moves(nodes=2)
+    sandbox = moves.sandbox
+    await sandbox.deployment(1)
     if budget:
-        await stage.budget(**budget)
-    (seen,) = await stage.pods()
-    key, uid = stage.key(seen["metadata"]["name"]), seen["metadata"]["uid"]
+        await sandbox.budget(**budget)
+    (seen,) = await sandbox.pods()
+    key, uid = sandbox.key(seen["metadata"]["name"]), seen["metadata"]["uid"]
     patch = merge_patch({"metadata": {"labels": {"changed": "since"}}})
     changed = await moves.client.patch(PODS.as_json, key, patch)
     with pytest.raises(errors.Conflict):
@@ -29,17 +29,17 @@ async def test_an_eviction_that_has_seen_an_older_version_is_refused(
     assert "deletionTimestamp" not in (await moves.client.get(PODS.as_json, key))["metadata"]
     if not budget:
         await moves.client.evict(key, uid=uid, version=changed["metadata"]["resourceVersion"])
-        await stage.until_ready(1)
+        await sandbox.until_ready(1)
 
 
-async def test_a_refused_version_has_spent_the_budget_all_the_same(set_moves: SetMoves) -> None:
+async def test_a_refused_version_has_spent_the_budget_all_the_same(make_moves: MakeMoves) -> None:
     """It recovers when the pod has not gone after two minutes: whoever evicts reads the pod just before."""
-    moves = await set_moves(nodes=2)
-    stage = moves.stage
-    await stage.deployment(1)
-    guard = await stage.budget(maxUnavailable=1)
-    (pod,) = await stage.pods()
-    key, uid = stage.key(pod["metadata"]["name"]), pod["metadata"]["uid"]
+    moves = await make_moves(nodes=2)
+    sandbox = moves.sandbox
+    await sandbox.deployment(1)
+    guard = await sandbox.budget(maxUnavailable=1)
+    (pod,) = await sandbox.pods()
+    key, uid = sandbox.key(pod["metadata"]["name"]), pod["metadata"]["uid"]
     with pytest.raises(errors.Conflict):
         await moves.client.evict(key, uid=uid, version="1")
     status = (await moves.client.get(POD_DISRUPTION_BUDGETS, guard))["status"]

@@ -21,7 +21,7 @@ from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.kube.api_resources import DEPLOYMENTS, POD_DISRUPTION_BUDGETS, ApiCall, Object
 from rescheduler.kube.client import Client
 from rescheduler.migrations import labels_and_names
-from tests.stories.migrations.moving import Moves, SetMoves
+from tests.stories.migrations.moves import MakeMoves, Moves
 from tests.stories.objects import deployment, pod_spec
 
 __all__ = [
@@ -80,14 +80,14 @@ def values(labels: tuple[str, ...], name: str) -> dict[str, str]:
 
 
 async def forge(moves: Moves, labels: dict[str, str], annotations: dict[str, str], selects: bool) -> None:
-    stage = moves.stage
-    item = deployment(stage.namespace, "forged", REPLICAS, pod_spec(stage.kubelet.name))
+    sandbox = moves.sandbox
+    item = deployment(sandbox.namespace, "forged", REPLICAS, pod_spec(sandbox.kubelet.name))
     item["spec"]["template"]["metadata"]["labels"] |= labels
     item["spec"]["template"]["metadata"]["annotations"] = annotations
     if selects:
         item["spec"]["selector"]["matchLabels"] |= labels
     await moves.client.create(DEPLOYMENTS, item)
-    await stage.until_ready(REPLICAS, app="forged")
+    await sandbox.until_ready(REPLICAS, app="forged")
 
 
 @contextlib.asynccontextmanager
@@ -95,12 +95,12 @@ async def watched(moves: Moves) -> AsyncIterator[tuple[Watched, Client]]:
     """Every pod of the Deployment that there ever is, and all that our client does to one."""
     seen = Watched()
     ours = moves.ours or moves.client
-    page = await moves.client.list(PODS.as_json, namespace=moves.stage.namespace, labels="app=forged")
+    page = await moves.client.list(PODS.as_json, namespace=moves.sandbox.namespace, labels="app=forged")
 
     async def follow() -> None:
         events = moves.client.watch(
             PODS.as_json,
-            namespace=moves.stage.namespace,
+            namespace=moves.sandbox.namespace,
             labels="app=forged",
             version=page.resource_version,
         )
@@ -120,13 +120,13 @@ async def watched(moves: Moves) -> AsyncIterator[tuple[Watched, Client]]:
 
 async def there_and_back(moves: Moves, times: int = 2) -> None:
     """Moves of another pod: so long it takes until whatever is done at once was done many times."""
-    stage = moves.stage
+    sandbox = moves.sandbox
     name = "web"
-    await stage.until_pod_ready(await stage.pod(name))
+    await sandbox.until_pod_ready(await sandbox.pod(name))
     for _ in range(times):
-        (pod,) = await stage.pods()
-        await moves.until_finished(await moves.wish(pod, await stage.free_node()))
-        await stage.until_ready(1)
+        (pod,) = await sandbox.pods()
+        await moves.until_finished(await moves.create_migration(pod, await sandbox.free_node()))
+        await sandbox.until_ready(1)
 
 
 def assert_untouched(seen: Watched, pods: list[Object], labels: dict[str, str]) -> None:
@@ -143,53 +143,53 @@ def assert_untouched(seen: Watched, pods: list[Object], labels: dict[str, str]) 
 
 @pytest.mark.parametrize(("labels", "annotations", "selects"), FORGERIES)
 async def test_of_a_migration_that_does_not_exist(
-    set_moves: SetMoves, labels: tuple[str, ...], annotations: dict[str, str], selects: bool
+    make_moves: MakeMoves, labels: tuple[str, ...], annotations: dict[str, str], selects: bool
 ) -> None:
-    moves = await set_moves()
+    moves = await make_moves()
     forged = values(labels, "made-up")
     await forge(moves, forged, annotations, selects)
     async with watched(moves) as (seen, ours):
         async with moves.executing(ours):
             await there_and_back(moves)
-        assert_untouched(seen, await moves.stage.until_ready(REPLICAS, app="forged"), forged)
+        assert_untouched(seen, await moves.sandbox.until_ready(REPLICAS, app="forged"), forged)
 
 
 @pytest.mark.parametrize(("labels", "annotations", "selects"), FORGERIES)
 async def test_of_a_migration_that_is_over(
-    set_moves: SetMoves, labels: tuple[str, ...], annotations: dict[str, str], selects: bool
+    make_moves: MakeMoves, labels: tuple[str, ...], annotations: dict[str, str], selects: bool
 ) -> None:
-    moves = await set_moves()
+    moves = await make_moves()
     forged = values(labels, "move-1")
     async with watched(moves) as (seen, ours), moves.executing(ours):
         await there_and_back(moves, times=1)
         await forge(moves, forged, annotations, selects)
-        (pod,) = await moves.stage.pods()
-        await moves.until_finished(await moves.wish(pod, await moves.stage.free_node()))
-        assert_untouched(seen, await moves.stage.until_ready(REPLICAS, app="forged"), forged)
+        (pod,) = await moves.sandbox.pods()
+        await moves.until_finished(await moves.create_migration(pod, await moves.sandbox.free_node()))
+        assert_untouched(seen, await moves.sandbox.until_ready(REPLICAS, app="forged"), forged)
 
 
 @pytest.mark.parametrize(("labels", "annotations", "selects"), FORGERIES)
 @pytest.mark.parametrize("ends", ["completed", "rolled back"])
 async def test_of_a_migration_that_is_under_way(
-    set_moves: SetMoves, labels: tuple[str, ...], annotations: dict[str, str], selects: bool, ends: str
+    make_moves: MakeMoves, labels: tuple[str, ...], annotations: dict[str, str], selects: bool, ends: str
 ) -> None:
     """Also with the original pod that its true copy names."""
-    moves = await set_moves()
-    stage = moves.stage
-    source = await stage.until_pod_ready(await stage.pod("web"))
-    await stage.budget(minAvailable=5)
+    moves = await make_moves()
+    sandbox = moves.sandbox
+    source = await sandbox.until_pod_ready(await sandbox.pod("web"))
+    await sandbox.budget(minAvailable=5)
     forged = values(labels, "move-1")
     if labels_and_names.ORIGINAL_POD_ANNOTATION in annotations:
         annotations = annotations | {labels_and_names.ORIGINAL_POD_ANNOTATION: source["metadata"]["uid"]}
     async with watched(moves) as (seen, ours), moves.executing(ours):
-        key = await moves.wish(source, await stage.free_node())
+        key = await moves.create_migration(source, await sandbox.free_node())
         await moves.until(key, lambda migration: migration.status.step == "Evicting")
         await forge(moves, forged, annotations, selects)
         if ends == "rolled back":
             await moves.client.delete(POD_MIGRATIONS, key)
-        await moves.client.delete(POD_DISRUPTION_BUDGETS, stage.key("budget"))
+        await moves.client.delete(POD_DISRUPTION_BUDGETS, sandbox.key("budget"))
         await moves.until_over(key)
-        (left,) = await stage.until_ready(1)
+        (left,) = await sandbox.until_ready(1)
         is_source = left["metadata"]["uid"] == source["metadata"]["uid"]
         assert is_source == (ends == "rolled back")
-        assert_untouched(seen, await stage.until_ready(REPLICAS, app="forged"), forged)
+        assert_untouched(seen, await sandbox.until_ready(REPLICAS, app="forged"), forged)

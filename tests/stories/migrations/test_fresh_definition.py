@@ -8,7 +8,7 @@ from rescheduler.api.podmigration import MigrationPhase
 from rescheduler.api.well_known_names import SYNC_REQUESTED_ANNOTATION
 from rescheduler.install.cluster_installation import install_definition
 from rescheduler.kube.api_resources import Object
-from tests.stories.migrations.moving import Moves, SetMoves
+from tests.stories.migrations.moves import MakeMoves, Moves
 from tests.stories.observer import observing
 from tests.testbed import ControlPlane
 from tests.testbed.options import QUICK
@@ -33,21 +33,21 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
     "budget", [{"maxUnavailable": 0}, {"minAvailable": "100%"}], ids=["maxUnavailable", "a percentage"]
 )
 async def test_a_pod_under_a_budget_moves_as_soon_as_the_kind_is_discovered(
-    set_moves: SetMoves, budget: Object
+    make_moves: MakeMoves, budget: Object
 ) -> None:
-    moves: Moves = await set_moves(nodes=2)
-    stage = moves.stage
-    await stage.deployment(1)
-    await stage.budget(**budget)
-    (source,) = await stage.pods()
-    async with observing(moves.client, stage.namespace) as seen:
+    moves: Moves = await make_moves(nodes=2)
+    sandbox = moves.sandbox
+    await sandbox.deployment(1)
+    await sandbox.budget(**budget)
+    (source,) = await sandbox.pods()
+    async with observing(moves.client, sandbox.namespace) as seen:
         await install_definition(moves.client)
-        key = await moves.wish(source, await stage.free_node())
+        key = await moves.create_migration(source, await sandbox.free_node())
         async with moves.executing():
             migration = await moves.until_finished(key, timeout_s=DISCOVERED_WITHIN_S)
             await moves.until_nothing_left()
     assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
     assert migration.status.attempts == 1
     assert min(seen.ready) >= 1
-    (moved,) = await stage.until_ready(1)
+    (moved,) = await sandbox.until_ready(1)
     assert SYNC_REQUESTED_ANNOTATION not in moved["metadata"]["annotations"]

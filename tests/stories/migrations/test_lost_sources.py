@@ -9,16 +9,16 @@ from rescheduler.api.podmigration import ConditionType, Handover, MigrationPhase
 from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.kube.api_resources import Object, strategic_patch
 from rescheduler.migrations import labels_and_names
-from tests.stories.migrations.moving import Moves, SetMoves
+from tests.stories.migrations.moves import MakeMoves, Moves
 from tests.stories.objects import ready_since
 from tests.stories.observer import observing
-from tests.stories.stage import node_of
+from tests.stories.sandbox import node_of
 
 End = Callable[[Moves, Object], Awaitable[None]]
 
 
 def _key(moves: Moves, pod: Object) -> str:
-    return str(moves.stage.key(pod["metadata"]["name"]))
+    return str(moves.sandbox.key(pod["metadata"]["name"]))
 
 
 async def evicted(moves: Moves, pod: Object) -> None:
@@ -59,10 +59,10 @@ LOSSES = [
 ]
 
 
-async def set_bare_pod(set_moves: SetMoves, **policy: timedelta) -> tuple[Moves, Object, str]:
-    moves: Moves = await set_moves(nodes=2, **policy)
-    source = await moves.stage.until_pod_ready(await moves.stage.pod("web"))
-    key = await moves.wish(source, await moves.stage.free_node())
+async def set_bare_pod(make_moves: MakeMoves, **policy: timedelta) -> tuple[Moves, Object, str]:
+    moves: Moves = await make_moves(nodes=2, **policy)
+    source = await moves.sandbox.until_pod_ready(await moves.sandbox.pod("web"))
+    key = await moves.create_migration(source, await moves.sandbox.free_node())
     return moves, source, key
 
 
@@ -76,9 +76,9 @@ async def the_copy_serves(moves: Moves, key: str) -> None:
 
 
 @pytest.mark.parametrize("end", LOSSES)
-async def test_while_its_copy_settles_a_bare_pod_is(set_moves: SetMoves, end: End) -> None:
-    moves, source, key = await set_bare_pod(set_moves, settle_time=timedelta(minutes=5))
-    async with observing(moves.client, moves.stage.namespace) as seen, moves.executing():
+async def test_while_its_copy_settles_a_bare_pod_is(make_moves: MakeMoves, end: End) -> None:
+    moves, source, key = await set_bare_pod(make_moves, settle_time=timedelta(minutes=5))
+    async with observing(moves.client, moves.sandbox.namespace) as seen, moves.executing():
         copy = await moves.copy_of(key, ready_since)
         await end(moves, source)
         migration = await moves.until_finished(key)
@@ -93,10 +93,10 @@ async def test_while_its_copy_settles_a_bare_pod_is(set_moves: SetMoves, end: En
 
 
 @pytest.mark.parametrize("end", LOSSES)
-async def test_while_its_copy_starts_a_bare_pod_is(set_moves: SetMoves, end: End) -> None:
+async def test_while_its_copy_starts_a_bare_pod_is(make_moves: MakeMoves, end: End) -> None:
     """The copy is waited for, and stays."""
-    moves, source, key = await set_bare_pod(set_moves)
-    moves.stage.behave({"startup": "10s", "termination": "0s"})
+    moves, source, key = await set_bare_pod(make_moves)
+    moves.sandbox.behave({"startup": "10s", "termination": "0s"})
     async with moves.executing():
         await moves.copy_of(key, node_of)
         await end(moves, source)
@@ -105,24 +105,24 @@ async def test_while_its_copy_starts_a_bare_pod_is(set_moves: SetMoves, end: End
     await the_copy_serves(moves, key)
 
 
-async def test_bare_pod_lost_with_a_copy_that_is_never_ready(set_moves: SetMoves) -> None:
+async def test_bare_pod_lost_with_a_copy_that_is_never_ready(make_moves: MakeMoves) -> None:
     """The copy stays."""
-    moves, source, key = await set_bare_pod(set_moves, migration_timeout=timedelta(seconds=8))
-    moves.stage.start_slowly()
+    moves, source, key = await set_bare_pod(make_moves, migration_timeout=timedelta(seconds=8))
+    moves.sandbox.start_slowly()
     async with moves.executing():
         await moves.copy_of(key, node_of)
         await evicted(moves, source)
         migration = await moves.until_finished(key)
     assert migration.status.phase is MigrationPhase.FAILED, migration.status
     assert "stays, but is not ready" in migration.status.message
-    (left,) = await moves.stage.pods()
+    (left,) = await moves.sandbox.pods()
     assert left["metadata"]["uid"] != source["metadata"]["uid"]
     assert not await moves.leftovers()
 
 
-async def test_bare_pod_deleted_while_its_copy_settles(set_moves: SetMoves) -> None:
+async def test_bare_pod_deleted_while_its_copy_settles(make_moves: MakeMoves) -> None:
     """The copy is deleted, too: the pod is not wanted any more."""
-    moves, source, key = await set_bare_pod(set_moves, settle_time=timedelta(minutes=5))
+    moves, source, key = await set_bare_pod(make_moves, settle_time=timedelta(minutes=5))
     async with moves.executing():
         await moves.copy_of(key, ready_since)
         await moves.client.delete(PODS, _key(moves, source))
@@ -134,28 +134,30 @@ async def test_bare_pod_deleted_while_its_copy_settles(set_moves: SetMoves) -> N
 
 
 @pytest.mark.parametrize("end", LOSSES)
-async def test_while_its_copy_settles_the_only_pod_of_a_deployment_is(set_moves: SetMoves, end: End) -> None:
-    moves: Moves = await set_moves(nodes=2, settle_time=timedelta(minutes=5))
-    stage = moves.stage
-    await stage.deployment(1)
-    (source,) = await stage.pods()
-    target = await stage.free_node()
-    key = await moves.wish(source, target)
-    async with observing(moves.client, stage.namespace) as seen, moves.executing():
+async def test_while_its_copy_settles_the_only_pod_of_a_deployment_is(
+    make_moves: MakeMoves, end: End
+) -> None:
+    moves: Moves = await make_moves(nodes=2, settle_time=timedelta(minutes=5))
+    sandbox = moves.sandbox
+    await sandbox.deployment(1)
+    (source,) = await sandbox.pods()
+    target = await sandbox.free_node()
+    key = await moves.create_migration(source, target)
+    async with observing(moves.client, sandbox.namespace) as seen, moves.executing():
         await moves.copy_of(key, ready_since)
-        stage.start_slowly()
+        sandbox.start_slowly()
         await end(moves, source)
         migration = await moves.until_finished(key)
         await moves.until_nothing_left()
     assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
     assert min(seen.ready) >= 1
-    ready = [pod for pod in await stage.pods() if ready_since(pod)]
+    ready = [pod for pod in await sandbox.pods() if ready_since(pod)]
     assert [node_of(pod) for pod in ready] == [target]
 
 
-async def test_deletion_after_a_cancelled_disruption(set_moves: SetMoves) -> None:
+async def test_deletion_after_a_cancelled_disruption(make_moves: MakeMoves) -> None:
     """The deletion is not taken for an eviction."""
-    moves, source, key = await set_bare_pod(set_moves, settle_time=timedelta(minutes=5))
+    moves, source, key = await set_bare_pod(make_moves, settle_time=timedelta(minutes=5))
     condition = {"type": "DisruptionTarget", "status": "False", "reason": "PreemptionByScheduler"}
     patch = strategic_patch({"status": {"conditions": [condition]}})
     await moves.client.patch(PODS.as_json.status, _key(moves, source), patch)

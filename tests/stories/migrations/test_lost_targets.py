@@ -8,11 +8,11 @@ import pytest
 from rescheduler.api.podmigration import Handover, Migration, MigrationPhase
 from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.kube.api_resources import Object, merge_patch
-from tests.stories.migrations.moving import Moves, SetMoves
+from tests.stories.migrations.moves import MakeMoves, Moves
 from tests.stories.migrations.workloads import stateful_set
 from tests.stories.objects import ready_since
 from tests.stories.observer import observing
-from tests.stories.stage import node_of
+from tests.stories.sandbox import node_of
 
 Lose = Callable[[Moves, str], Awaitable[None]]
 
@@ -50,7 +50,7 @@ async def as_before(moves: Moves, source: Object, migration: Migration) -> None:
     assert migration.status.phase is MigrationPhase.FAILED, migration.status
     assert migration.status.failure in {"TargetLost", "CopyGone"}, migration.status
     assert migration.status.handed_over_at is None
-    (after,) = [pod for pod in await moves.stage.pods() if node_of(pod) == node_of(source)]
+    (after,) = [pod for pod in await moves.sandbox.pods() if node_of(pod) == node_of(source)]
     assert after["metadata"]["uid"] == source["metadata"]["uid"]
     assert ready_since(after)
     assert after["metadata"].get("labels") == source["metadata"].get("labels")
@@ -65,18 +65,18 @@ async def released(moves: Moves, node: str) -> None:
 @pytest.mark.parametrize("lose", LOSSES)
 @pytest.mark.parametrize("handover", [Handover.ADOPT, Handover.COPY])
 async def test_while_the_copy_settles_its_node_is(
-    set_moves: SetMoves, handover: Handover, lose: Lose
+    make_moves: MakeMoves, handover: Handover, lose: Lose
 ) -> None:
-    moves: Moves = await set_moves(nodes=2, settle_time=timedelta(seconds=12), max_retries=0)
-    stage = moves.stage
+    moves: Moves = await make_moves(nodes=2, settle_time=timedelta(seconds=12), max_retries=0)
+    sandbox = moves.sandbox
     if handover is Handover.ADOPT:
-        await stage.deployment(1, minReadySeconds=12)
-        (source,) = await stage.pods()
+        await sandbox.deployment(1, minReadySeconds=12)
+        (source,) = await sandbox.pods()
     else:
-        source = await stage.until_pod_ready(await stage.pod("web"))
-    target = await stage.free_node()
-    key = await moves.wish(source, target)
-    async with observing(moves.client, stage.namespace) as seen, moves.executing():
+        source = await sandbox.until_pod_ready(await sandbox.pod("web"))
+    target = await sandbox.free_node()
+    key = await moves.create_migration(source, target)
+    async with observing(moves.client, sandbox.namespace) as seen, moves.executing():
         await moves.copy_of(key, ready_since)
         await lose(moves, target)
         migration = await moves.until_finished(key)
@@ -86,14 +86,14 @@ async def test_while_the_copy_settles_its_node_is(
 
 
 @pytest.mark.parametrize("lose", LOSSES)
-async def test_while_the_eviction_waits_for_a_budget_the_target_is(set_moves: SetMoves, lose: Lose) -> None:
-    moves: Moves = await set_moves(nodes=2, max_retries=0)
-    stage = moves.stage
-    await stage.deployment(1)
-    guard = await stage.budget(minAvailable=5)
-    (source,) = await stage.pods()
-    target = await stage.free_node()
-    key = await moves.wish(source, target)
+async def test_while_the_eviction_waits_for_a_budget_the_target_is(make_moves: MakeMoves, lose: Lose) -> None:
+    moves: Moves = await make_moves(nodes=2, max_retries=0)
+    sandbox = moves.sandbox
+    await sandbox.deployment(1)
+    guard = await sandbox.budget(minAvailable=5)
+    (source,) = await sandbox.pods()
+    target = await sandbox.free_node()
+    key = await moves.create_migration(source, target)
     async with moves.executing():
         await moves.until(key, lambda migration: migration.status.step == "Evicting")
         await lose(moves, target)
@@ -104,16 +104,18 @@ async def test_while_the_eviction_waits_for_a_budget_the_target_is(set_moves: Se
 
 
 @pytest.mark.parametrize("lose", LOSSES)
-async def test_while_an_eviction_waits_for_its_budget_the_target_is(set_moves: SetMoves, lose: Lose) -> None:
+async def test_while_an_eviction_waits_for_its_budget_the_target_is(
+    make_moves: MakeMoves, lose: Lose
+) -> None:
     """Nothing has been created there yet; but its replacement is to go there, and not back to the source."""
-    moves: Moves = await set_moves(nodes=3, max_retries=0)
-    stage = moves.stage
-    await stateful_set(stage, 2)
-    guard = await stage.budget(minAvailable=5)
-    source = (await stage.pods())[-1]
-    target = await stage.free_node()
-    key = await moves.wish(source, target)
-    async with observing(moves.client, stage.namespace) as seen, moves.executing():
+    moves: Moves = await make_moves(nodes=3, max_retries=0)
+    sandbox = moves.sandbox
+    await stateful_set(sandbox, 2)
+    guard = await sandbox.budget(minAvailable=5)
+    source = (await sandbox.pods())[-1]
+    target = await sandbox.free_node()
+    key = await moves.create_migration(source, target)
+    async with observing(moves.client, sandbox.namespace) as seen, moves.executing():
         await moves.until(key, lambda migration: migration.status.step == "Evicting")
         await lose(moves, target)
         await moves.allow_all(guard)

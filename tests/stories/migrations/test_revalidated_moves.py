@@ -12,11 +12,11 @@ from rescheduler.api.podmigration import Handover, MigrationPhase
 from rescheduler.config.policy import Configuration, LeaderElection, UsageSource
 from rescheduler.daemon.components import Rescheduler
 from rescheduler.kube.api_resources import Object
-from tests.stories.migrations.moving import Moves, SetMoves
+from tests.stories.migrations.moves import MakeMoves, Moves
 from tests.stories.migrations.workloads import CLAIMS, claim_spec, provided_volumes, stateful_set
 from tests.stories.objects import ready_since
 from tests.stories.observer import observing
-from tests.stories.stage import Stage, node_of
+from tests.stories.sandbox import Sandbox, node_of
 
 
 @contextlib.asynccontextmanager
@@ -43,20 +43,20 @@ NO_SURGE = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavai
     ],
 )
 async def test_a_workload_that_wants_no_pod_more_never_has_one(
-    set_moves: SetMoves, strategy: Object, has_claim: bool
+    make_moves: MakeMoves, strategy: Object, has_claim: bool
 ) -> None:
-    moves = await set_moves(nodes=3)
-    stage = moves.stage
+    moves = await make_moves(nodes=3)
+    sandbox = moves.sandbox
     replicas = 1 if has_claim else 2
-    await stage.deployment(replicas, strategy=strategy, pod=await claimed(stage) if has_claim else {})
-    await stage.budget(maxUnavailable=1)
-    source = (await stage.pods())[0]
-    target = await stage.free_node()
-    await stage.cordon(*(node for node in stage.nodes if node != target))
-    async with observing(moves.client, stage.namespace) as seen, executing(moves):
-        key = await moves.wish(source, target)
+    await sandbox.deployment(replicas, strategy=strategy, pod=await claimed(sandbox) if has_claim else {})
+    await sandbox.budget(maxUnavailable=1)
+    source = (await sandbox.pods())[0]
+    target = await sandbox.free_node()
+    await sandbox.cordon(*(node for node in sandbox.nodes if node != target))
+    async with observing(moves.client, sandbox.namespace) as seen, executing(moves):
+        key = await moves.create_migration(source, target)
         migration = await moves.until_finished(key)
-        pods = await stage.until_ready(replicas)
+        pods = await sandbox.until_ready(replicas)
         await moves.until_nothing_left()
     assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
     assert migration.status.handover is Handover.EVICT
@@ -64,24 +64,24 @@ async def test_a_workload_that_wants_no_pod_more_never_has_one(
     assert target in {node_of(pod) for pod in pods}
 
 
-async def claimed(stage: Stage) -> Object:
+async def claimed(sandbox: Sandbox) -> Object:
     """What a pod says that has a claim, for a volume that one node at a time can use."""
-    await provided_volumes(stage, 1)
-    metadata = {"namespace": stage.namespace, "name": "data"}
-    await stage.client.create(CLAIMS, {"metadata": metadata, "spec": claim_spec(stage)})
+    await provided_volumes(sandbox, 1)
+    metadata = {"namespace": sandbox.namespace, "name": "data"}
+    await sandbox.client.create(CLAIMS, {"metadata": metadata, "spec": claim_spec(sandbox)})
     return {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
 
 
-async def test_pods_of_a_stateful_set_move_one_after_another(set_moves: SetMoves) -> None:
-    moves = await set_moves()
-    stage = moves.stage
-    await stateful_set(stage, 3)
-    sources, target = await stage.pods(), await stage.free_node()
-    await stage.cordon(*(node for node in stage.nodes if node != target))
-    async with observing(moves.client, stage.namespace) as seen, executing(moves):
-        keys = [await moves.wish(source, target) for source in sources]
+async def test_pods_of_a_stateful_set_move_one_after_another(make_moves: MakeMoves) -> None:
+    moves = await make_moves()
+    sandbox = moves.sandbox
+    await stateful_set(sandbox, 3)
+    sources, target = await sandbox.pods(), await sandbox.free_node()
+    await sandbox.cordon(*(node for node in sandbox.nodes if node != target))
+    async with observing(moves.client, sandbox.namespace) as seen, executing(moves):
+        keys = [await moves.create_migration(source, target) for source in sources]
         ends = [await moves.until_finished(key) for key in keys]
-        pods = await stage.until_ready(3)
+        pods = await sandbox.until_ready(3)
         await moves.until_nothing_left()
     assert {end.status.phase for end in ends} == {MigrationPhase.COMPLETED}, ends
     assert min(seen.ready) == 2, "one at a time"
@@ -89,15 +89,15 @@ async def test_pods_of_a_stateful_set_move_one_after_another(set_moves: SetMoves
     assert sorted(seen.deleted) == ["web-0", "web-1", "web-2"]
 
 
-async def test_next_pod_of_the_same_workload(set_moves: SetMoves) -> None:
+async def test_next_pod_of_the_same_workload(make_moves: MakeMoves) -> None:
     """It moves as soon as the one before has arrived."""
-    moves = await set_moves()
-    await moves.stage.deployment(2)
-    await moves.stage.budget(maxUnavailable=0)
-    first, second = await moves.stage.pods()
-    target = await moves.stage.free_node()
+    moves = await make_moves()
+    await moves.sandbox.deployment(2)
+    await moves.sandbox.budget(maxUnavailable=0)
+    first, second = await moves.sandbox.pods()
+    target = await moves.sandbox.free_node()
     async with executing(moves):
-        keys = [await moves.wish(pod, target) for pod in (first, second)]
+        keys = [await moves.create_migration(pod, target) for pod in (first, second)]
         one, other = [await moves.until_finished(key) for key in keys]
     assert one.status.phase is other.status.phase is MigrationPhase.COMPLETED, (one.status, other.status)
     assert one.status.finished_at is not None
@@ -105,20 +105,20 @@ async def test_next_pod_of_the_same_workload(set_moves: SetMoves) -> None:
     assert other.status.started_at - one.status.finished_at < timedelta(seconds=3)
 
 
-async def test_a_stateful_set_pod_waits_for_those_before_it(set_moves: SetMoves) -> None:
+async def test_a_stateful_set_pod_waits_for_those_before_it(make_moves: MakeMoves) -> None:
     """Its successor would not be made before they are ready: it would be missing for as long."""
-    moves = await set_moves()
-    stage = moves.stage
-    await stateful_set(stage, 3)
-    first, _, last = await stage.pods()
-    target = await stage.free_node()
-    stage.behave({"match": {"node": node_of(first)}, "readiness": "never", "startup": "0s"})
+    moves = await make_moves()
+    sandbox = moves.sandbox
+    await stateful_set(sandbox, 3)
+    first, _, last = await sandbox.pods()
+    target = await sandbox.free_node()
+    sandbox.behave({"match": {"node": node_of(first)}, "readiness": "never", "startup": "0s"})
     await moves.until_pods(lambda pods: not ready_since(pods["web-0"]))
-    await stage.cordon(*(node for node in stage.nodes if node != target))
+    await sandbox.cordon(*(node for node in sandbox.nodes if node != target))
     async with executing(moves):
-        key = await moves.wish(last, target)
+        key = await moves.create_migration(last, target)
         waiting = await moves.until(key, lambda migration: migration.status.retry_at)
         assert waiting.status.phase is MigrationPhase.PENDING
         assert "web-0" in waiting.status.message
-        stage.behave()
+        sandbox.behave()
         assert (await moves.until_finished(key)).status.phase is MigrationPhase.COMPLETED

@@ -6,9 +6,9 @@ import pytest
 
 from rescheduler.api.podmigration import MigrationPhase
 from rescheduler.kube.api_resources import Object, api_resource
-from tests.stories.migrations.moving import Moves, SetMoves
+from tests.stories.migrations.moves import MakeMoves, Moves
 from tests.stories.objects import HOSTNAME
-from tests.stories.stage import node_of
+from tests.stories.sandbox import node_of
 
 SERVICE_ACCOUNTS = api_resource("", "v1", "serviceaccounts", "ServiceAccount")
 CONFIG_MAPS = api_resource("", "v1", "configmaps", "ConfigMap")
@@ -64,31 +64,31 @@ def named(resource: Any, namespace: str, name: str) -> Object:
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
 
 
-async def with_account(set_moves: SetMoves) -> Moves:
-    moves: Moves = await set_moves(nodes=2)
+async def with_account(make_moves: MakeMoves) -> Moves:
+    moves: Moves = await make_moves(nodes=2)
     for resource, name in ((SERVICE_ACCOUNTS, "web"), (CONFIG_MAPS, "settings")):
-        await moves.client.create(resource, named(resource, moves.stage.namespace, name))
+        await moves.client.create(resource, named(resource, moves.sandbox.namespace, name))
     return moves
 
 
 async def moved(moves: Moves, source: Object) -> None:
-    target = await moves.stage.free_node()
+    target = await moves.sandbox.free_node()
     migration = await moves.move(source, target)
     assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
-    (copy,) = await moves.stage.until_ready(1)
+    (copy,) = await moves.sandbox.until_ready(1)
     assert node_of(copy) == target
 
 
-async def test_a_deployment_with_all_that_pods_usually_have(set_moves: SetMoves) -> None:
-    moves = await with_account(set_moves)
-    await moves.stage.deployment(1, pod=POD)
-    (source,) = await moves.stage.pods()
+async def test_a_deployment_with_all_that_pods_usually_have(make_moves: MakeMoves) -> None:
+    moves = await with_account(make_moves)
+    await moves.sandbox.deployment(1, pod=POD)
+    (source,) = await moves.sandbox.pods()
     await moved(moves, source)
 
 
-async def test_a_bare_pod_with_all_that_pods_usually_have(set_moves: SetMoves) -> None:
-    moves = await with_account(set_moves)
-    await moved(moves, await moves.stage.until_pod_ready(await moves.stage.pod("web", **POD)))
+async def test_a_bare_pod_with_all_that_pods_usually_have(make_moves: MakeMoves) -> None:
+    moves = await with_account(make_moves)
+    await moved(moves, await moves.sandbox.until_pod_ready(await moves.sandbox.pod("web", **POD)))
 
 
 KEYS: Object = {"matchLabelKeys": ["app"]}
@@ -142,13 +142,13 @@ KEYS: Object = {"matchLabelKeys": ["app"]}
         ),
     ],
 )
-async def test_a_bare_pod_that_asks_for_its_own_label_values(set_moves: SetMoves, spec: Object) -> None:
+async def test_a_bare_pod_that_asks_for_its_own_label_values(make_moves: MakeMoves, spec: Object) -> None:
     """`matchLabelKeys`, which the server has merged into the selectors of the source."""
-    moves: Moves = await set_moves(nodes=2)
+    moves: Moves = await make_moves(nodes=2)
     labels = {"app": "web", "version": "1"}
-    source = await moves.stage.until_pod_ready(
-        await moves.stage.pod("web", metadata={"labels": labels}, **spec)
+    source = await moves.sandbox.until_pod_ready(
+        await moves.sandbox.pod("web", metadata={"labels": labels}, **spec)
     )
     assert '"values"' in str(source["spec"]).replace("'", '"'), "the server has merged them"
     await moved(moves, source)
-    await moved(moves, (await moves.stage.pods())[0])
+    await moved(moves, (await moves.sandbox.pods())[0])

@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 
 from rescheduler.api.podmigration import MigrationPhase
-from tests.stories.migrations import interfering
-from tests.stories.migrations.moving import Moves, SetMoves
+from tests.stories.migrations import interferences
+from tests.stories.migrations.moves import MakeMoves, Moves
 from tests.stories.objects import ready_since
 
 SOON_S = 30.0
@@ -19,24 +19,24 @@ Act = Callable[..., Awaitable[None]]
 @pytest.mark.parametrize(
     ("replicas", "act", "left"),
     [
-        pytest.param(1, interfering.deleted, 0, id="deleted"),
-        pytest.param(1, interfering.deleted_in_the_foreground, 0, id="deleted in the foreground"),
-        pytest.param(1, interfering.scaled_to_zero, 0, id="scaled to zero"),
-        pytest.param(3, interfering.deleted, 0, id="deleted, with three replicas"),
-        pytest.param(3, interfering.scaled_to_zero, 0, id="scaled to zero, from three"),
-        pytest.param(3, interfering.scaled_down, 2, id="scaled down from three to two"),
+        pytest.param(1, interferences.deleted, 0, id="deleted"),
+        pytest.param(1, interferences.deleted_in_the_foreground, 0, id="deleted in the foreground"),
+        pytest.param(1, interferences.scaled_to_zero, 0, id="scaled to zero"),
+        pytest.param(3, interferences.deleted, 0, id="deleted, with three replicas"),
+        pytest.param(3, interferences.scaled_to_zero, 0, id="scaled to zero, from three"),
+        pytest.param(3, interferences.scaled_down, 2, id="scaled down from three to two"),
     ],
 )
 @pytest.mark.parametrize("budget", [{"minAvailable": 1}, {"maxUnavailable": 0}], ids=str)
 async def test_while_the_copy_settles_the_workload_is(
-    set_moves: SetMoves, replicas: int, act: Act, left: int, budget: dict[str, int]
+    make_moves: MakeMoves, replicas: int, act: Act, left: int, budget: dict[str, int]
 ) -> None:
-    moves: Moves = await set_moves(nodes=4, settle_time=timedelta(seconds=20))
-    stage = moves.stage
-    await stage.deployment(replicas)
-    await stage.budget(**budget)
-    source = (await stage.pods())[0]
-    key = await moves.wish(source, await stage.free_node())
+    moves: Moves = await make_moves(nodes=4, settle_time=timedelta(seconds=20))
+    sandbox = moves.sandbox
+    await sandbox.deployment(replicas)
+    await sandbox.budget(**budget)
+    source = (await sandbox.pods())[0]
+    key = await moves.create_migration(source, await sandbox.free_node())
     async with moves.executing():
         await moves.copy_of(key, ready_since)
         await act(moves, key, source)

@@ -10,7 +10,7 @@ from rescheduler.api.podmigration_crd import PODMIGRATION_CRD_NAME, podmigration
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS, apply_patch
 from rescheduler.kube.client import Client
-from tests.stories.migrations.moving import SetMoves
+from tests.stories.migrations.moves import MakeMoves
 from tests.stories.migrations.test_crash import EndsAt, deployed, is_eviction, is_new_pod, stateful
 from tests.stories.observer import observing
 
@@ -27,17 +27,17 @@ ADDED_SINCE = ("siblings", "workload", "stepSince", "retryAt")
     ],
 )
 async def test_a_migration_that_an_older_version_has_begun_comes_to_its_end(
-    set_moves: SetMoves, set_up: Callable, replicas: int, last: Callable
+    make_moves: MakeMoves, set_up: Callable, replicas: int, last: Callable
 ) -> None:
-    moves = await set_moves()
-    stage = moves.stage
-    await set_up(stage)
-    source = (await stage.pods())[0]
-    stage.behave({"startup": "1s", "termination": "0s"})
-    target = await stage.free_node()
-    await stage.cordon(*(node for node in stage.nodes if node != target))
-    async with observing(moves.client, stage.namespace) as seen:
-        key = await moves.wish(source, target)
+    moves = await make_moves()
+    sandbox = moves.sandbox
+    await set_up(sandbox)
+    source = (await sandbox.pods())[0]
+    sandbox.behave({"startup": "1s", "termination": "0s"})
+    target = await sandbox.free_node()
+    await sandbox.cordon(*(node for node in sandbox.nodes if node != target))
+    async with observing(moves.client, sandbox.namespace) as seen:
+        key = await moves.create_migration(source, target)
         before = EndsAt(moves.client.transport, last)
         async with moves.executing(Client(before)):
             await asyncio.wait_for(before.ended.wait(), 60)
@@ -53,6 +53,6 @@ async def test_a_migration_that_an_older_version_has_begun_comes_to_its_end(
         async with moves.executing():
             migration = await moves.until_finished(key)
             await moves.until_nothing_left()
-            await stage.until_ready(replicas)
+            await sandbox.until_ready(replicas)
     assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
     assert set_up is stateful or min(seen.ready) == replicas

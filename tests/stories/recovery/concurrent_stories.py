@@ -26,8 +26,8 @@ from rescheduler.kube.http_transport import HttpTransport
 from tests.e2e.permissions import DAEMON, kubeconfig_as
 from tests.stories.real_cluster import BEAT_EVERY_S
 from tests.stories.recovery.program import Pace, recovering
-from tests.stories.recovery.ward import SetWard, Ward
-from tests.stories.stage import AT_ONCE, Stage, until_usable
+from tests.stories.recovery.recovery_sandbox import MakeRecovery, RecoverySandbox
+from tests.stories.sandbox import AT_ONCE, Sandbox, until_usable
 from tests.stories.waiting import wall_clock
 from tests.testbed import ControlPlane
 from tests.testbed.fake_kubelet import FakeKubelet, node_shapes
@@ -47,7 +47,7 @@ CONCURRENT_STORIES = 6
 
 Connect = Callable[..., Client]
 """connect(): as administrator; connect(DAEMON): as the service account of that program."""
-Story = Callable[[SetWard], Awaitable[None]]
+Story = Callable[[MakeRecovery], Awaitable[None]]
 
 
 @dataclass
@@ -63,7 +63,7 @@ class ConcurrentStories:
             await asyncio.wrap_future(self.results[name])
 
     @contextlib.contextmanager
-    def running(self, program: Callable[[], AbstractAsyncContextManager[SetWard]]) -> Iterator[None]:
+    def running(self, program: Callable[[], AbstractAsyncContextManager[MakeRecovery]]) -> Iterator[None]:
         """Run them beside the program while the body runs."""
         self.results = {name: Future() for name in self.stories}
         begun: Future[Callable[[], object]] = Future()
@@ -79,14 +79,16 @@ class ConcurrentStories:
 
     async def _run(
         self,
-        program: Callable[[], AbstractAsyncContextManager[SetWard]],
+        program: Callable[[], AbstractAsyncContextManager[MakeRecovery]],
         begun: "Future[Callable[[], object]]",
     ) -> None:
         loop, over = asyncio.get_running_loop(), asyncio.Event()
         try:
-            async with program() as set_ward:
+            async with program() as make_recovery:
                 places = asyncio.Semaphore(CONCURRENT_STORIES)
-                tasks = [asyncio.create_task(self._play(name, set_ward, places)) for name in self.stories]
+                tasks = [
+                    asyncio.create_task(self._play(name, make_recovery, places)) for name in self.stories
+                ]
                 begun.set_result(lambda: loop.call_soon_threadsafe(over.set))
                 await over.wait()
                 for task in tasks:
@@ -97,10 +99,10 @@ class ConcurrentStories:
                 raise
             begun.set_exception(error)
 
-    async def _play(self, name: str, set_ward: SetWard, places: asyncio.Semaphore) -> None:
+    async def _play(self, name: str, make_recovery: MakeRecovery, places: asyncio.Semaphore) -> None:
         async with places:
             try:
-                await self.stories[name](set_ward)
+                await self.stories[name](make_recovery)
             except Exception as error:  # noqa: BLE001 - the test raises it
                 self.results[name].set_exception(error)
             else:
@@ -127,8 +129,10 @@ async def connecting(control_plane: ControlPlane, home: str, folder: Path) -> As
 
 
 @contextlib.asynccontextmanager
-async def one_daemon(connect: Connect, home: str, *, by_extender: bool = False) -> AsyncIterator[SetWard]:
-    """A daemon that serves all wards; await set_ward(nodes=4) is another ward.
+async def one_daemon(
+    connect: Connect, home: str, *, by_extender: bool = False
+) -> AsyncIterator[MakeRecovery]:
+    """A daemon that serves all sandboxes; `await make_recovery(nodes=4)` makes another one.
 
     `by_extender`: replacements are steered by the extender, and by no webhook.
     """
@@ -141,17 +145,17 @@ async def one_daemon(connect: Connect, home: str, *, by_extender: bool = False) 
     client, numbers = connect(), itertools.count(1)
     async with contextlib.AsyncExitStack() as stack:
 
-        async def set_ward(nodes: int = 4) -> Any:
-            name = f"ward-{next(numbers)}"
+        async def make_recovery(nodes: int = 4) -> Any:
+            name = f"recovery-{next(numbers)}"
             metadata = {"name": name}
             await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
             behaviour = load_behaviour({"pods": [AT_ONCE]})
             kubelet = FakeKubelet(client, behaviour, name=name, beat_every_s=BEAT_EVERY_S)
             await stack.enter_async_context(kubelet.running())
             await kubelet.register(node_shapes(nodes, name))
-            stage = Stage(client, name, kubelet, await until_usable(client, kubelet, nodes))
-            shared = Ward(stage, wall_clock, PACE, connect, policy, is_shared=True)
+            sandbox = Sandbox(client, name, kubelet, await until_usable(client, kubelet, nodes))
+            shared = RecoverySandbox(sandbox, wall_clock, PACE, connect, policy, is_shared=True)
             return replace(shared, leaves_marks=not by_extender)
 
         await stack.enter_async_context(recovering(connect(DAEMON), policy, home, wall_clock))
-        yield set_ward
+        yield make_recovery

@@ -1,4 +1,4 @@
-"""Wards on either kind of cluster. On the control plane, all stories run at once beside one daemon."""
+"""Recovery on either kind of cluster. On the control plane, all stories run at once beside one daemon."""
 
 import asyncio
 import contextlib
@@ -22,8 +22,8 @@ from tests.stories.recovery.concurrent_stories import (
     connecting,
     one_daemon,
 )
-from tests.stories.recovery.simulated_wards import set_simulated_ward, steered  # noqa: F401
-from tests.stories.recovery.ward import SetWard
+from tests.stories.recovery.recovery_sandbox import MakeRecovery
+from tests.stories.recovery.simulated_recovery import make_simulated_recovery, steered  # noqa: F401
 from tests.testbed import ControlPlane
 from tests.webhook_installed import install_webhook
 
@@ -41,16 +41,16 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     wanted = inspect.signature(story).parameters
     item.stash[STORY] = functools.partial(story, **{name: cases[name] for name in cases if name in wanted})
 
-    async def ended(set_ward: ConcurrentStories, **_arguments: Any) -> None:
-        await set_ward.ended(item.nodeid)
+    async def ended(make_recovery: ConcurrentStories, **_arguments: Any) -> None:
+        await make_recovery.ended(item.nodeid)
 
     item.obj = ended
 
 
 @pytest.fixture
-def set_ward(request: pytest.FixtureRequest, cluster_kind: str) -> SetWard:
-    """await set_ward(nodes=4): a ward whose pods are ready at once, until told otherwise."""
-    fixture = {SIMULATOR: "set_simulated_ward", CONTROL_PLANE: "concurrent_stories"}[cluster_kind]
+def make_recovery(request: pytest.FixtureRequest, cluster_kind: str) -> MakeRecovery:
+    """await make_recovery(nodes=4): a sandbox whose pods are ready at once, unless the story breaks them."""
+    fixture = {SIMULATOR: "make_simulated_recovery", CONTROL_PLANE: "concurrent_stories"}[cluster_kind]
     return request.getfixturevalue(fixture)
 
 
@@ -76,13 +76,13 @@ def concurrent_stories(
     folder, port = tmp_path_factory.mktemp("accounts"), unused_tcp_port_factory()
 
     @contextlib.asynccontextmanager
-    async def program() -> AsyncIterator[SetWard]:
+    async def program() -> AsyncIterator[MakeRecovery]:
         async with (
             connecting(control_plane, HOME, folder) as connect,
             _webhook(connect, port),
-            one_daemon(connect, HOME) as set_ward,
+            one_daemon(connect, HOME) as make_recovery,
         ):
-            yield set_ward
+            yield make_recovery
 
     stories = {item.nodeid: item.stash[STORY] for item in request.session.items if STORY in item.stash}
     begun = ConcurrentStories(stories)

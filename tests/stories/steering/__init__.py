@@ -1,4 +1,4 @@
-"""Replacements are told where to go: by the webhook or by the scheduler extender.
+"""Replacements are sent to a node by the webhook or by the scheduler extender.
 
-Told once, and played with each of them, on a real control plane and on the simulator.
+Each story runs with both of them, on the simulator and on a real control plane.
 """

@@ -19,7 +19,7 @@ from tests.stories.steering.simulated_steering import (  # noqa: F401
     reachable_extender,
     webhook_on_simulator,
 )
-from tests.stories.steering.steered import Extended, Serving, SetSteered, Steered
+from tests.stories.steering.steered import Extended, MakeSteered, Serving, Steered
 from tests.stories.steering.webhook_on_control_plane import (  # noqa: F401
     ours,
     start_webhook,
@@ -56,19 +56,19 @@ def serving(request: pytest.FixtureRequest, cluster_kind: str, steering: str) ->
 
 
 @pytest.fixture
-def set_steered(
+def make_steered(
     request: pytest.FixtureRequest,
     cluster: Cluster,
     cluster_kind: str,
     steering: str,
     serving: Serving,
     eventually: Eventually,
-) -> SetSteered:
-    """await set_steered(nodes=3): a stage with so many nodes, on which pods are ready at once."""
+) -> MakeSteered:
+    """await make_steered(nodes=3): a sandbox with so many nodes, on which pods are ready at once."""
     more: list[Any] = [request.getfixturevalue(f"ask_on_{cluster_kind}")] if steering == EXTENDER else []
     made = Extended if steering == EXTENDER else Steered
 
-    async def set_it(nodes: int = 3) -> Steered:
-        return made(await cluster.stage(nodes), serving, eventually, *more)
+    async def make(nodes: int = 3) -> Steered:
+        return made(await cluster.sandbox(nodes), serving, eventually, *more)
 
-    return set_it
+    return make

@@ -10,7 +10,7 @@ import aiohttp
 from kubevalues.connections import ClosingConnector, load_certificate_into
 from rescheduler.kube.client import Client
 from rescheduler.steering.steering_server import SteeringServer
-from tests.stories.steering.rotating import credentials_of
+from tests.stories.steering.certificate_rotation import credentials_of
 
 __all__ = ["Call", "asking", "calling", "scheduler_tls", "trusted_by_callers"]
 

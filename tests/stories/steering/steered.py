@@ -12,12 +12,12 @@ from rescheduler.cluster.pod_constraints import avoided_nodes
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.kube.api_resources import Object
 from rescheduler.kube.client import Client
-from tests.stories.stage import Stage, node_of
+from tests.stories.sandbox import Sandbox, node_of
 
-__all__ = ["PROBE", "Ask", "Extended", "Serving", "SetSteered", "Steered"]
+__all__ = ["PROBE", "Ask", "Extended", "MakeSteered", "Serving", "Steered"]
 
 Serving = Callable[[], contextlib.AbstractAsyncContextManager[None]]
-SetSteered = Callable[..., Awaitable["Steered"]]
+MakeSteered = Callable[..., Awaitable["Steered"]]
 Ask = Callable[[str, bytes], Awaitable[bytes]]
 """Verb and arguments → the answer of the extender."""
 
@@ -27,9 +27,9 @@ PROBE = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "probe", "uid": 
 
 @dataclass
 class Steered:
-    """A stage beside which a webhook can run that the API server asks about every new pod."""
+    """A sandbox beside which a webhook can run that the API server asks about every new pod."""
 
-    stage: Stage
+    sandbox: Sandbox
     serving: Serving
     """async with serving(): a webhook that is registered; or an extender that can be asked."""
     eventually: Callable[..., Awaitable[Any]]
@@ -38,7 +38,7 @@ class Steered:
 
     @property
     def client(self) -> Client:
-        return self.stage.client
+        return self.sandbox.client
 
     @contextlib.asynccontextmanager
     async def moving(self, *pods: Object, to: str = "") -> AsyncIterator[None]:
@@ -64,7 +64,7 @@ class Steered:
     async def steers(self) -> bool:
         """Whether a pod of `PROBE` would be steered, if somebody made it."""
         owner = {**PROBE, "controller": True}
-        metadata = {"namespace": self.stage.namespace, "name": "probe", "ownerReferences": [owner]}
+        metadata = {"namespace": self.sandbox.namespace, "name": "probe", "ownerReferences": [owner]}
         spec = {"containers": [{"name": "main", "image": "shop/web:1"}]}
         item = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
         made = await self.client.create(PODS.as_json, item, dry_run=True)
@@ -80,9 +80,9 @@ class Steered:
 
     async def evict(self, pod: Object, replicas: int) -> Object:
         """The pod that its controller has made in its place, once all are ready again."""
-        known = {each["metadata"]["uid"] for each in await self.stage.pods()}
-        await self.client.evict(self.stage.key(pod["metadata"]["name"]))
-        ready = await self.stage.until_ready(replicas)
+        known = {each["metadata"]["uid"] for each in await self.sandbox.pods()}
+        await self.client.evict(self.sandbox.key(pod["metadata"]["name"]))
+        ready = await self.sandbox.until_ready(replicas)
         (replacement,) = (each for each in ready if each["metadata"]["uid"] not in known)
         return replacement
 
@@ -93,7 +93,7 @@ class Steered:
         item = {
             "apiVersion": POD_MIGRATIONS.api_version,
             "kind": POD_MIGRATIONS.kind,
-            "metadata": {"namespace": self.stage.namespace, "name": name},
+            "metadata": {"namespace": self.sandbox.namespace, "name": name},
             "spec": {"pod": {"name": pod, "uid": f"uid-of-{pod}"}, "sourceNode": source},
         }
         made = await self.client.create(POD_MIGRATIONS, item)
@@ -108,12 +108,12 @@ class Steered:
         try:
             yield
         finally:
-            await self.client.delete(POD_MIGRATIONS, self.stage.key(name))
+            await self.client.delete(POD_MIGRATIONS, self.sandbox.key(name))
 
 
 @dataclass
 class Extended(Steered):
-    """A stage beside which an extender can run that the scheduler asks about every pod."""
+    """A sandbox beside which an extender can run that the scheduler asks about every pod."""
 
     ask: Ask
     leaves_marks = False
@@ -121,7 +121,7 @@ class Extended(Steered):
     async def steers(self) -> bool:
         """Whether a pod of `PROBE` would be kept off a node, if somebody placed it."""
         owner = {**PROBE, "controller": True}
-        metadata = {"namespace": self.stage.namespace, "name": "probe", "ownerReferences": [owner]}
+        metadata = {"namespace": self.sandbox.namespace, "name": "probe", "ownerReferences": [owner]}
         asked = {"Pod": {"metadata": metadata}, "NodeNames": ["nowhere", "anywhere"]}
         answer = json.loads(await self.ask("filter", json.dumps(asked).encode()))
         return bool(answer["NodeNames"] == ["anywhere"])

@@ -28,7 +28,7 @@ from rescheduler.steering.webhook.webhook_configurations import (
     ServiceAddress,
     UrlAddress,
 )
-from tests.stories.steering.rotating import (
+from tests.stories.steering.certificate_rotation import (
     LIFETIMES,
     ROUNDS_S,
     ClockAhead,
@@ -36,7 +36,7 @@ from tests.stories.steering.rotating import (
     is_caught_up,
     under_load,
 )
-from tests.stories.steering.steered import SetSteered
+from tests.stories.steering.steered import MakeSteered
 from tests.testbed import ControlPlane
 from tests.webhook_installed import configuration_of, install_webhook
 
@@ -55,15 +55,15 @@ async def hook(client: Client) -> Object:
 
 
 async def test_rotation_under_load(
-    set_steered: SetSteered,
+    make_steered: MakeSteered,
     ours: Client,
     unused_tcp_port: int,
     eventually: Callable[..., Any],
     unregistered: None,
 ) -> None:
     """Certificates and their authority are replaced while pods are created: each one is steered."""
-    steered = await set_steered(nodes=1)
-    client, namespace, clock = steered.client, steered.stage.namespace, ClockAhead()
+    steered = await make_steered(nodes=1)
+    client, namespace, clock = steered.client, steered.sandbox.namespace, ClockAhead()
     options = SteeringServerOptions(
         namespace,
         UrlAddress(f"https://127.0.0.1:{unused_tcp_port}"),
@@ -100,16 +100,16 @@ async def test_rotation_under_load(
 
 
 async def test_a_bundle_that_somebody_edits_is_restored(
-    set_steered: SetSteered, eventually: Callable[..., Any]
+    make_steered: MakeSteered, eventually: Callable[..., Any]
 ) -> None:
-    steered = await set_steered(nodes=1)
+    steered = await make_steered(nodes=1)
     async with steered.serving(), steered.probing():
         good = (await hook(steered.client))["clientConfig"]["caBundle"]
         others = renew_credentials(None, ("127.0.0.1",), datetime.now(UTC), CertificateLifetimes())
         wrong = b64encode(others.trusted).decode()
         change = [{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": wrong}]
         await steered.client.patch(
-            MUTATING_WEBHOOKS, configuration_of(steered.stage.namespace), json_patch(change)
+            MUTATING_WEBHOOKS, configuration_of(steered.sandbox.namespace), json_patch(change)
         )
 
         async def restored() -> bool:
@@ -119,23 +119,23 @@ async def test_a_bundle_that_somebody_edits_is_restored(
         await eventually(steered.steers)
 
 
-async def test_an_empty_secret_of_any_type_is_filled(set_steered: SetSteered) -> None:
+async def test_an_empty_secret_of_any_type_is_filled(make_steered: MakeSteered) -> None:
     """Of an earlier version it may be of another type than the installed one: a type never changes."""
-    steered = await set_steered(nodes=1)
-    metadata = {"namespace": steered.stage.namespace, "name": WEBHOOK_SECRET}
+    steered = await make_steered(nodes=1)
+    metadata = {"namespace": steered.sandbox.namespace, "name": WEBHOOK_SECRET}
     empty = {"tls.crt": "", "tls.key": ""}
     await steered.client.create(SECRETS, {"metadata": metadata, "type": "kubernetes.io/tls", "data": empty})
     async with steered.serving(), steered.probing():
-        assert (await credentials_of(steered.client, steered.stage.namespace)).serving
+        assert (await credentials_of(steered.client, steered.sandbox.namespace)).serving
 
 
-async def test_of_two_that_run_either_answers_for_the_other(set_steered: SetSteered) -> None:
+async def test_of_two_that_run_either_answers_for_the_other(make_steered: MakeSteered) -> None:
     """Both serve what is in the one Secret; the address is that of the second."""
-    steered = await set_steered(nodes=1)
+    steered = await make_steered(nodes=1)
     async with steered.serving():
-        first = await credentials_of(steered.client, steered.stage.namespace)
+        first = await credentials_of(steered.client, steered.sandbox.namespace)
         async with steered.serving(), steered.probing():
-            assert await credentials_of(steered.client, steered.stage.namespace) == first
+            assert await credentials_of(steered.client, steered.sandbox.namespace) == first
 
 
 @pytest.mark.parametrize("how", [(), ("--server-side", "--force-conflicts")], ids=["kubectl", "the server"])

@@ -7,11 +7,11 @@ import pytest
 from rescheduler.api.podmigration import ConditionType, Handover, MigrationPhase
 from rescheduler.config.policy import Policy
 from rescheduler.kube.api_resources import Object
-from tests.stories.migrations.moving import Moves
+from tests.stories.migrations.moves import Moves
 from tests.stories.migrations.workloads import claim_templates, provided_volumes, stateful_set
 from tests.stories.observer import observing
-from tests.stories.stage import node_of
-from tests.stories.steering.steered import SetSteered, Steered
+from tests.stories.sandbox import node_of
+from tests.stories.steering.steered import MakeSteered, Steered
 
 pytestmark = pytest.mark.real_time
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.real_time
 def moves(steered: Steered) -> Moves:
     # Of an extender nothing in the cluster tells.
     return Moves(
-        steered.stage,
+        steered.sandbox,
         policy=Policy(
             settle_time=timedelta(milliseconds=100),
             scheduler_extender=not steered.leaves_marks,
@@ -29,17 +29,17 @@ def moves(steered: Steered) -> Moves:
     )
 
 
-async def test_stateful_set_pod_with_a_claim(set_steered: SetSteered) -> None:
+async def test_stateful_set_pod_with_a_claim(make_steered: MakeSteered) -> None:
     """A pod with a ReadWriteOnce claim moves to the target that was chosen."""
-    steered = await set_steered(nodes=4)
-    await provided_volumes(steered.stage, 2)
-    await stateful_set(steered.stage, 2, **claim_templates(steered.stage))
-    await steered.stage.budget(minAvailable=1)
-    source = (await steered.stage.pods())[-1]
-    target = await steered.stage.free_node()
+    steered = await make_steered(nodes=4)
+    await provided_volumes(steered.sandbox, 2)
+    await stateful_set(steered.sandbox, 2, **claim_templates(steered.sandbox))
+    await steered.sandbox.budget(minAvailable=1)
+    source = (await steered.sandbox.pods())[-1]
+    target = await steered.sandbox.free_node()
     async with steered.serving(), steered.probing():
         migration = await moves(steered).move(source, target)
-        ready = await steered.stage.until_ready(2)
+        ready = await steered.sandbox.until_ready(2)
     assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
     assert migration.status.handover is Handover.EVICT
     steering = migration.status.condition(ConditionType.STEERED)
@@ -50,21 +50,21 @@ async def test_stateful_set_pod_with_a_claim(set_steered: SetSteered) -> None:
     assert _claims(moved) == _claims(source), "with its own data"
 
 
-async def test_room_only_on_the_source(set_steered: SetSteered) -> None:
+async def test_room_only_on_the_source(make_steered: MakeSteered) -> None:
     """The pod comes back there, and the migration says so.
 
     The intent goes, then the pod that found no place, if there still is one; the next is free.
     """
-    steered = await set_steered(nodes=2)
-    stage = steered.stage
-    await stateful_set(stage, 1)
-    (source,) = await stage.pods()
-    target = await stage.free_node()
-    await stage.cordon(target)
+    steered = await make_steered(nodes=2)
+    sandbox = steered.sandbox
+    await stateful_set(sandbox, 1)
+    (source,) = await sandbox.pods()
+    target = await sandbox.free_node()
+    await sandbox.cordon(target)
     moving = moves(steered)
-    async with steered.serving(), steered.probing(), observing(stage.client, stage.namespace) as seen:
+    async with steered.serving(), steered.probing(), observing(sandbox.client, sandbox.namespace) as seen:
         migration = await moving.move(source, target, steer_timeout=timedelta(seconds=2))
-        (back,) = await stage.until_ready(1)
+        (back,) = await sandbox.until_ready(1)
     assert migration.status.phase is MigrationPhase.FAILED, migration.status
     assert migration.status.failure == "BackOnSource"
     told = migration.status.condition(ConditionType.STEERED)

@@ -7,9 +7,9 @@ import pytest
 from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.install.extender_configuration import EXTENDER_PROFILE
 from rescheduler.kube.api_resources import Object
-from tests.stories.stage import node_of
+from tests.stories.sandbox import node_of
 from tests.stories.steering.extender_on_control_plane import Address
-from tests.stories.steering.steered import SetSteered, Steered
+from tests.stories.steering.steered import MakeSteered, Steered
 from tests.stories.waiting import until
 from tests.testbed import ControlPlane, Part
 
@@ -23,19 +23,19 @@ def steering() -> str:
 
 async def replaced_away_from_its_source(steered: Steered, **pod: str) -> bool:
     """On two nodes of which the scheduler prefers the source: the other one is busier."""
-    stage = steered.stage
-    await stage.deployment(1, pod=dict(pod))
-    (source,) = await stage.pods()
-    other = next(node for node in stage.nodes if node != node_of(source))
-    await stage.pod("busy", metadata={"labels": {"app": "busy"}}, nodeName=other, cpu="2")
-    await stage.until_ready(1, app="busy")
+    sandbox = steered.sandbox
+    await sandbox.deployment(1, pod=dict(pod))
+    (source,) = await sandbox.pods()
+    other = next(node for node in sandbox.nodes if node != node_of(source))
+    await sandbox.pod("busy", metadata={"labels": {"app": "busy"}}, nodeName=other, cpu="2")
+    await sandbox.until_ready(1, app="busy")
     async with steered.serving(), steered.moving(source):
         replacement = await steered.evict(source, 1)
     return node_of(replacement) == other
 
 
-async def test_pods_of_every_profile_are_asked_about_and_ours_is_one(set_steered: SetSteered) -> None:
-    steered = await set_steered(nodes=2)
+async def test_pods_of_every_profile_are_asked_about_and_ours_is_one(make_steered: MakeSteered) -> None:
+    steered = await make_steered(nodes=2)
     assert await replaced_away_from_its_source(steered, schedulerName=EXTENDER_PROFILE)
 
 
@@ -47,9 +47,9 @@ def sending_whole_nodes(control_plane: ControlPlane, address: Address):
 
 
 async def test_a_scheduler_that_sends_whole_nodes_is_answered_likewise(
-    sending_whole_nodes: None, set_steered: SetSteered
+    sending_whole_nodes: None, make_steered: MakeSteered
 ) -> None:
-    steered = await set_steered(nodes=2)
+    steered = await make_steered(nodes=2)
     assert await replaced_away_from_its_source(steered)
 
 
@@ -62,18 +62,20 @@ def showing_no_certificate(control_plane: ControlPlane, address: Address):
     control_plane.restart(Part.SCHEDULER, address.options())
 
 
-async def test_scheduler_without_a_certificate(showing_no_certificate: None, set_steered: SetSteered) -> None:
+async def test_scheduler_without_a_certificate(
+    showing_no_certificate: None, make_steered: MakeSteered
+) -> None:
     """It gets no answer, and places pods as usual."""
-    steered = await set_steered(nodes=2)
+    steered = await make_steered(nodes=2)
     assert not await replaced_away_from_its_source(steered)
 
 
-async def test_where_only_its_source_is_left_a_pod_says_why_it_waits(set_steered: SetSteered) -> None:
+async def test_where_only_its_source_is_left_a_pod_says_why_it_waits(make_steered: MakeSteered) -> None:
     """As with the webhook: until the migration withdraws its intent, and has the pod made anew."""
-    steered = await set_steered(nodes=1)
-    stage = steered.stage
-    await stage.deployment(1)
-    (source,) = await stage.pods()
+    steered = await make_steered(nodes=1)
+    sandbox = steered.sandbox
+    await sandbox.deployment(1)
+    (source,) = await sandbox.pods()
 
     def waiting(pods: Mapping[str, Object]) -> Object | None:
         found = (pod for pod in pods.values() if pod["metadata"]["uid"] != source["metadata"]["uid"])
@@ -81,10 +83,10 @@ async def test_where_only_its_source_is_left_a_pod_says_why_it_waits(set_steered
 
     async with steered.serving():
         async with steered.moving(source):
-            await steered.client.evict(stage.key(source["metadata"]["name"]))
-            waits = await until(steered.client, PODS.as_json, stage.namespace, waiting, labels="app=web")
-        await steered.client.delete(PODS, stage.key(waits["metadata"]["name"]))
-        (placed,) = await stage.until_ready(1)
+            await steered.client.evict(sandbox.key(source["metadata"]["name"]))
+            waits = await until(steered.client, PODS.as_json, sandbox.namespace, waiting, labels="app=web")
+        await steered.client.delete(PODS, sandbox.key(waits["metadata"]["name"]))
+        (placed,) = await sandbox.until_ready(1)
     assert node_of(placed) == node_of(source)
 
 

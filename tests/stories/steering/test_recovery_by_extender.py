@@ -8,7 +8,7 @@ import pytest
 from tests.stories.recovery import test_deployments as deployments
 from tests.stories.recovery import test_workloads as workloads
 from tests.stories.recovery.concurrent_stories import ConcurrentStories, connecting, one_daemon
-from tests.stories.recovery.ward import SetWard
+from tests.stories.recovery.recovery_sandbox import MakeRecovery
 from tests.stories.steering.extender_on_control_plane import HOME, Address
 from tests.stories.steering.steered import Serving
 from tests.testbed import ControlPlane
@@ -35,14 +35,14 @@ def concurrent_stories(
     folder = tmp_path_factory.mktemp("accounts")
 
     @contextlib.asynccontextmanager
-    async def program() -> AsyncIterator[SetWard]:
+    async def program() -> AsyncIterator[MakeRecovery]:
         async with (
             connecting(extender_control_plane, HOME.namespace, folder) as connect,
             extender_on_control_plane(),
         ):
             await address.until_ready()
-            async with one_daemon(connect, HOME.namespace, by_extender=True) as set_ward:
-                yield set_ward
+            async with one_daemon(connect, HOME.namespace, by_extender=True) as make_recovery:
+                yield make_recovery
 
     begun = ConcurrentStories(STORIES)
     with begun.running(program):

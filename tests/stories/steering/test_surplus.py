@@ -24,12 +24,12 @@ from rescheduler.kube.http_transport import HttpTransport
 from rescheduler.migrations.runtime_state import RuntimeState, RuntimeStateHolder
 from rescheduler.steering.webhook.webhook_presence import WebhookPresence
 from tests.e2e.permissions import DAEMON, kubeconfig_as
-from tests.stories.migrations.moving import Moves
+from tests.stories.migrations.moves import Moves
 from tests.stories.migrations.workloads import stateful_set
 from tests.stories.objects import PRIORITY_CLASSES
 from tests.stories.observer import observing
-from tests.stories.stage import AT_ONCE, Stage, node_of, until_usable
-from tests.stories.steering.steered import SetSteered
+from tests.stories.sandbox import AT_ONCE, Sandbox, node_of, until_usable
+from tests.stories.steering.steered import MakeSteered
 from tests.stories.steering.webhook_on_control_plane import StartWebhook
 from tests.testbed import ControlPlane, Part
 
@@ -82,104 +82,106 @@ def rescheduler(control_plane: ControlPlane, tmp_path: Path) -> Command:
 
 
 @pytest.fixture
-async def stage(client: Client, namespace: str, play: Callable[..., Awaitable[Any]]) -> AsyncIterator[Stage]:
+async def sandbox(
+    client: Client, namespace: str, start_kubelet: Callable[..., Awaitable[Any]]
+) -> AsyncIterator[Sandbox]:
     """Three nodes of 8 cpu, and a class of pods that preempt others."""
-    kubelet = await play({"pods": [AT_ONCE]}, nodes=3)
-    made = Stage(client, namespace, kubelet, await until_usable(client, kubelet, 3))
+    kubelet = await start_kubelet({"pods": [AT_ONCE]}, nodes=3)
+    made = Sandbox(client, namespace, kubelet, await until_usable(client, kubelet, 3))
     high = {"metadata": {"name": f"high-{namespace}"}, "value": 1000}
     await client.create(PRIORITY_CLASSES, {"apiVersion": PRIORITY_CLASSES.api_version, **high})
     yield made
     await client.delete(PRIORITY_CLASSES, f"high-{namespace}")
 
 
-async def crowd(stage: Stage) -> Object:
+async def crowd(sandbox: Sandbox) -> Object:
     """The pod to move is on the first node, the second is empty, the third is full of bystanders whose budget
     allows nothing."""
-    first, second, third = stage.nodes
-    await stage.cordon(second, third)
+    first, second, third = sandbox.nodes
+    await sandbox.cordon(second, third)
     # Its node is not free at once: for a while there is room nowhere.
-    stage.behave({"match": {"labels": {"app": "web"}}, "startup": "0s", "termination": "10s"})
-    pod = {"cpu": "6", "priorityClassName": f"high-{stage.namespace}", "terminationGracePeriodSeconds": 20}
-    await stage.deployment(1, pod=pod)
-    await stage.cordon(first)
-    await stage.cordon(third, on=False)
+    sandbox.behave({"match": {"labels": {"app": "web"}}, "startup": "0s", "termination": "10s"})
+    pod = {"cpu": "6", "priorityClassName": f"high-{sandbox.namespace}", "terminationGracePeriodSeconds": 20}
+    await sandbox.deployment(1, pod=pod)
+    await sandbox.cordon(first)
+    await sandbox.cordon(third, on=False)
     for name in BYSTANDERS:
-        made = await stage.pod(name, metadata={"labels": {"app": "bystander"}}, cpu="3")
-        await stage.until_pod_ready(made)
-    await stage.budget("bystanders", app="bystander", minAvailable="100%")
-    await stage.cordon(first, second, on=False)
-    (source,) = await stage.pods()
+        made = await sandbox.pod(name, metadata={"labels": {"app": "bystander"}}, cpu="3")
+        await sandbox.until_pod_ready(made)
+    await sandbox.budget("bystanders", app="bystander", minAvailable="100%")
+    await sandbox.cordon(first, second, on=False)
+    (source,) = await sandbox.pods()
     assert node_of(source) == first
     return source
 
 
-async def bystanders(stage: Stage) -> set[str]:
-    return {pod["metadata"]["name"] for pod in await stage.pods("bystander")}
+async def bystanders(sandbox: Sandbox) -> set[str]:
+    return {pod["metadata"]["name"] for pod in await sandbox.pods("bystander")}
 
 
 async def test_high_priority_with_the_guard(
-    stage: Stage, rescheduler: Command, start_webhook: StartWebhook
+    sandbox: Sandbox, rescheduler: Command, start_webhook: StartWebhook
 ) -> None:
     """The pod is moved, and none is preempted."""
-    source = await crowd(stage)
+    source = await crowd(sandbox)
     await start_webhook()
-    async with observing(stage.client, stage.namespace) as seen:
-        done = await rescheduler("move", stage.key(source["metadata"]["name"]), "--to", stage.nodes[1])
+    async with observing(sandbox.client, sandbox.namespace) as seen:
+        done = await rescheduler("move", sandbox.key(source["metadata"]["name"]), "--to", sandbox.nodes[1])
     assert done.code == 0, done
     assert len(seen.created) == 1, "the copy, and no pod beside it"
-    assert await bystanders(stage) == set(BYSTANDERS)
+    assert await bystanders(sandbox) == set(BYSTANDERS)
 
 
 @pytest.mark.parametrize("is_dead", [False, True], ids=["is not installed", "is dead"])
 async def test_where_the_webhook(
-    is_dead: bool, stage: Stage, rescheduler: Command, start_webhook: StartWebhook
+    is_dead: bool, sandbox: Sandbox, rescheduler: Command, start_webhook: StartWebhook
 ) -> None:
     """nothing is moved that would make its ReplicaSet preempt others."""
-    source = await crowd(stage)
-    name = stage.key(source["metadata"]["name"])
+    source = await crowd(sandbox)
+    name = sandbox.key(source["metadata"]["name"])
     if is_dead:
         process = await start_webhook()
         process.kill()
         await process.wait()
-    done = await rescheduler("move", name, "--to", stage.nodes[1])
+    done = await rescheduler("move", name, "--to", sandbox.nodes[1])
     assert done.code == 1, done
     assert "SurplusWouldPreempt" in done.err
     assert "bystander-1" in done.err
     explained = await rescheduler("explain", "pod", name)
     assert "SurplusWouldPreempt" in explained.out
-    assert [pod["metadata"]["name"] for pod in await stage.pods()] == [source["metadata"]["name"]]
-    assert await bystanders(stage) == set(BYSTANDERS)
+    assert [pod["metadata"]["name"] for pod in await sandbox.pods()] == [source["metadata"]["name"]]
+    assert await bystanders(sandbox) == set(BYSTANDERS)
 
 
 async def test_ten_quiet_moves_make_no_pod_but_their_copies(
-    set_steered: SetSteered, start_webhook: StartWebhook
+    make_steered: MakeSteered, start_webhook: StartWebhook
 ) -> None:
-    steered = await set_steered(nodes=3)
-    stage = steered.stage
-    await stage.deployment(2)
-    await stage.budget(minAvailable=2)
+    steered = await make_steered(nodes=3)
+    sandbox = steered.sandbox
+    await sandbox.deployment(2)
+    await sandbox.budget(minAvailable=2)
     await start_webhook()
-    moves = Moves(stage)
+    moves = Moves(sandbox)
     async with (
         steered.probing(),
-        observing(stage.client, stage.namespace) as seen,
+        observing(sandbox.client, sandbox.namespace) as seen,
         moves.executing(),
     ):
         for _ in range(10):
-            source = (await stage.pods())[0]
-            key = await moves.wish(source, await stage.free_node())
+            source = (await sandbox.pods())[0]
+            key = await moves.create_migration(source, await sandbox.free_node())
             migration = await moves.until_finished(key)
             assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
-            await stage.until_ready(2)
+            await sandbox.until_ready(2)
     assert len(seen.created) == 10, seen.created
     assert min(seen.ready) == 2
-    events = (await stage.client.list(EVENTS, namespace=stage.namespace)).items
+    events = (await sandbox.client.list(EVENTS, namespace=sandbox.namespace)).items
     refused = [each["message"] for each in events if each["reason"] == "FailedCreate"]
     assert all("needs no new pod" in each for each in refused)
 
 
 async def test_controller_manager_without_service_accounts(
-    control_plane: ControlPlane, set_steered: SetSteered, start_webhook: StartWebhook
+    control_plane: ControlPlane, make_steered: MakeSteered, start_webhook: StartWebhook
 ) -> None:
     """Its pods are guarded against as well."""
     usual = control_plane.options
@@ -189,14 +191,14 @@ async def test_controller_manager_without_service_accounts(
     flags = {Part.CONTROLLER_MANAGER: ("--use-service-account-credentials=false",)}
     control_plane.restart(Part.CONTROLLER_MANAGER, replace(usual, flags={**usual.flags, **flags}))
     try:
-        steered = await set_steered(nodes=3)
-        stage = steered.stage
-        await stage.deployment(1)
+        steered = await make_steered(nodes=3)
+        sandbox = steered.sandbox
+        await sandbox.deployment(1)
         await start_webhook()
-        (source,) = await stage.pods()
-        async with steered.probing(), observing(stage.client, stage.namespace) as seen:
-            migration = await Moves(stage).move(source, await stage.free_node())
-            await stage.until_ready(1)
+        (source,) = await sandbox.pods()
+        async with steered.probing(), observing(sandbox.client, sandbox.namespace) as seen:
+            migration = await Moves(sandbox).move(source, await sandbox.free_node())
+            await sandbox.until_ready(1)
         assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
         assert len(seen.created) == 1, seen.created
     finally:
@@ -204,24 +206,26 @@ async def test_controller_manager_without_service_accounts(
         control_plane.restart(Part.CONTROLLER_MANAGER, usual)
 
 
-async def test_pods_wanted_during_the_move(set_steered: SetSteered, start_webhook: StartWebhook) -> None:
+async def test_pods_wanted_during_the_move(make_steered: MakeSteered, start_webhook: StartWebhook) -> None:
     """They come as soon as the copy is adopted.
 
     A sibling is deleted and the workload scaled up in the middle of the move.
     """
-    steered = await set_steered(nodes=3)
-    stage = steered.stage
-    await stage.deployment(3)
+    steered = await make_steered(nodes=3)
+    sandbox = steered.sandbox
+    await sandbox.deployment(3)
     await start_webhook()
-    source, sibling, _ = await stage.pods()
-    moves = Moves(stage)
+    source, sibling, _ = await sandbox.pods()
+    moves = Moves(sandbox)
     async with steered.probing(), moves.executing():
-        key = await moves.wish(source, next(node for node in stage.nodes if node != node_of(source)))
+        key = await moves.create_migration(
+            source, next(node for node in sandbox.nodes if node != node_of(source))
+        )
         await moves.copy_of(key)
-        await stage.client.delete(PODS, stage.key(sibling["metadata"]["name"]))
-        await stage.client.patch(DEPLOYMENTS, stage.key("web"), merge_patch({"spec": {"replicas": 5}}))
+        await sandbox.client.delete(PODS, sandbox.key(sibling["metadata"]["name"]))
+        await sandbox.client.patch(DEPLOYMENTS, sandbox.key("web"), merge_patch({"spec": {"replicas": 5}}))
         migration = await moves.until_finished(key)
-        await stage.until_ready(5)
+        await sandbox.until_ready(5)
     assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
 
 
@@ -251,38 +255,38 @@ async def daemon(
 
 
 async def test_nothing_is_evicted_when_the_webhook_has_died(
-    stage: Stage,
+    sandbox: Sandbox,
     start_webhook: StartWebhook,
     daemon: tuple[Rescheduler, WebhookPresence],
     eventually: Callable[..., Awaitable[Any]],
 ) -> None:
     """It is registered, and was seen answering a moment ago."""
-    await stateful_set(stage, 2)
-    source = (await stage.pods())[0]
-    moves = Moves(stage)
+    await stateful_set(sandbox, 2)
+    source = (await sandbox.pods())[0]
+    moves = Moves(sandbox)
     process = await start_webhook()
     _, webhook = daemon
 
     async def answers() -> bool:
-        return bool((await webhook.confirm(stage.namespace)).steers)
+        return bool((await webhook.confirm(sandbox.namespace)).steers)
 
     await eventually(answers)
     process.kill()
     await process.wait()
-    key = await moves.wish(source, await stage.free_node())
+    key = await moves.create_migration(source, await sandbox.free_node())
     migration = await moves.until(key, lambda each: each.status.failure)
     assert migration.status.failure == "Unsteered"
     assert "steering.rescheduler.dev" in migration.status.message
-    assert {pod["metadata"]["uid"] for pod in await stage.pods()} >= {source["metadata"]["uid"]}
+    assert {pod["metadata"]["uid"] for pod in await sandbox.pods()} >= {source["metadata"]["uid"]}
 
 
 async def test_a_pod_that_would_return_to_its_cordoned_node_is_not_evicted(
-    stage: Stage, rescheduler: Command
+    sandbox: Sandbox, rescheduler: Command
 ) -> None:
-    await stateful_set(stage, 2, pod={"tolerations": EVERYTHING})
-    source = (await stage.pods())[0]
-    await stage.cordon(node_of(source))
+    await stateful_set(sandbox, 2, pod={"tolerations": EVERYTHING})
+    source = (await sandbox.pods())[0]
+    await sandbox.cordon(node_of(source))
     drained = await rescheduler("drain", node_of(source))
     assert drained.code == 1
     assert "ToleratesCordon" in drained.out + drained.err
-    assert source["metadata"]["uid"] in {pod["metadata"]["uid"] for pod in await stage.pods()}
+    assert source["metadata"]["uid"] in {pod["metadata"]["uid"] for pod in await sandbox.pods()}

@@ -25,14 +25,14 @@ from tests.unit.migrations.controller.conftest import (  # noqa: F401
     connect,
     custom_resource_definitions,
     life,
+    make_moves,
     pytest_asyncio_loop_factories,
+    serve_usage,
     server,
-    set_moves,
     simulated_client,
     simulated_cluster,
-    tell_usage,
 )
-from tests.unit.recovery.controller.conftest import set_simulated_ward, set_ward, steered  # noqa: F401
+from tests.unit.recovery.controller.conftest import make_recovery, make_simulated_recovery, steered  # noqa: F401
 
 HOME = "default"
 INTERVAL_S = 30
@@ -149,19 +149,19 @@ async def start(connect, server):
 
 
 @pytest.fixture
-def crowd(set_moves):
+def crowd(make_moves):
     """await crowd(pods): all of them on the first of some nodes, which has a load of 85 % at least."""
 
-    async def set_it(pods=6, nodes=3, **policy):
-        moves = await set_moves(nodes, **policy)
-        _, *others = moves.stage.nodes
-        await moves.stage.cordon(*others)
+    async def make(pods=6, nodes=3, **policy):
+        moves = await make_moves(nodes, **policy)
+        _, *others = moves.sandbox.nodes
+        await moves.sandbox.cordon(*others)
         container = {"name": "web", "image": "web:1", "resources": {"requests": {"cpu": "1"}}}
-        await moves.stage.deployment(pods, pod={"containers": [container]})
-        await moves.stage.cordon(*others, on=False)
+        await moves.sandbox.deployment(pods, pod={"containers": [container]})
+        await moves.sandbox.cordon(*others, on=False)
         return moves
 
-    return set_it
+    return make
 
 
 @pytest.fixture

@@ -2,20 +2,20 @@
 
 from rescheduler.api.podmigration import MigrationPhase
 from rescheduler.daemon.node_drain import start_maintenance
-from tests.stories.recovery.ward import CRASH
-from tests.stories.stage import AT_ONCE
+from tests.stories.recovery.recovery_sandbox import CRASH
+from tests.stories.sandbox import AT_ONCE
 
 BROKEN = [f"broken-{number}" for number in range(4)]
 
 
 async def test_pods_that_crash_everywhere_bring_about_no_halt_when_their_node_is_to_be_emptied(
-    set_ward, start, client, migrations, eventually
+    make_recovery, start, client, migrations, eventually
 ):
-    ward = await set_ward(3)
-    node = ward.stage.nodes[0]
-    ward.stage.behave({**AT_ONCE, **CRASH})
+    recovery = await make_recovery(3)
+    node = recovery.sandbox.nodes[0]
+    recovery.sandbox.behave({**AT_ONCE, **CRASH})
     for name in BROKEN:
-        await ward.workload_on(node, "Deployment", name=name, retries=None)
+        await recovery.workload_on(node, "Deployment", name=name, retries=None)
     running = await start(enabled_strategies=("NodeMaintenance",), max_retries=0)
     await start_maintenance(client, [node])
 

@@ -20,7 +20,7 @@ from rescheduler.migrations.controller.plan_execution import PlanExecution, podm
 from rescheduler.migrations.observation import RevalidationOutcome
 from rescheduler.migrations.runtime_state import SteeringStatus
 from rescheduler.planner.plan import Move, Plan, PlannedNodeChange
-from tests.stories.stage import node_of
+from tests.stories.sandbox import node_of
 
 LEASE = "default/rescheduler"
 POLICY = Policy(
@@ -65,37 +65,37 @@ async def carried_out(rescheduler, plan):
     return run
 
 
-async def test_a_plan_is_carried_out_and_nothing_of_it_is_left(set_moves, made, server, client):
-    moves = await set_moves(3)
-    await moves.stage.deployment(2)
-    pod = (await moves.stage.pods())[0]
-    target = await moves.stage.free_node()
+async def test_a_plan_is_carried_out_and_nothing_of_it_is_left(make_moves, made, server, client):
+    moves = await make_moves(3)
+    await moves.sandbox.deployment(2)
+    pod = (await moves.sandbox.pods())[0]
+    target = await moves.sandbox.free_node()
     run = await carried_out(made(), a_plan(server, a_move(pod, target)))
     (errand,) = run.moves
     assert errand.is_completed
-    assert target in {node_of(each) for each in await moves.stage.pods()}
+    assert target in {node_of(each) for each in await moves.sandbox.pods()}
     assert await moves.leftovers() == []
     reasons = {event["reason"] for event in (await client.list(EVENTS)).items}
     assert {"MigrationStarted", "MigrationHandedOver", "MigrationCompleted"} <= reasons, "told to the end"
     assert (await client.get(LEASES, LEASE))["spec"]["holderIdentity"] == "", "given back"
 
 
-async def test_the_same_plan_again_asks_for_nothing_new(set_moves, made, server, client):
-    moves = await set_moves(3)
-    await moves.stage.deployment(1)
-    pod = (await moves.stage.pods())[0]
-    plan = a_plan(server, a_move(pod, await moves.stage.free_node()))
+async def test_the_same_plan_again_asks_for_nothing_new(make_moves, made, server, client):
+    moves = await make_moves(3)
+    await moves.sandbox.deployment(1)
+    pod = (await moves.sandbox.pods())[0]
+    plan = a_plan(server, a_move(pod, await moves.sandbox.free_node()))
     await carried_out(made(), plan)
     again = await carried_out(made("another"), plan)
     assert again.moves[0].is_completed
     assert len((await client.list(POD_MIGRATIONS)).items) == 1
 
 
-async def test_a_pod_that_another_plan_moves_already_is_not_asked_for_again(set_moves, made, server, client):
-    moves = await set_moves(3)
-    await moves.stage.deployment(1)
-    pod = (await moves.stage.pods())[0]
-    plan = a_plan(server, a_move(pod, await moves.stage.free_node()))
+async def test_a_pod_that_another_plan_moves_already_is_not_asked_for_again(make_moves, made, server, client):
+    moves = await make_moves(3)
+    await moves.sandbox.deployment(1)
+    pod = (await moves.sandbox.pods())[0]
+    plan = a_plan(server, a_move(pod, await moves.sandbox.free_node()))
     later = replace(plan, taken_at_s=plan.taken_at_s + 1)
     rescheduler, recorded, is_asking, may_go_on = made(), [], asyncio.Event(), asyncio.Event()
     is_asked = asyncio.Event()
@@ -134,12 +134,12 @@ async def test_a_pod_that_another_plan_moves_already_is_not_asked_for_again(set_
     assert len((await client.list(POD_MIGRATIONS)).items) == 1
 
 
-async def test_a_pod_that_stops_on_its_way_goes_on_under_its_new_name(set_moves, made, server):
-    moves = await set_moves(3)
-    await moves.stage.deployment(1)
-    pod = (await moves.stage.pods())[0]
+async def test_a_pod_that_stops_on_its_way_goes_on_under_its_new_name(make_moves, made, server):
+    moves = await make_moves(3)
+    await moves.sandbox.deployment(1)
+    pod = (await moves.sandbox.pods())[0]
     source = node_of(pod)
-    stop, end = (node for node in moves.stage.nodes if node != source)
+    stop, end = (node for node in moves.sandbox.nodes if node != source)
     plan = a_plan(
         server,
         a_move(pod, stop, hop=True, wave=0),
@@ -147,7 +147,7 @@ async def test_a_pod_that_stops_on_its_way_goes_on_under_its_new_name(set_moves,
     )
     run = await carried_out(made(), plan)
     assert [errand.is_completed for errand in run.moves] == [True, True], run.moves
-    (there,) = await moves.stage.until_ready(1)
+    (there,) = await moves.sandbox.until_ready(1)
     assert node_of(there) == end
     first, second = [await moves.client.get(POD_MIGRATIONS, errand.key) for errand in run.moves]
     assert first["metadata"]["annotations"] == {NEXT_HOP_ANNOTATION: end}, (
@@ -156,25 +156,25 @@ async def test_a_pod_that_stops_on_its_way_goes_on_under_its_new_name(set_moves,
     assert second["metadata"]["annotations"] == {CONTINUES_ANNOTATION: first["metadata"]["name"]}
 
 
-async def test_a_second_leg_is_given_up_if_the_stop_was_not_reached(set_moves, made, server):
-    moves = await set_moves(3)
-    await moves.stage.deployment(1)
-    pod = (await moves.stage.pods())[0]
-    stop, end = (node for node in moves.stage.nodes if node != node_of(pod))
-    await moves.stage.cordon(stop)
+async def test_a_second_leg_is_given_up_if_the_stop_was_not_reached(make_moves, made, server):
+    moves = await make_moves(3)
+    await moves.sandbox.deployment(1)
+    pod = (await moves.sandbox.pods())[0]
+    stop, end = (node for node in moves.sandbox.nodes if node != node_of(pod))
+    await moves.sandbox.cordon(stop)
     plan = a_plan(server, a_move(pod, stop, hop=True), a_move(pod, end, source=stop, wave=1))
     first, second = (await carried_out(made(), plan)).moves
     assert first.migration.status.phase is MigrationPhase.FAILED
     assert "cordoned" in first.migration.status.message
     assert second.cancelled_because
-    assert node_of((await moves.stage.pods())[0]) == node_of(pod)
+    assert node_of((await moves.sandbox.pods())[0]) == node_of(pod)
 
 
-async def test_stopping_begins_nothing_more_and_lets_the_rest_come_to_its_end(set_moves, made, server):
-    moves = await set_moves(4)
-    await moves.stage.deployment(3)
-    pods = await moves.stage.pods()
-    target = await moves.stage.free_node()
+async def test_stopping_begins_nothing_more_and_lets_the_rest_come_to_its_end(make_moves, made, server):
+    moves = await make_moves(4)
+    await moves.sandbox.deployment(3)
+    pods = await moves.sandbox.pods()
+    target = await moves.sandbox.free_node()
     policy = replace(POLICY, max_concurrent_migrations=1)
     plan = a_plan(server, *(a_move(pod, target, wave=wave) for wave, pod in enumerate((pods[0], pods[1]))))
     rescheduler = made(policy=policy)
@@ -195,10 +195,12 @@ async def test_stopping_begins_nothing_more_and_lets_the_rest_come_to_its_end(se
     assert await moves.leftovers() == []
 
 
-async def test_nodes_are_cordoned_with_our_mark_and_only_ours_are_uncordoned(set_moves, made, server, client):
-    moves = await set_moves(3)
-    first, second, _ = moves.stage.nodes
-    await moves.stage.cordon(second)
+async def test_nodes_are_cordoned_with_our_mark_and_only_ours_are_uncordoned(
+    make_moves, made, server, client
+):
+    moves = await make_moves(3)
+    first, second, _ = moves.sandbox.nodes
+    await moves.sandbox.cordon(second)
     cordon = [PlannedNodeChange(node, NodeChange.CORDON, "NodeMaintenance", "") for node in (first, second)]
     await carried_out(made(), a_plan(server, changes=tuple(cordon)))
     assert (await client.get(NODES, first)).annotations["rescheduler.dev/cordoned-by"] == "NodeMaintenance"
@@ -209,8 +211,8 @@ async def test_nodes_are_cordoned_with_our_mark_and_only_ours_are_uncordoned(set
     assert [(await client.get(NODES, node)).unschedulable for node in (first, second)] == [False, True]
 
 
-async def test_without_the_definition_there_is_nothing_to_do(set_moves, made, client):
-    await set_moves(1)
+async def test_without_the_definition_there_is_nothing_to_do(make_moves, made, client):
+    await make_moves(1)
     await client.delete(CUSTOM_RESOURCE_DEFINITIONS, PODMIGRATION_CRD_NAME)
     await asyncio.sleep(5)
     with pytest.raises(MissingPodMigrationCRD):
@@ -218,12 +220,12 @@ async def test_without_the_definition_there_is_nothing_to_do(set_moves, made, cl
             pass
 
 
-async def test_checks_even_out_the_nodes_and_then_find_nothing_to_do(set_moves, made, client):
-    moves = await set_moves(3)
-    crowded, *others = moves.stage.nodes
-    await moves.stage.cordon(*others)
-    await moves.stage.deployment(4, pod={"containers": [_busy("1500m")]})
-    await moves.stage.cordon(*others, on=False)
+async def test_checks_even_out_the_nodes_and_then_find_nothing_to_do(make_moves, made, client):
+    moves = await make_moves(3)
+    crowded, *others = moves.sandbox.nodes
+    await moves.sandbox.cordon(*others)
+    await moves.sandbox.deployment(4, pod={"containers": [_busy("1500m")]})
+    await moves.sandbox.cordon(*others, on=False)
     rescheduler = made(policy=replace(POLICY, max_concurrent_per_workload=2))
     planned = []
     async with rescheduler.watching(), rescheduler.executing(), rescheduler.checking() as loop:
@@ -248,14 +250,14 @@ def _busy(cpu):
 # -- who executes
 
 
-async def test_whoever_has_the_lease_executes_what_another_asks_for(set_moves, made, server):
-    moves = await set_moves(3)
-    await moves.stage.deployment(1)
+async def test_whoever_has_the_lease_executes_what_another_asks_for(make_moves, made, server):
+    moves = await make_moves(3)
+    await moves.sandbox.deployment(1)
     daemon, command = made("daemon"), made("command")
     async with daemon.watching(), daemon.executing():
         await daemon.lease.acquired()
-        pod = (await moves.stage.pods())[0]
-        run = await carried_out(command, a_plan(server, a_move(pod, await moves.stage.free_node())))
+        pod = (await moves.sandbox.pods())[0]
+        run = await carried_out(command, a_plan(server, a_move(pod, await moves.sandbox.free_node())))
         assert run.moves[0].is_completed
         assert command.lease.holder == "daemon"
 
@@ -279,11 +281,11 @@ async def _judged(rescheduler, client, move, **spec):
         return rescheduler.revalidation.revalidate(made)
 
 
-async def test_a_good_move_is_approved_with_its_handover_and_owner(set_moves, made, client):
-    moves = await set_moves(3)
-    await moves.stage.deployment(1)
-    pod = (await moves.stage.pods())[0]
-    target = await moves.stage.free_node()
+async def test_a_good_move_is_approved_with_its_handover_and_owner(make_moves, made, client):
+    moves = await make_moves(3)
+    await moves.sandbox.deployment(1)
+    pod = (await moves.sandbox.pods())[0]
+    target = await moves.sandbox.free_node()
     verdict = await _judged(made(), client, a_move(pod, target))
     assert (verdict.answer, verdict.handover, verdict.target) == (
         RevalidationOutcome.APPROVED,
@@ -293,21 +295,21 @@ async def test_a_good_move_is_approved_with_its_handover_and_owner(set_moves, ma
     assert verdict.owner.kind == "ReplicaSet"
 
 
-async def test_without_a_target_one_is_chosen_and_never_the_source(set_moves, made, client):
-    moves = await set_moves(3)
-    await moves.stage.deployment(1)
-    pod = (await moves.stage.pods())[0]
+async def test_without_a_target_one_is_chosen_and_never_the_source(make_moves, made, client):
+    moves = await make_moves(3)
+    await moves.sandbox.deployment(1)
+    pod = (await moves.sandbox.pods())[0]
     verdict = await _judged(made(), client, a_move(pod, None, handover=Handover.AUTO))
     assert verdict.answer is RevalidationOutcome.APPROVED
-    assert verdict.target in set(moves.stage.nodes) - {node_of(pod)}
+    assert verdict.target in set(moves.sandbox.nodes) - {node_of(pod)}
 
 
-async def test_a_person_may_move_what_the_program_would_leave_to_rest(set_moves, made, client):
-    moves = await set_moves(3)
-    await moves.stage.deployment(1)
-    pod = (await moves.stage.pods())[0]
+async def test_a_person_may_move_what_the_program_would_leave_to_rest(make_moves, made, client):
+    moves = await make_moves(3)
+    await moves.sandbox.deployment(1)
+    pod = (await moves.sandbox.pods())[0]
     resting = replace(POLICY, min_pod_age=timedelta(hours=1))
-    target = await moves.stage.free_node()
+    target = await moves.sandbox.free_node()
     by_plan = await _judged(made(policy=resting), client, a_move(pod, target))
     assert (by_plan.answer, by_plan.reason) == (RevalidationOutcome.REFUSED, "TooYoung")
     by_hand = made(policy=resting)
@@ -318,15 +320,15 @@ async def test_a_person_may_move_what_the_program_would_leave_to_rest(set_moves,
 
 
 async def test_a_spent_budget_postpones_an_eviction_and_refuses_it_in_the_end(
-    set_moves, made, client, server
+    make_moves, made, client, server
 ):
-    moves = await set_moves(3)
-    await moves.stage.deployment(2, strategy={"type": "Recreate"})
-    await moves.stage.budget(minAvailable=2)
-    pod = (await moves.stage.pods())[0]
+    moves = await make_moves(3)
+    await moves.sandbox.deployment(2, strategy={"type": "Recreate"})
+    await moves.sandbox.budget(minAvailable=2)
+    pod = (await moves.sandbox.pods())[0]
     rescheduler = made()
     rescheduler.runtime.update(steering=SteeringStatus(steers=True))
-    move = a_move(pod, await moves.stage.free_node(), handover=Handover.EVICT)
+    move = a_move(pod, await moves.sandbox.free_node(), handover=Handover.EVICT)
     verdict = await _judged(rescheduler, client, move)
     assert (verdict.answer, verdict.reason) == (RevalidationOutcome.POSTPONED, "BudgetSpent")
     await asyncio.sleep(POLICY.migration_timeout.total_seconds())
@@ -337,12 +339,12 @@ async def test_a_spent_budget_postpones_an_eviction_and_refuses_it_in_the_end(
         )
 
 
-async def test_two_that_are_approved_in_one_moment_both_find_room(set_moves, made, client):
+async def test_two_that_are_approved_in_one_moment_both_find_room(make_moves, made, client):
     """The node has room for one of them: the second is not sent where the first will be."""
-    moves = await set_moves(3)
-    await moves.stage.deployment(2, pod={"containers": [_busy("5")]})
-    first, second = await moves.stage.pods()
-    target = await moves.stage.free_node()
+    moves = await make_moves(3)
+    await moves.sandbox.deployment(2, pod={"containers": [_busy("5")]})
+    first, second = await moves.sandbox.pods()
+    target = await moves.sandbox.free_node()
     rescheduler = made()
     wished = [
         decode_migration(await client.create(POD_MIGRATIONS, podmigration_for(a_move(pod, target), 1.0)))
@@ -354,11 +356,11 @@ async def test_two_that_are_approved_in_one_moment_both_find_room(set_moves, mad
     assert "Insufficient cpu" in answers[1].message
 
 
-async def test_what_somebody_cordons_meanwhile_is_no_target(set_moves, made, client):
-    moves = await set_moves(3)
-    await moves.stage.deployment(1)
-    pod = (await moves.stage.pods())[0]
-    target = await moves.stage.free_node()
+async def test_what_somebody_cordons_meanwhile_is_no_target(make_moves, made, client):
+    moves = await make_moves(3)
+    await moves.sandbox.deployment(1)
+    pod = (await moves.sandbox.pods())[0]
+    target = await moves.sandbox.free_node()
     await client.patch(NODES, target, merge_patch({"spec": {"unschedulable": True}}))
     verdict = await _judged(made(), client, a_move(pod, target))
     assert (verdict.answer, verdict.reason) == (RevalidationOutcome.REFUSED, "TargetUnfit")

@@ -92,19 +92,19 @@ async def test_a_dry_run_can_be_made_of_it_and_undone(crowd, start, file, client
     assert (await client.get(LEASES, "default/rescheduler"))["spec"]["holderIdentity"] == ""
 
 
-async def test_a_dry_run_finishes_what_is_under_way_and_begins_nothing_else(set_moves, start, file, client):
-    moves = await set_moves(3)
-    await moves.stage.deployment(2)
-    moves.stage.behave({"startup": "60s"})
+async def test_a_dry_run_finishes_what_is_under_way_and_begins_nothing_else(make_moves, start, file, client):
+    moves = await make_moves(3)
+    await moves.sandbox.deployment(2)
+    moves.sandbox.behave({"startup": "60s"})
     running = await start(file=file)
     await running.until(lambda: running.heard.led)
-    first, second = await moves.stage.pods()
-    target = await moves.stage.free_node()
-    begun = await moves.wish(first, target)
+    first, second = await moves.sandbox.pods()
+    target = await moves.sandbox.free_node()
+    begun = await moves.create_migration(first, target)
     await moves.until(begun, lambda migration: migration.status.phase is MigrationPhase.IN_PROGRESS)
     write_config(file, **RESTLESS, dryRun=True)
     await asyncio.sleep(5)
-    waiting = await moves.wish(second, target)
+    waiting = await moves.create_migration(second, target)
     migration = await moves.until_finished(begun)
     assert migration.status.phase is MigrationPhase.COMPLETED
     await running.until(lambda: running.heard.led[-1:] == [False])
@@ -117,7 +117,7 @@ async def test_a_dry_run_calls_off_what_waits_and_holds_nothing(
     crowd, start, file, client, migrations, eventually
 ):
     moves = await crowd(pods=6)
-    moves.stage.behave({"startup": "60s"})
+    moves.sandbox.behave({"startup": "60s"})
     running = await start(file=file, max_concurrent_migrations=1)
 
     async def some_wait():
@@ -135,17 +135,17 @@ async def test_a_dry_run_calls_off_what_waits_and_holds_nothing(
         "what was under way came to its end"
     )
     assert [each.finalizers for each in left] == [()]
-    await client.delete(NAMESPACES, moves.stage.namespace)
-    await until_gone(client, NAMESPACES, moves.stage.namespace)
+    await client.delete(NAMESPACES, moves.sandbox.namespace)
+    await until_gone(client, NAMESPACES, moves.sandbox.namespace)
 
 
 async def test_a_dry_run_calls_off_what_others_have_left_before_the_lease_is_given_back(
-    set_moves, start, file, server, migrations
+    make_moves, start, file, server, migrations
 ):
-    moves = await set_moves(3)
-    await moves.stage.deployment(1)
-    (pod,) = await moves.stage.pods()
-    key = await moves.wish(pod, await moves.stage.free_node(), strategy="LoadBalancing")
+    moves = await make_moves(3)
+    await moves.sandbox.deployment(1)
+    (pod,) = await moves.sandbox.pods()
+    key = await moves.create_migration(pod, await moves.sandbox.free_node(), strategy="LoadBalancing")
     server.faults.add(
         InjectedFault("slow", verbs=("delete",), resource="podmigrations.rescheduler.dev", delay_s=10)
     )
@@ -157,13 +157,13 @@ async def test_a_dry_run_calls_off_what_others_have_left_before_the_lease_is_giv
     assert await migrations() == []
 
 
-async def test_a_dry_run_does_not_wait_for_a_migration_that_makes_no_sense(set_moves, start, file, client):
-    moves = await set_moves(3)
-    await moves.stage.deployment(1)
-    moves.stage.behave({"startup": "1h"})
+async def test_a_dry_run_does_not_wait_for_a_migration_that_makes_no_sense(make_moves, start, file, client):
+    moves = await make_moves(3)
+    await moves.sandbox.deployment(1)
+    moves.sandbox.behave({"startup": "1h"})
     running = await start(file=file)
-    (pod,) = await moves.stage.pods()
-    key = await moves.wish(pod, await moves.stage.free_node())
+    (pod,) = await moves.sandbox.pods()
+    key = await moves.create_migration(pod, await moves.sandbox.free_node())
     await moves.until(key, lambda migration: migration.status.phase is MigrationPhase.IN_PROGRESS)
     await client.patch(POD_MIGRATIONS.status, key, merge_patch({"status": {"step": "Teleporting"}}))
     await moves.until(key, lambda migration: migration.status.step == "Teleporting")

@@ -62,9 +62,9 @@ async def test_a_time_out_within_is_not_taken_for_the_end():
 
 
 async def test_while_a_check_freezes_the_loop_has_the_latest_snapshot_and_misses_nothing(
-    set_moves, client, server
+    make_moves, client, server
 ):
-    moves = await set_moves(2)
+    moves = await make_moves(2)
     known = WatchedCluster(client, WatchedObjects(client), server.clock.now)
     async with known.running():
         before = known.present()
@@ -78,7 +78,7 @@ async def test_while_a_check_freezes_the_loop_has_the_latest_snapshot_and_misses
         check = threading.Thread(target=freeze)
         check.start()
         assert held.wait(30)
-        await moves.stage.deployment(1)
+        await moves.sandbox.deployment(1)
         assert len(known.present().pods) == len(before.pods), "without waiting"
         done.set()
         check.join()

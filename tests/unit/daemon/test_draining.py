@@ -7,8 +7,8 @@ from rescheduler.api.podmigration import MigrationPhase
 from rescheduler.cli.execution import report_other_executor
 from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.daemon.own_objects import write_pause
-from tests.stories.recovery.ward import CRASH
-from tests.stories.stage import AT_ONCE, node_of
+from tests.stories.recovery.recovery_sandbox import CRASH
+from tests.stories.sandbox import AT_ONCE, node_of
 from tests.unit.daemon.conftest import HOME
 
 HOUR_S = 3600
@@ -21,11 +21,11 @@ async def drained(draining):
 
 
 async def test_a_pod_that_never_ends_because_its_node_is_dead_is_named_and_not_waited_for(
-    set_moves, draining, migrations
+    make_moves, draining, migrations
 ):
-    moves = await set_moves(3)
-    await moves.stage.deployment(2)
-    source, _ = await moves.stage.pods()
+    moves = await make_moves(3)
+    await moves.sandbox.deployment(2)
+    source, _ = await moves.sandbox.pods()
     await moves.lose_node(node_of(source))
     async with draining(node_of(source)) as it:
         (state,) = await drained(it)
@@ -35,11 +35,11 @@ async def test_a_pod_that_never_ends_because_its_node_is_dead_is_named_and_not_w
     assert state.blocked == (f"moves/{name}: Terminating, it is being deleted",)
 
 
-async def test_a_pod_whose_copies_all_fail_is_not_said_to_have_been_moved(set_moves, draining, migrations):
-    moves = await set_moves(3)
-    await moves.stage.deployment(1)
-    (source,) = await moves.stage.pods()
-    moves.stage.behave({**AT_ONCE, **CRASH})
+async def test_a_pod_whose_copies_all_fail_is_not_said_to_have_been_moved(make_moves, draining, migrations):
+    moves = await make_moves(3)
+    await moves.sandbox.deployment(1)
+    (source,) = await moves.sandbox.pods()
+    moves.sandbox.behave({**AT_ONCE, **CRASH})
     async with draining(node_of(source)) as it:
         (state,) = await drained(it)
     assert [each.status.failure for each in await migrations()] == ["CopyFailing"]
@@ -49,27 +49,27 @@ async def test_a_pod_whose_copies_all_fail_is_not_said_to_have_been_moved(set_mo
 
 
 async def test_two_nodes_that_could_only_take_each_other_s_pods_keep_them_and_say_so(
-    set_moves, start, draining, client, migrations
+    make_moves, start, draining, client, migrations
 ):
-    moves = await set_moves(2)
-    await moves.stage.deployment(2)
+    moves = await make_moves(2)
+    await moves.sandbox.deployment(2)
     running = await start(enabled_strategies=("NodeMaintenance",))
     await running.until_checked(1)
-    async with draining(*moves.stage.nodes) as it:
+    async with draining(*moves.sandbox.nodes) as it:
         states = await drained(it)
         await asyncio.sleep(HOUR_S)
     assert await migrations() == []
     assert all("NoTarget" in why for state in states for why in state.blocked)
-    for name in moves.stage.nodes:
+    for name in moves.sandbox.nodes:
         conditions = (await client.get(NODES.as_json, name))["status"]["conditions"]
         (told,) = [each for each in conditions if each["type"] == "rescheduler.dev/Empty"]
         assert (told["status"], told["reason"]) == ("False", "Blocked")
 
 
 async def test_whoever_drains_while_the_daemon_is_paused_is_told_why_nothing_happens(
-    set_moves, start, draining, client, server, migrations, capsys
+    make_moves, start, draining, client, server, migrations, capsys
 ):
-    await set_moves(2)
+    await make_moves(2)
     await write_pause(client, HOME, Pause(paused=True, by="ada", why="load test", at=server.clock.now()))
     running = await start(enabled_strategies=("NodeMaintenance",))
     await running.until_checked(2)

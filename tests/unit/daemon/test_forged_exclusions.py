@@ -8,10 +8,10 @@ from rescheduler.kube.api_resources import DEPLOYMENTS
 from tests.stories.objects import deployment, pod_spec
 
 
-async def test_its_pods_that_find_no_place_are_not_removed_again_and_again(set_moves, start):
-    moves = await set_moves(2)
-    stage = moves.stage
-    item = deployment(stage.namespace, "web", 2, pod_spec(stage.kubelet.name, cpu="1000"))
+async def test_its_pods_that_find_no_place_are_not_removed_again_and_again(make_moves, start):
+    moves = await make_moves(2)
+    sandbox = moves.sandbox
+    item = deployment(sandbox.namespace, "web", 2, pod_spec(sandbox.kubelet.name, cpu="1000"))
     item["metadata"]["annotations"] = {"scheduling-retries": "3"}
     item["spec"]["template"]["metadata"]["annotations"] = {AVOIDED_NODES_ANNOTATION: '["somewhere"]'}
     await moves.client.create(DEPLOYMENTS, item)
@@ -19,7 +19,7 @@ async def test_its_pods_that_find_no_place_are_not_removed_again_and_again(set_m
     await start()
     # By then each would have been removed and made anew nine times, by `steerTimeout`.
     await asyncio.sleep(600)
-    after = (await moves.client.list(PODS.as_json, namespace=stage.namespace)).items
+    after = (await moves.client.list(PODS.as_json, namespace=sandbox.namespace)).items
     assert {each["metadata"]["uid"] for each in after} == {
         each["metadata"]["uid"] for each in before.values()
     }

@@ -12,7 +12,7 @@ from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.daemon.own_objects import write_pause
 from rescheduler.kube.api_resources import CONFIG_MAPS, EVENTS, api_resource, strategic_patch
-from tests.stories.stage import node_of
+from tests.stories.sandbox import node_of
 from tests.unit.daemon.conftest import HOME, INTERVAL_S
 
 
@@ -66,7 +66,7 @@ async def test_what_is_under_way_when_a_pause_begins_comes_to_its_end(
     crowd, start, client, server, migrations, eventually
 ):
     moves = await crowd(pods=4)
-    moves.stage.behave({"startup": "20s"})
+    moves.sandbox.behave({"startup": "20s"})
     running = await start()
 
     async def begun():
@@ -82,15 +82,15 @@ async def test_what_is_under_way_when_a_pause_begins_comes_to_its_end(
 
 
 async def test_what_was_asked_for_waits_out_a_pause_and_is_then_made_at_once(
-    set_moves, start, client, server, migrations
+    make_moves, start, client, server, migrations
 ):
-    moves = await set_moves(3)
-    await moves.stage.deployment(1)
+    moves = await make_moves(3)
+    await moves.sandbox.deployment(1)
     await pause(client, server)
     running = await start()
     await running.until(lambda: running.heard.led)
-    (pod,) = await moves.stage.pods()
-    key = await moves.wish(pod, await moves.stage.free_node(), strategy="LoadBalancing")
+    (pod,) = await moves.sandbox.pods()
+    key = await moves.create_migration(pod, await moves.sandbox.free_node(), strategy="LoadBalancing")
     await asyncio.sleep(5 * INTERVAL_S)
     (waiting,) = await migrations()
     assert waiting.status.phase is MigrationPhase.PENDING
@@ -100,17 +100,17 @@ async def test_what_was_asked_for_waits_out_a_pause_and_is_then_made_at_once(
     )
 
 
-async def test_a_person_may_move_a_pod_during_a_pause(set_moves, start, client, server):
-    moves = await set_moves(3)
-    await moves.stage.deployment(1)
+async def test_a_person_may_move_a_pod_during_a_pause(make_moves, start, client, server):
+    moves = await make_moves(3)
+    await moves.sandbox.deployment(1)
     await pause(client, server)
     running = await start()
     await running.until_checked(1)
-    (pod,) = await moves.stage.pods()
-    target = await moves.stage.free_node()
-    migration = await moves.until_finished(await moves.wish(pod, target))
+    (pod,) = await moves.sandbox.pods()
+    target = await moves.sandbox.free_node()
+    migration = await moves.until_finished(await moves.create_migration(pod, target))
     assert migration.status.phase is MigrationPhase.COMPLETED
-    (moved,) = await moves.stage.until_ready(1)
+    (moved,) = await moves.sandbox.until_ready(1)
     assert node_of(moved) == target
 
 
@@ -128,7 +128,7 @@ async def test_a_switch_that_cannot_be_read_counts_as_a_pause(crowd, start, clie
 
 async def test_many_nodes_that_are_not_ready_halt_it_until_they_are_back(crowd, start, migrations, status):
     moves = await crowd(pods=6, nodes=4)
-    lost = moves.stage.nodes[2:]
+    lost = moves.sandbox.nodes[2:]
     running = await start(dry_run=False, hot_checks=1)
     await running.until(lambda: running.heard.led)
     for name in lost:
@@ -141,7 +141,7 @@ async def test_many_nodes_that_are_not_ready_halt_it_until_they_are_back(crowd, 
     await asyncio.sleep(3 * INTERVAL_S)
     assert len(await migrations()) == begun_before
     assert HaltReason.NODES_NOT_READY in {halt.reason for halt in (await status()).halts}
-    moves.stage.behave()
+    moves.sandbox.behave()
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
     for name in lost:
         await moves.client.patch(

@@ -34,11 +34,11 @@ async def test_the_other_goes_on_with_a_migration_whose_leader_has_died(
     crowd, start, migrations, client, eventually
 ):
     moves = await crowd(pods=4)
-    moves.stage.behave({"startup": "20s"})
+    moves.sandbox.behave({"startup": "20s"})
     first = await start("first")
     await first.until(lambda: first.heard.led)
     second = await start("second")
-    async with observing(client, moves.stage.namespace) as seen:
+    async with observing(client, moves.sandbox.namespace) as seen:
         (migration,) = await eventually(lambda: begun(migrations))
         await first.kill()
         await second.until(lambda: second.heard.led)
@@ -58,7 +58,7 @@ async def test_at_the_end_the_lease_is_given_back_and_nothing_new_is_begun(
     crowd, start, migrations, client, server, eventually
 ):
     moves = await crowd(pods=4)
-    moves.stage.behave({"startup": "20s"})
+    moves.sandbox.behave({"startup": "20s"})
     first = await start("first")
     (migration,) = await eventually(lambda: begun(migrations))
     asked_at = server.clock.now()
@@ -83,8 +83,8 @@ async def test_the_end_comes_in_time_although_the_server_does_not_answer(crowd, 
     assert (server.clock.now() - asked_at).total_seconds() < GRACE_S
 
 
-async def test_the_end_comes_in_time_although_the_start_has_not_come_to_an_end(set_moves, start, server):
-    await set_moves(1)
+async def test_the_end_comes_in_time_although_the_start_has_not_come_to_an_end(make_moves, start, server):
+    await make_moves(1)
     server.faults.add(
         InjectedFault("slow", verbs=("list",), resource="replicasets.apps", times=None, delay_s=3600)
     )
@@ -97,8 +97,8 @@ async def test_the_end_comes_in_time_although_the_start_has_not_come_to_an_end(s
     server.faults.clear()
 
 
-async def test_who_may_not_read_the_pause_switch_does_not_start(set_moves, start, server):
-    await set_moves(1)
+async def test_who_may_not_read_the_pause_switch_does_not_start(make_moves, start, server):
+    await make_moves(1)
     running = await start(forbidden="configmaps")
     with pytest.raises(errors.Forbidden, match="configmaps"):
         await running.task

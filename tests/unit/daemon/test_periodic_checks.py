@@ -8,12 +8,12 @@ from datetime import timedelta
 from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.cluster.usage_readings import UsageReading, UsageReadings
 from rescheduler.config.policy import UsageSource
-from tests.stories.stage import node_of
+from tests.stories.sandbox import node_of
 from tests.unit.daemon.conftest import INTERVAL_S
 
 
 async def spread(moves):
-    return sorted(Counter(node_of(pod) for pod in await moves.stage.pods()).values())
+    return sorted(Counter(node_of(pod) for pod in await moves.sandbox.pods()).values())
 
 
 async def test_a_crowded_node_is_relieved_and_then_nothing_is_left_to_do(crowd, start, status):
@@ -34,7 +34,7 @@ async def test_a_crowded_node_is_relieved_and_then_nothing_is_left_to_do(crowd, 
 async def test_the_next_check_reckons_with_moves_that_are_still_under_way(crowd, start):
     """Pods start so slowly that several checks pass before the first of them has arrived."""
     moves = await crowd(pods=6)
-    moves.stage.behave({"startup": "75s"})
+    moves.sandbox.behave({"startup": "75s"})
     running = await start(max_concurrent_per_workload=6, max_concurrent_per_node=6)
     await running.until_checked(3)
     first, *later = running.heard.moves
@@ -47,7 +47,7 @@ async def test_the_next_check_reckons_with_moves_that_are_still_under_way(crowd,
 
 async def test_what_a_plan_has_not_begun_is_left_to_the_next_one(crowd, start, migrations, eventually):
     moves = await crowd(pods=6)
-    moves.stage.behave({"startup": "40s"})
+    moves.sandbox.behave({"startup": "40s"})
     running = await start(max_concurrent_per_workload=1)
     await running.until_checked(1)
     await asyncio.sleep(INTERVAL_S / 2)

@@ -42,7 +42,7 @@ async def test_a_halt_is_known_as_soon_as_its_cause_is(crowd, start, monkeypatch
     moves = await crowd(pods=1, nodes=4)
     running = await start(rescheduling_interval=timedelta(hours=12))
     await running.until_checked(1)
-    for name in moves.stage.nodes[2:]:
+    for name in moves.sandbox.nodes[2:]:
         await moves.lose_node(name)
     nodes = running.daemon.rescheduler.watched.nodes
     await running.until(lambda: sum(not node.is_ready for node in nodes) == 2)

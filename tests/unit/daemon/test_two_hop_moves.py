@@ -10,20 +10,20 @@ from rescheduler.api.well_known_names import NEXT_HOP_ANNOTATION
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS, WatchedObjects
 from rescheduler.migrations.controller.plan_execution import PlanExecution, podmigration_for
 from rescheduler.planner.plan import Move, Plan
-from tests.stories.stage import node_of
+from tests.stories.sandbox import node_of
 
 MINUTE_S = 60
 
 
 @pytest.fixture
-async def journey(set_moves, client, server):
+async def journey(make_moves, client, server):
     """A pod on its first leg, and nobody who knows of a second but by what is on record."""
-    moves = await set_moves(3)
-    await moves.stage.deployment(1)
-    (pod,) = await moves.stage.pods()
-    stop, end = (node for node in moves.stage.nodes if node != node_of(pod))
+    moves = await make_moves(3)
+    await moves.sandbox.deployment(1)
+    (pod,) = await moves.sandbox.pods()
+    stop, end = (node for node in moves.sandbox.nodes if node != node_of(pod))
     leg = Move(
-        pod=moves.stage.key(pod["metadata"]["name"]),
+        pod=moves.sandbox.key(pod["metadata"]["name"]),
         uid=pod["metadata"]["uid"],
         source=node_of(pod),
         target=stop,
@@ -37,7 +37,7 @@ async def journey(set_moves, client, server):
     item = podmigration_for(leg, moves.asked_s, next_hop=end)
     assert item["metadata"]["annotations"] == {NEXT_HOP_ANNOTATION: end}
     await client.create(POD_MIGRATIONS, item)
-    moves.first_hop, moves.end = moves.stage.key(item["metadata"]["name"]), end
+    moves.first_hop, moves.end = moves.sandbox.key(item["metadata"]["name"]), end
     return moves
 
 
@@ -70,7 +70,7 @@ async def test_the_next_leader_takes_it_on(journey, start, migrations, eventuall
     await start(enabled_strategies=())
     await eventually(both_are_over(migrations))
     assert {each.status.phase for each in await migrations()} == {MigrationPhase.COMPLETED}
-    (pod,) = await journey.stage.until_ready(1)
+    (pod,) = await journey.sandbox.until_ready(1)
     assert node_of(pod) == journey.end
     await journey.until_nothing_left()
 

@@ -17,8 +17,8 @@ from rescheduler.http.request_limits import MAX_BODY_BYTES
 from rescheduler.kube.api_resources import MUTATING_WEBHOOKS, SECRETS, merge_patch
 from rescheduler.kube.client import Client
 from rescheduler.steering.webhook.webhook_configurations import WEBHOOK_SECRET
+from tests.stories.steering.certificate_rotation import credentials_of
 from tests.stories.steering.https_calls import Call, asking, calling, scheduler_tls
-from tests.stories.steering.rotating import credentials_of
 from tests.unit.steering.conftest import Serve
 from tests.unit.steering.extender_requests import question, scores_of, verdict_of
 from tests.unit.steering.reviews import pod_of, review_of

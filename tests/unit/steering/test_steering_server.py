@@ -13,8 +13,7 @@ from rescheduler.kube.api_resources import MUTATING_WEBHOOKS, SECRETS, merge_pat
 from rescheduler.kube.client import Client
 from rescheduler.steering.webhook.certificate_manager import CertificateIntervals
 from rescheduler.steering.webhook.webhook_configurations import WEBHOOK_SECRET
-from tests.stories.steering.https_calls import calling
-from tests.stories.steering.rotating import (
+from tests.stories.steering.certificate_rotation import (
     LIFETIMES,
     ROUNDS_S,
     ClockAhead,
@@ -22,6 +21,7 @@ from tests.stories.steering.rotating import (
     is_caught_up,
     under_load,
 )
+from tests.stories.steering.https_calls import calling
 from tests.unit.steering.conftest import Serve
 from tests.unit.steering.reviews import judged, pod_of, review_of
 from tests.unit.steering.steered_migrations import Eventually, begin, created, is_steered, steering

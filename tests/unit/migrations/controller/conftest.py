@@ -4,7 +4,7 @@
 import pytest
 
 from tests.stories.cluster_kinds import SimulatorLoop
-from tests.stories.fixtures import custom_resource_definitions, eventually, set_moves, tell_usage  # noqa: F401
+from tests.stories.fixtures import custom_resource_definitions, eventually, make_moves, serve_usage  # noqa: F401
 from tests.stories.simulated_cluster import connect, life, server, simulated_client, simulated_cluster  # noqa: F401
 
 

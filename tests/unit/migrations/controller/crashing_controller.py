@@ -16,7 +16,7 @@ from rescheduler.config.policy import Policy
 from rescheduler.kube.api_resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES
 from rescheduler.kube.client import Client
 from rescheduler.kube.transport import InProcessTransport
-from tests.stories.migrations.moving import Moves
+from tests.stories.migrations.moves import Moves
 from tests.stories.simulated_cluster import NAMESPACE, NETWORK_S, SimulatedCluster
 
 
@@ -85,7 +85,7 @@ class Faulty:
 
 
 class Cluster:
-    """A simulated cluster with a stage, in the running (virtual) loop."""
+    """A simulated cluster with a sandbox, in the running (virtual) loop."""
 
     def __init__(self, **policy):
         self.server = ApiServer(clock=LoopClock(EPOCH), seed=7)
@@ -107,11 +107,11 @@ class Cluster:
         for transport in self._transports:
             await transport.close()
 
-    async def stage(self, nodes=3):
+    async def sandbox(self, nodes=3):
         client = self.connect()
         await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
         await client.create(CUSTOM_RESOURCE_DEFINITIONS, podmigration_crd())
-        return await SimulatedCluster(self.server, self.life, client, self.connect).stage(nodes)
+        return await SimulatedCluster(self.server, self.life, client, self.connect).sandbox(nodes)
 
     async def moves(self, nodes=3):
-        return Moves(await self.stage(nodes), self.server.clock.now, self.policy)
+        return Moves(await self.sandbox(nodes), self.server.clock.now, self.policy)

@@ -13,7 +13,7 @@ import pytest
 from kubesim.virtual_time import run_virtual
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.migrations import labels_and_names
-from tests.stories.migrations.moving import Moves
+from tests.stories.migrations.moves import Moves
 from tests.stories.migrations.workloads import stateful_set
 from tests.stories.observer import observing
 from tests.unit.migrations.controller.crashing_controller import Cluster, Crash, Faulty, at_every_call
@@ -27,9 +27,9 @@ class Adopt:
     """Of pods that start once the move begins."""
 
     async def set_up(self, moves: Moves):
-        await moves.stage.deployment(self.replicas)
-        await moves.stage.budget(maxUnavailable=0)
-        return (await moves.stage.pods())[0]
+        await moves.sandbox.deployment(self.replicas)
+        await moves.sandbox.budget(maxUnavailable=0)
+        return (await moves.sandbox.pods())[0]
 
     async def meanwhile(self, moves: Moves, key: str):
         """After the first controller has ended, and before the second begins."""
@@ -39,16 +39,16 @@ class Copy(Adopt):
     replicas = 1
 
     async def set_up(self, moves: Moves):
-        pod = await moves.stage.pod("web")
-        return await moves.stage.until_pod_ready(pod)
+        pod = await moves.sandbox.pod("web")
+        return await moves.sandbox.until_pod_ready(pod)
 
 
 class Evict(Adopt):
     replicas = 3
 
     async def set_up(self, moves: Moves):
-        await stateful_set(moves.stage, self.replicas)
-        return (await moves.stage.pods())[-1]
+        await stateful_set(moves.sandbox, self.replicas)
+        return (await moves.sandbox.pods())[-1]
 
 
 class NeverReady:
@@ -77,7 +77,7 @@ class EvictRefused(Evict):
 
     async def set_up(self, moves: Moves):
         source = await super().set_up(moves)
-        await moves.stage.budget(maxUnavailable=0)
+        await moves.sandbox.budget(maxUnavailable=0)
         return source
 
 
@@ -98,11 +98,11 @@ async def crashed_and_taken_over(play, crash, at):
         moves = await cluster.moves(nodes=4)
         source = await play.set_up(moves)
         before = described(source)
-        moves.stage.behave({"startup": play.startup, "termination": "0s"})
-        target = await moves.stage.free_node()
+        moves.sandbox.behave({"startup": play.startup, "termination": "0s"})
+        target = await moves.sandbox.free_node()
         faulty = Faulty(cluster.server, at, crash)
-        async with observing(moves.client, moves.stage.namespace) as seen:
-            key = await moves.wish(source, target)
+        async with observing(moves.client, moves.sandbox.namespace) as seen:
+            key = await moves.create_migration(source, target)
             await until_crashed(moves, cluster, faulty, key)
             await play.meanwhile(moves, key)
             async with moves.executing(cluster.connect()):
@@ -111,7 +111,7 @@ async def crashed_and_taken_over(play, crash, at):
                 if faulty.late is not None:
                     await faulty.late
                 await moves.until_nothing_left()
-                pods = await moves.stage.until_ready(play.replicas)
+                pods = await moves.sandbox.until_ready(play.replicas)
         here = f"{crash.value}: {faulty.calls[-1:]}"
         assert isinstance(play, Evict) or min(seen.ready) >= play.replicas, f"below the count; {here}"
         by_uid = {pod["metadata"]["uid"]: pod for pod in pods}

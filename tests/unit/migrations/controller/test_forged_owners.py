@@ -7,17 +7,17 @@ from rescheduler.kube.api_resources import NAMESPACES
 from rescheduler.migrations.controller.observation_builder import migration_at, workload_key
 
 
-async def test_it_is_none_of_its_pods_and_does_not_use_up_its_limit(set_moves):
-    moves = await set_moves(nodes=2)
-    await moves.stage.deployment(1)
-    (true,) = await moves.stage.pods()
+async def test_it_is_none_of_its_pods_and_does_not_use_up_its_limit(make_moves):
+    moves = await make_moves(nodes=2)
+    await moves.sandbox.deployment(1)
+    (true,) = await moves.sandbox.pods()
     (reference,) = true["metadata"]["ownerReferences"]
     await moves.client.create(NAMESPACES, {"metadata": {"name": "evil"}})
-    true_key = await moves.wish(true, await moves.stage.free_node())
-    forged = await moves.stage.pod("bare")
+    true_key = await moves.create_migration(true, await moves.sandbox.free_node())
+    forged = await moves.sandbox.pod("bare")
     seen = WatchedObjects(moves.client)
     async with seen.running():
-        victim = seen.pods.get(moves.stage.key(true["metadata"]["name"]))
+        victim = seen.pods.get(moves.sandbox.key(true["metadata"]["name"]))
         item = {
             **forged,
             "metadata": {**forged["metadata"], "namespace": "evil", "ownerReferences": [reference]},
@@ -28,7 +28,7 @@ async def test_it_is_none_of_its_pods_and_does_not_use_up_its_limit(set_moves):
         assert [each.key for each in found] == [victim.key]
         migration = migration_at(true_key, seen)
         ours = workload_key(migration, seen)
-        deployment = seen.workloads["Deployment"].get(moves.stage.key("web"))
+        deployment = seen.workloads["Deployment"].get(moves.sandbox.key("web"))
         for forger in (reference, {**reference, "uid": deployment["metadata"]["uid"], "kind": "Deployment"}):
             wished = {
                 "metadata": {

@@ -7,7 +7,7 @@ import pytest
 
 from kubesim.virtual_time import run_virtual
 from rescheduler.kube.api_resources import REPLICA_SETS
-from tests.stories.migrations.interfering import INTERFERENCES, Interference
+from tests.stories.migrations.interferences import INTERFERENCES, Interference
 from tests.stories.observer import observing
 from tests.unit.migrations.controller.crashing_controller import NETWORK_S, Cluster, Faulty, at_every_call
 
@@ -25,11 +25,11 @@ class Disturbed(Faulty):
 
 
 async def deleted(moves, key, source):
-    await moves.client.delete(REPLICA_SETS, moves.stage.key("web"), propagation="Background")
+    await moves.client.delete(REPLICA_SETS, moves.sandbox.key("web"), propagation="Background")
 
 
 async def deleted_without_its_pods(moves, key, source):
-    await moves.client.delete(REPLICA_SETS, moves.stage.key("web"), propagation="Orphan")
+    await moves.client.delete(REPLICA_SETS, moves.sandbox.key("web"), propagation="Orphan")
 
 
 OF_A_REPLICA_SET = (
@@ -43,13 +43,13 @@ async def disturbed_at(interference, at):
     cluster = Cluster(migration_timeout=timedelta(seconds=60), max_retries=0)
     try:
         moves = await cluster.moves(nodes=4)
-        stage = moves.stage
-        await (stage.replica_set(3) if interference in OF_A_REPLICA_SET else stage.deployment(3))
-        await stage.budget(maxUnavailable=0)
-        source = (await stage.pods())[0]
+        sandbox = moves.sandbox
+        await (sandbox.replica_set(3) if interference in OF_A_REPLICA_SET else sandbox.deployment(3))
+        await sandbox.budget(maxUnavailable=0)
+        source = (await sandbox.pods())[0]
         way = Disturbed(cluster.server, at, None)
-        async with observing(moves.client, stage.namespace) as seen:
-            key = await moves.wish(source, await stage.free_node())
+        async with observing(moves.client, sandbox.namespace) as seen:
+            key = await moves.create_migration(source, await sandbox.free_node())
             way.disturb = lambda: interference.act(moves, key, source)
             async with moves.executing(cluster.connect(way.handle)):
                 await moves.until_over(key, timeout_s=600)

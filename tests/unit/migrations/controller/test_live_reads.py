@@ -16,7 +16,7 @@ from rescheduler.migrations.controller.observation_builder import observe
 from tests.stories.migrations.test_crash import evicted_and_crashed
 from tests.stories.migrations.workloads import stateful_set
 from tests.stories.objects import ready_since
-from tests.stories.stage import node_of
+from tests.stories.sandbox import node_of
 from tests.stories.waiting import until_gone
 
 
@@ -41,66 +41,66 @@ class Deaf:
             yield chunk
 
 
-async def test_nobody_is_evicted_beside_a_copy_that_has_just_ceased_to_serve(set_moves, connect, server):
-    moves = await set_moves(nodes=2, settle_time=timedelta(seconds=5))
-    stage = moves.stage
-    await stage.deployment(1)
-    (source,) = await stage.pods()
-    target = await stage.free_node()
+async def test_nobody_is_evicted_beside_a_copy_that_has_just_ceased_to_serve(make_moves, connect, server):
+    moves = await make_moves(nodes=2, settle_time=timedelta(seconds=5))
+    sandbox = moves.sandbox
+    await sandbox.deployment(1)
+    (source,) = await sandbox.pods()
+    target = await sandbox.free_node()
     way = Deaf(server)
-    key = await moves.wish(source, target)
+    key = await moves.create_migration(source, target)
     async with moves.executing(connect(way)):
         await moves.copy_of(key, ready_since)
         await asyncio.sleep(1)
         way.hears.clear()
-        stage.behave({"match": {"node": target}, "readiness": "never", "startup": "0s"})
+        sandbox.behave({"match": {"node": target}, "readiness": "never", "startup": "0s"})
         await moves.copy_of(key, lambda pod: not ready_since(pod))
         await asyncio.sleep(10)
-        assert source["metadata"]["uid"] in {pod["metadata"]["uid"] for pod in await stage.pods()}
+        assert source["metadata"]["uid"] in {pod["metadata"]["uid"] for pod in await sandbox.pods()}
         way.hears.set()
-        stage.behave()
+        sandbox.behave()
         assert (await moves.until_finished(key)).status.phase is MigrationPhase.COMPLETED
 
 
-async def test_a_pod_that_somebody_has_just_changed_is_read_anew(set_moves, connect, server):
-    moves = await set_moves(nodes=2)
-    stage = moves.stage
-    await stage.deployment(1)
-    (source,) = await stage.pods()
-    target = await stage.free_node()
+async def test_a_pod_that_somebody_has_just_changed_is_read_anew(make_moves, connect, server):
+    moves = await make_moves(nodes=2)
+    sandbox = moves.sandbox
+    await sandbox.deployment(1)
+    (source,) = await sandbox.pods()
+    target = await sandbox.free_node()
     way = Deaf(server)
     async with moves.executing(connect(way)):
         way.hears.clear()
         changed = merge_patch({"metadata": {"labels": {"changed": "since"}}})
-        await moves.client.patch(PODS, stage.key(source["metadata"]["name"]), changed)
-        key = await moves.wish(source, target)
+        await moves.client.patch(PODS, sandbox.key(source["metadata"]["name"]), changed)
+        key = await moves.create_migration(source, target)
         await moves.copy_of(key)
         way.hears.set()
         assert (await moves.until_finished(key)).status.phase is MigrationPhase.COMPLETED
 
 
-async def test_marks_of_a_migration_that_was_not_heard_of_yet_are_left_alone(set_moves, connect, server):
-    moves = await set_moves(nodes=2)
-    stage = moves.stage
-    await stage.deployment(1)
-    (source,) = await stage.pods()
-    stage.behave({"startup": "5s", "termination": "0s"})
+async def test_marks_of_a_migration_that_was_not_heard_of_yet_are_left_alone(make_moves, connect, server):
+    moves = await make_moves(nodes=2)
+    sandbox = moves.sandbox
+    await sandbox.deployment(1)
+    (source,) = await sandbox.pods()
+    sandbox.behave({"startup": "5s", "termination": "0s"})
     way = Deaf(server, "podmigrations")
     async with moves.executing(connect(way)), moves.executing():
         way.hears.clear()
-        key = await moves.wish(source, await stage.free_node())
+        key = await moves.create_migration(source, await sandbox.free_node())
         migration = await moves.until_finished(key)
         way.hears.set()
     assert migration.status.phase is MigrationPhase.COMPLETED, migration.status
     assert migration.status.attempts == 1
 
 
-async def test_a_replacement_that_has_found_a_place_after_all_is_left_alone(set_moves, connect):
+async def test_a_replacement_that_has_found_a_place_after_all_is_left_alone(make_moves, connect):
     """It was steered in vain for so long that it is to be made anew; and in this moment it is bound."""
-    moves = await set_moves(nodes=1)
-    stage = moves.stage
-    bound = await stage.until_pod_ready(await stage.pod("web"))
-    key = await moves.wish(bound, "elsewhere")
+    moves = await make_moves(nodes=1)
+    sandbox = moves.sandbox
+    bound = await sandbox.until_pod_ready(await sandbox.pod("web"))
+    key = await moves.create_migration(bound, "elsewhere")
     client = connect()
     seen = WatchedObjects(client)
     observation = observe(
@@ -108,35 +108,35 @@ async def test_a_replacement_that_has_found_a_place_after_all_is_left_alone(set_
     )
     replacement = PodReference("web", bound["metadata"]["uid"])
     await EffectPerformer(client, seen).perform(observation, effects.DeleteReplacement(replacement))
-    assert [pod["metadata"]["uid"] for pod in await stage.pods()] == [bound["metadata"]["uid"]]
+    assert [pod["metadata"]["uid"] for pod in await sandbox.pods()] == [bound["metadata"]["uid"]]
 
 
-async def test_a_budget_that_somebody_has_just_made_is_the_only_one(set_moves, connect, server):
+async def test_a_budget_that_somebody_has_just_made_is_the_only_one(make_moves, connect, server):
     """A second one would keep its pods from being evicted at all."""
-    moves = await set_moves(nodes=4)
-    stage = moves.stage
-    await stateful_set(stage, 3)
-    source = (await stage.pods())[-1]
-    target = await stage.free_node()
-    await stage.cordon(*(node for node in stage.nodes if node != target))
+    moves = await make_moves(nodes=4)
+    sandbox = moves.sandbox
+    await stateful_set(sandbox, 3)
+    source = (await sandbox.pods())[-1]
+    target = await sandbox.free_node()
+    await sandbox.cordon(*(node for node in sandbox.nodes if node != target))
     way = Deaf(server, "poddisruptionbudgets")
     async with moves.executing(connect(way)):
         way.hears.clear()
-        await stage.budget(maxUnavailable=1)
-        key = await moves.wish(source, target)
+        await sandbox.budget(maxUnavailable=1)
+        key = await moves.create_migration(source, target)
         await moves.until(key, lambda migration: migration.status.handed_over_at)
-        budgets = await moves.client.list(POD_DISRUPTION_BUDGETS, namespace=stage.namespace)
+        budgets = await moves.client.list(POD_DISRUPTION_BUDGETS, namespace=sandbox.namespace)
         assert [each["metadata"]["name"] for each in budgets.items] == ["budget"]
         way.hears.set()
         assert (await moves.until_finished(key)).status.phase is MigrationPhase.COMPLETED
 
 
-async def test_the_lock_is_taken_only_of_a_pod_that_nobody_has_changed(set_moves, connect):
+async def test_the_lock_is_taken_only_of_a_pod_that_nobody_has_changed(make_moves, connect):
     """Two that see it free at the same time can't both have it."""
-    moves = await set_moves(nodes=1)
-    stage = moves.stage
-    free = await stage.until_pod_ready(await stage.pod("web"))
-    key = await moves.wish(free, "elsewhere")
+    moves = await make_moves(nodes=1)
+    sandbox = moves.sandbox
+    free = await sandbox.until_pod_ready(await sandbox.pod("web"))
+    key = await moves.create_migration(free, "elsewhere")
     client = connect()
     seen = WatchedObjects(client)
     known = seen.learn_pod(free)
@@ -153,22 +153,22 @@ async def test_the_lock_is_taken_only_of_a_pod_that_nobody_has_changed(set_moves
             }
         }
     )
-    await moves.client.patch(PODS, stage.key("web"), locked)
+    await moves.client.patch(PODS, sandbox.key("web"), locked)
     lock = effects.LabelSource(PodReference(known.name, known.uid), known.resource_version)
     await EffectPerformer(client, seen).perform(observation, lock)
-    (after,) = await stage.pods()
+    (after,) = await sandbox.pods()
     assert after["metadata"]["labels"][labels_and_names.MIGRATION_ID_LABEL] == "other"
     assert seen.pods.get(known.key).labels[labels_and_names.MIGRATION_ID_LABEL] == "other", (
         "and it is known at once"
     )
 
 
-async def test_a_workload_that_was_made_anew_under_the_same_name_is_another_one(set_moves, connect):
-    moves = await set_moves(nodes=1)
-    await moves.stage.replica_set(1)
-    (pod,) = await moves.stage.pods()
+async def test_a_workload_that_was_made_anew_under_the_same_name_is_another_one(make_moves, connect):
+    moves = await make_moves(nodes=1)
+    await moves.sandbox.replica_set(1)
+    (pod,) = await moves.sandbox.pods()
     (owner,) = pod["metadata"]["ownerReferences"]
-    key = await moves.wish(pod, "elsewhere")
+    key = await moves.create_migration(pod, "elsewhere")
     client = connect()
     seen = WatchedObjects(client)
     async with seen.running():
@@ -181,12 +181,12 @@ async def test_a_workload_that_was_made_anew_under_the_same_name_is_another_one(
             assert observation.owner_is_gone is (uid != owner["uid"])
 
 
-async def test_what_another_controller_has_put_on_record_is_gone_by_at_once(set_moves, connect, server):
+async def test_what_another_controller_has_put_on_record_is_gone_by_at_once(make_moves, connect, server):
     """It has called the attempt off, just as we take the lock: then no copy is made any more."""
-    moves = await set_moves(nodes=2)
-    await moves.stage.deployment(1)
-    (source,) = await moves.stage.pods()
-    key = await moves.wish(source, await moves.stage.free_node())
+    moves = await make_moves(nodes=2)
+    await moves.sandbox.deployment(1)
+    (source,) = await moves.sandbox.pods()
+    key = await moves.create_migration(source, await moves.sandbox.free_node())
     made = []
 
     async def interfered(method, target, headers, body):
@@ -207,16 +207,16 @@ async def test_what_another_controller_has_put_on_record_is_gone_by_at_once(set_
 
 
 @pytest.mark.parametrize("is_orphaned", [True, False], ids=["orphaned", "deleted"])
-async def test_a_copy_is_given_up_only_if_no_sibling_was_left_behind(set_moves, connect, is_orphaned):
+async def test_a_copy_is_given_up_only_if_no_sibling_was_left_behind(make_moves, connect, is_orphaned):
     """Asked of the server: what is known here is empty."""
-    moves = await set_moves(nodes=3)
-    stage = moves.stage
-    await stage.replica_set(2)
+    moves = await make_moves(nodes=3)
+    sandbox = moves.sandbox
+    await sandbox.replica_set(2)
     key = await evicted_and_crashed(moves)
     copy = await moves.copy_of(key)
     propagation = "Orphan" if is_orphaned else "Background"
-    await moves.client.delete(REPLICA_SETS, stage.key("web"), propagation=propagation)
-    await until_gone(moves.client, REPLICA_SETS, stage.key("web"))
+    await moves.client.delete(REPLICA_SETS, sandbox.key("web"), propagation=propagation)
+    await until_gone(moves.client, REPLICA_SETS, sandbox.key("web"))
     await moves.until_pods(lambda pods: is_orphaned or len(pods) == 1)
     client = connect()
     seen = WatchedObjects(client)
@@ -231,6 +231,6 @@ async def test_a_copy_is_given_up_only_if_no_sibling_was_left_behind(set_moves, 
     if not is_orphaned:
         await moves.until_pods(lambda pods: not pods)
         return
-    after = await client.get(PODS.as_json, stage.key(copy["metadata"]["name"]))
+    after = await client.get(PODS.as_json, sandbox.key(copy["metadata"]["name"]))
     assert [owner["kind"] for owner in after["metadata"]["ownerReferences"]] == ["PodMigration"]
     assert node_of(after) == node_of(copy)

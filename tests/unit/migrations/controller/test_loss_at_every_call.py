@@ -34,8 +34,8 @@ async def target_deleted(play, at):
     try:
         moves = await cluster.moves(nodes=4)
         source = await play.set_up(moves)
-        target = await moves.stage.free_node()
-        key = await moves.wish(source, target)
+        target = await moves.sandbox.free_node()
+        key = await moves.create_migration(source, target)
         way = Disturbed(cluster.server, at, None)
         way.disturb = lambda: moves.client.delete(NODES, target)
         async with moves.executing(cluster.connect(way.handle)):
@@ -46,7 +46,7 @@ async def target_deleted(play, at):
         here = f"deleted before {way.calls[at - 1]}"
         # Two pods and the node are read live at the same time, and then the eviction is asked for.
         is_asked = any(call.endswith("/eviction") for call in way.calls[: at + 2])
-        uids = {pod["metadata"]["uid"] for pod in await moves.stage.pods()}
+        uids = {pod["metadata"]["uid"] for pod in await moves.sandbox.pods()}
         if source["metadata"]["uid"] in uids:
             assert migration.status.phase is MigrationPhase.FAILED, here
             assert migration.status.handed_over_at is None, here
@@ -73,13 +73,13 @@ async def source_evicted(at, *, crash=None):
     try:
         moves = await cluster.moves(nodes=4)
         source = await Copy().set_up(moves)
-        key = await moves.wish(source, await moves.stage.free_node())
+        key = await moves.create_migration(source, await moves.sandbox.free_node())
         had_copy = []
 
         async def evict():
-            had_copy.extend(others_than(source, await moves.stage.pods()))
+            had_copy.extend(others_than(source, await moves.sandbox.pods()))
             try:
-                await moves.client.evict(moves.stage.key("web"), grace_s=0)
+                await moves.client.evict(moves.sandbox.key("web"), grace_s=0)
             except (errors.NotFound, errors.Conflict):
                 return
 
@@ -103,11 +103,11 @@ async def source_evicted(at, *, crash=None):
             return len(way.calls)
         here = f"evicted at {way.calls[at - 1]}: {migration.status.message}"
         if had_copy:
-            (left,) = await moves.stage.until_ready(1)
+            (left,) = await moves.sandbox.until_ready(1)
             assert left["metadata"]["uid"] != source["metadata"]["uid"], here
             assert migration.status.phase is MigrationPhase.COMPLETED, here
         else:
-            assert len(await moves.stage.pods()) <= 1, here
+            assert len(await moves.sandbox.pods()) <= 1, here
         return len(way.calls)
     finally:
         await cluster.close()

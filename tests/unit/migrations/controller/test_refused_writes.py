@@ -8,7 +8,7 @@ import pytest
 
 from rescheduler.api.podmigration import MigrationPhase, decode_migration
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
-from tests.stories.stage import node_of
+from tests.stories.sandbox import node_of
 
 HOUR_S = 3600
 
@@ -57,11 +57,11 @@ async def _one(chunk):
         pytest.param(200, "", id="a mark that is accepted and dropped is retried with a growing pause"),
     ],
 )
-async def test_a_mark_that_is_answered_with(set_moves, connect, server, code, failure):
-    moves = await set_moves(nodes=2, migration_timeout=timedelta(hours=2), max_retries=0)
-    source = await moves.stage.until_pod_ready(await moves.stage.pod("web"))
+async def test_a_mark_that_is_answered_with(make_moves, connect, server, code, failure):
+    moves = await make_moves(nodes=2, migration_timeout=timedelta(hours=2), max_retries=0)
+    source = await moves.sandbox.until_pod_ready(await moves.sandbox.pod("web"))
     way = Refusing(server, "PATCH", "/pods/web", code)
-    key = await moves.wish(source, await moves.stage.free_node())
+    key = await moves.create_migration(source, await moves.sandbox.free_node())
     async with moves.executing(connect(way)):
         await asyncio.sleep(HOUR_S)
         migration = decode_migration(await moves.client.get(POD_MIGRATIONS, key))
@@ -72,7 +72,7 @@ async def test_a_mark_that_is_answered_with(set_moves, connect, server, code, fa
     # A pause that doubles up to two minutes: some ten tries, then one every one or two minutes (jitter).
     assert way.refused <= 10 + HOUR_S / 60
     assert way.requests <= way.refused + 20
-    assert node_of(source) in {node_of(pod) for pod in await moves.stage.pods()}
+    assert node_of(source) in {node_of(pod) for pod in await moves.sandbox.pods()}
 
 
 @pytest.mark.parametrize(
@@ -83,16 +83,16 @@ async def test_a_mark_that_is_answered_with(set_moves, connect, server, code, fa
     ],
 )
 async def test_a_write_is_tried_again_when_permission_is_missing_for(
-    set_moves, connect, server, method, ending
+    make_moves, connect, server, method, ending
 ):
     """An API server that has just started has not read its roles yet, and refuses what it allows later."""
-    moves = await set_moves(nodes=2)
-    source = await moves.stage.until_pod_ready(await moves.stage.pod("web"))
+    moves = await make_moves(nodes=2)
+    source = await moves.sandbox.until_pod_ready(await moves.sandbox.pod("web"))
     message = (
         'pods "web" is forbidden: User "us" cannot patch resource "pods" in API group "" in namespace "x"'
     )
     way = Refusing(server, method, ending, 403, message, times=3)
-    key = await moves.wish(source, await moves.stage.free_node())
+    key = await moves.create_migration(source, await moves.sandbox.free_node())
     async with moves.executing(connect(way)):
         migration = await moves.until_finished(key)
     assert migration.status.phase is MigrationPhase.COMPLETED

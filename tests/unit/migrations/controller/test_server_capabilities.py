@@ -31,11 +31,11 @@ def answering(server, code, content):
         pytest.param({"major": "1", "minor": "29+"}, "1.29", id="as some providers write it"),
     ],
 )
-async def test_nothing_is_moved_in_a_cluster_that_is_too_old(set_moves, connect, server, version, told):
-    moves = await set_moves(nodes=2)
-    await moves.stage.deployment(1)
-    (source,) = await moves.stage.pods()
-    await moves.wish(source, await moves.stage.free_node())
+async def test_nothing_is_moved_in_a_cluster_that_is_too_old(make_moves, connect, server, version, told):
+    moves = await make_moves(nodes=2)
+    await moves.sandbox.deployment(1)
+    (source,) = await moves.sandbox.pods()
+    await moves.create_migration(source, await moves.sandbox.free_node())
     with pytest.raises(MissingCapability) as refused:
         async with moves.executing(connect(answering(server, 200, version))):
             pytest.fail("it has begun")
@@ -57,20 +57,20 @@ async def test_nothing_is_moved_in_a_cluster_that_is_too_old(set_moves, connect,
         pytest.param({}, id="that says nothing"),
     ],
 )
-async def test_a_server_is_good_enough(set_moves, connect, server, version):
-    await set_moves(nodes=1)
+async def test_a_server_is_good_enough(make_moves, connect, server, version):
+    await make_moves(nodes=1)
     async with WatchedObjects(connect(answering(server, 200, version))).running():
         pass
 
 
-async def test_a_version_that_may_not_be_read_keeps_nobody_from_moving(set_moves, connect, server):
-    await set_moves(nodes=1)
+async def test_a_version_that_may_not_be_read_keeps_nobody_from_moving(make_moves, connect, server):
+    await make_moves(nodes=1)
     async with WatchedObjects(connect(answering(server, 403, {"kind": "Status", "code": 403}))).running():
         pass
 
 
-async def test_a_server_that_answers_nonsense_is_an_error(set_moves, connect, server):
-    await set_moves(nodes=1)
+async def test_a_server_that_answers_nonsense_is_an_error(make_moves, connect, server):
+    await make_moves(nodes=1)
     with pytest.raises(errors.InvalidResponse):
         async with WatchedObjects(connect(answering(server, 200, ["nonsense"]))).running():
             pytest.fail("it has begun")
@@ -97,21 +97,21 @@ def forgetting(server, path_end, part, name):
         pytest.param("/status", "status", "nominatedNodeName", "NominationIgnored", id="no nomination"),
     ],
 )
-async def test_a_server_that_knows(set_moves, connect, server, path_end, part, field, failure):
-    moves = await set_moves(nodes=2)
-    await moves.stage.deployment(1)
-    (source,) = await moves.stage.pods()
-    key = await moves.wish(source, await moves.stage.free_node())
+async def test_a_server_that_knows(make_moves, connect, server, path_end, part, field, failure):
+    moves = await make_moves(nodes=2)
+    await moves.sandbox.deployment(1)
+    (source,) = await moves.sandbox.pods()
+    key = await moves.create_migration(source, await moves.sandbox.free_node())
     async with moves.executing(connect(forgetting(server, path_end, part, field))):
         migration = await moves.until_finished(key)
         await moves.until_nothing_left()
     assert migration.status.phase is MigrationPhase.FAILED
     assert migration.status.failure == failure
     assert "1.30" in migration.status.message
-    assert len(await moves.stage.until_ready(1)) == 1
+    assert len(await moves.sandbox.until_ready(1)) == 1
 
 
-async def test_a_nomination_that_meets_a_conflict_is_repeated(set_moves, connect, server):
+async def test_a_nomination_that_meets_a_conflict_is_repeated(make_moves, connect, server):
     """The copy changed at that moment: the server does know nominations."""
     conflicts = 1
 
@@ -127,10 +127,10 @@ async def test_a_nomination_that_meets_a_conflict_is_repeated(set_moves, connect
                 return object_response(409, {"kind": "Status", "code": 409, "reason": "Conflict"})
         return await server.handle(method, target, headers, body)
 
-    moves = await set_moves(nodes=2)
-    await moves.stage.deployment(1)
-    (source,) = await moves.stage.pods()
-    key = await moves.wish(source, await moves.stage.free_node())
+    moves = await make_moves(nodes=2)
+    await moves.sandbox.deployment(1)
+    (source,) = await moves.sandbox.pods()
+    key = await moves.create_migration(source, await moves.sandbox.free_node())
     async with moves.executing(connect(handle)):
         migration = await moves.until_finished(key)
     assert conflicts < 0

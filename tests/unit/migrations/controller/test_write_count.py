@@ -32,25 +32,25 @@ def counted(server):
     return Counted(server.handle)
 
 
-async def test_an_adopt_migration_takes_twelve_writes_with_its_creation(set_moves, connect, counted):
-    moves = await set_moves()
-    await moves.stage.deployment(2)
-    await moves.stage.budget(maxUnavailable=0)
-    source = (await moves.stage.pods())[0]
-    key = await moves.wish(source, await moves.stage.free_node())
+async def test_an_adopt_migration_takes_twelve_writes_with_its_creation(make_moves, connect, counted):
+    moves = await make_moves()
+    await moves.sandbox.deployment(2)
+    await moves.sandbox.budget(maxUnavailable=0)
+    source = (await moves.sandbox.pods())[0]
+    key = await moves.create_migration(source, await moves.sandbox.free_node())
     async with moves.executing(connect(counted)):
         migration = await moves.until_finished(key)
     assert migration.status.phase is MigrationPhase.COMPLETED
     assert 1 + len(counted.writes) == 12, counted.writes
 
 
-async def test_waiting_costs_nothing(set_moves, connect, counted):
+async def test_waiting_costs_nothing(make_moves, connect, counted):
     """Ten minutes in which a copy starts: not one more request but what puts the step on record."""
-    moves = await set_moves(migration_timeout=timedelta(hours=1))
-    await moves.stage.deployment(1)
-    (source,) = await moves.stage.pods()
-    moves.stage.behave({"startup": "10m"})
-    key = await moves.wish(source, await moves.stage.free_node())
+    moves = await make_moves(migration_timeout=timedelta(hours=1))
+    await moves.sandbox.deployment(1)
+    (source,) = await moves.sandbox.pods()
+    moves.sandbox.behave({"startup": "10m"})
+    key = await moves.create_migration(source, await moves.sandbox.free_node())
     async with moves.executing(connect(counted)):
         await moves.copy_of(key, lambda pod: pod["spec"].get("nodeName"))
         await asyncio.sleep(60)

@@ -3,7 +3,7 @@
 
 import pytest
 
-from tests.stories.recovery.simulated_wards import set_simulated_ward, steered  # noqa: F401
+from tests.stories.recovery.simulated_recovery import make_simulated_recovery, steered  # noqa: F401
 from tests.unit.migrations.controller.conftest import (  # noqa: F401
     client,
     cluster,
@@ -11,14 +11,14 @@ from tests.unit.migrations.controller.conftest import (  # noqa: F401
     custom_resource_definitions,
     eventually,
     life,
+    make_moves,
     pytest_asyncio_loop_factories,
     server,
-    set_moves,
     simulated_client,
     simulated_cluster,
 )
 
 
 @pytest.fixture
-def set_ward(set_simulated_ward):
-    return set_simulated_ward
+def make_recovery(make_simulated_recovery):
+    return make_simulated_recovery

@@ -13,8 +13,8 @@ import pytest
 from kubesim.virtual_time import run_virtual
 from rescheduler.config.policy import FailedPodsPolicy
 from tests.stories.recovery.program import Pace, recovering
-from tests.stories.recovery.simulated_wards import steering
-from tests.stories.recovery.ward import Ward
+from tests.stories.recovery.recovery_sandbox import RecoverySandbox
+from tests.stories.recovery.simulated_recovery import steering
 from tests.unit.migrations.controller.crashing_controller import Cluster, Crash, Faulty, at_every_call
 
 SECOND = timedelta(seconds=1)
@@ -42,18 +42,20 @@ class Deployment:
     def broken(self, nodes):
         return nodes
 
-    async def ended(self, ward):
-        await ward.until_ledger(self.kind, lambda ledger: any(line.end for line in ledger.lineages.values()))
+    async def ended(self, recovery):
+        await recovery.until_ledger(
+            self.kind, lambda ledger: any(line.end for line in ledger.lineages.values())
+        )
 
     def has_begun(self, migration):
         return migration.status.target_pod is not None
 
-    async def check(self, ward, here):
-        (line,) = (await ward.ledger(self.kind)).lineages.values()
+    async def check(self, recovery, here):
+        (line,) = (await recovery.ledger(self.kind)).lineages.values()
         assert line.count == self.tries, here
         assert len(line.nodes) == 1 + self.tries, f"each time another node; {here}"
-        assert len(list(filter(self.has_begun, await ward.migrations()))) == self.tries, here
-        assert len(await ward.pods()) == 1, here
+        assert len(list(filter(self.has_begun, await recovery.migrations()))) == self.tries, here
+        assert len(await recovery.pods()) == 1, here
 
 
 class StatefulSet(Deployment):
@@ -69,8 +71,8 @@ class DaemonSet(Deployment):
     def broken(self, nodes):
         return nodes[:1]
 
-    async def check(self, ward, here):
-        (line,) = (await ward.ledger(self.kind)).lineages.values()
+    async def check(self, recovery, here):
+        (line,) = (await recovery.ledger(self.kind)).lineages.values()
         assert line.count == self.tries, here
         pods = {*(each.pod for each in line.tries), line.end.pod}
         assert len(pods) == 1 + self.tries, f"each time another pod; {here}"
@@ -84,49 +86,53 @@ class Recovered(Deployment):
     def broken(self, nodes):
         return nodes[:1]
 
-    async def ended(self, ward):
-        await ward.until_well()
-        await ward.until_forgotten(self.kind)
+    async def ended(self, recovery):
+        await recovery.until_well()
+        await recovery.until_forgotten(self.kind)
 
-    async def check(self, ward, here):
-        assert len(list(filter(self.has_begun, await ward.migrations()))) == self.tries, here
+    async def check(self, recovery, here):
+        assert len(list(filter(self.has_begun, await recovery.migrations()))) == self.tries, here
 
 
 @contextlib.asynccontextmanager
-async def a_ward(cluster, nodes=3):
-    stage = await cluster.stage(nodes)
-    async with steering(cluster.server, stage.client, cluster.connect()):
-        yield Ward(stage, cluster.server.clock.now, PACE, cluster.connect, PACE.policy(max_retries=0))
+async def recovery_sandbox(cluster, nodes=3):
+    sandbox = await cluster.sandbox(nodes)
+    async with steering(cluster.server, sandbox.client, cluster.connect()):
+        yield RecoverySandbox(
+            sandbox, cluster.server.clock.now, PACE, cluster.connect, PACE.policy(max_retries=0)
+        )
 
 
 async def crashed_and_taken_over(story, crash, at):
     """How many calls the first program made: fewer than `at` if it never came so far."""
     cluster = Cluster()
     try:
-        async with a_ward(cluster) as ward:
-            ward.breaks(*story.broken(ward.stage.nodes))
+        async with recovery_sandbox(cluster) as recovery:
+            recovery.breaks(*story.broken(recovery.sandbox.nodes))
             if story.kind == "DaemonSet":
-                await ward.workload(story.kind, retries=story.retries)
+                await recovery.workload(story.kind, retries=story.retries)
             else:
-                await ward.workload_on(ward.stage.nodes[0], story.kind, retries=story.retries)
+                await recovery.workload_on(recovery.sandbox.nodes[0], story.kind, retries=story.retries)
             faulty = AtItsTask(cluster.server, at, crash)
-            await until_crashed(ward, story, cluster, faulty)
-            async with recovering(cluster.connect(), ward.policy, "moves", ward.now, leader_elect=False):
-                await story.ended(ward)
-                await ward.until_nothing_is_under_way()
-            await story.check(ward, f"{crash.value}: {faulty.calls[-1:]}")
+            await until_crashed(recovery, story, cluster, faulty)
+            async with recovering(
+                cluster.connect(), recovery.policy, "moves", recovery.now, leader_elect=False
+            ):
+                await story.ended(recovery)
+                await recovery.until_nothing_is_under_way()
+            await story.check(recovery, f"{crash.value}: {faulty.calls[-1:]}")
             return len(faulty.calls)
     finally:
         await cluster.close()
 
 
-async def until_crashed(ward, story, cluster, faulty):
+async def until_crashed(recovery, story, cluster, faulty):
     """Until the program has crashed, or all is over."""
     client = cluster.connect(faulty.handle)
-    running = recovering(client, ward.policy, "moves", ward.now, leader_elect=False, is_killed=True)
+    running = recovering(client, recovery.policy, "moves", recovery.now, leader_elect=False, is_killed=True)
     async with running:
         crashed = asyncio.create_task(faulty.crashed.wait())
-        over = asyncio.create_task(story.ended(ward))
+        over = asyncio.create_task(story.ended(recovery))
         await asyncio.wait({crashed, over}, return_when=asyncio.FIRST_COMPLETED)
         for task in (crashed, over):
             task.cancel()

@@ -9,30 +9,32 @@ import pytest
 from rescheduler.api.well_known_names import FAILED_ATTEMPTS_ANNOTATION, MAINTENANCE_LABEL
 from rescheduler.cluster.codecs.record_resources import NODES
 from rescheduler.kube.api_resources import DEPLOYMENTS, EVENTS, merge_patch
-from tests.stories.recovery.ward import CRASH
-from tests.stories.stage import AT_ONCE, node_of
+from tests.stories.recovery.recovery_sandbox import CRASH
+from tests.stories.sandbox import AT_ONCE, node_of
 
 GREEDY = "999999999"
 
 
 @pytest.fixture
-async def greedy(set_ward):
+async def greedy(make_recovery):
     """Thirty pods of one namespace crash wherever they are, and ask to be moved for ever."""
-    ward = await set_ward(nodes=6, enabled_strategies=("NodeMaintenance",), max_concurrent_per_workload=1)
-    ward.stage.behave({"match": {"labels": {"crashes": "yes"}, "container": "*"}, **AT_ONCE, **CRASH})
-    return ward
+    recovery = await make_recovery(
+        nodes=6, enabled_strategies=("NodeMaintenance",), max_concurrent_per_workload=1
+    )
+    recovery.sandbox.behave({"match": {"labels": {"crashes": "yes"}, "container": "*"}, **AT_ONCE, **CRASH})
+    return recovery
 
 
-async def crash(ward, *names, replicas):
+async def crash(recovery, *names, replicas):
     for name in names:
-        made = ward.described("Deployment", retries=GREEDY, name=name, replicas=replicas)
+        made = recovery.described("Deployment", retries=GREEDY, name=name, replicas=replicas)
         made["spec"]["template"]["metadata"]["labels"]["crashes"] = "yes"
-        await ward.client.create(DEPLOYMENTS, made)
+        await recovery.client.create(DEPLOYMENTS, made)
 
 
 async def test_a_node_in_maintenance_is_emptied_while_one_namespace_asks_for_every_move(greedy):
     other = await greedy.in_another_namespace()
-    old = greedy.stage.nodes[0]
+    old = greedy.sandbox.nodes[0]
     await other.workload_on(old, "Deployment", retries=None, name="calm", replicas=8)
     await crash(greedy, "a", "b", "c", replicas=10)
     async with greedy.recovering():
@@ -48,7 +50,7 @@ async def test_a_node_in_maintenance_is_emptied_while_one_namespace_asks_for_eve
 
 
 async def test_forged_records_make_no_node_suspect_and_are_told_if_they_are_too_large(greedy):
-    good = greedy.stage.nodes[0]
+    good = greedy.sandbox.nodes[0]
     for number in range(4):
         made = await greedy.workload("Deployment", retries="3", name=f"forger-{number}")
         tries = [{"t": "9999-12-31T23:59:59Z", "node": good, "pod": "any"}] * (1 if number else 3500)

@@ -14,13 +14,13 @@ MADE_S = dict.fromkeys(("bad", "b", "c"), 0.0)
 
 
 def report(annotations, terms):
-    made, wards = cluster().nodes(*MADE_S), ExaminationCache()
+    made, sandboxes = cluster().nodes(*MADE_S), ExaminationCache()
     for key in KEYS:
         made.deployment(key, on=["bad"], annotations=annotations, **crashing())
     snapshot = made.snapshot()
     for key in KEYS:
-        wards.observe(key, examine_pod(snapshot, terms, snapshot.pods.row[f"{key}-1-0"]))
-    return wards.report(terms, MADE_S, {}, NOW)
+        sandboxes.observe(key, examine_pod(snapshot, terms, snapshot.pods.row[f"{key}-1-0"]))
+    return sandboxes.report(terms, MADE_S, {}, NOW)
 
 
 @pytest.mark.parametrize("terms", [FailedPodsPolicy(), BY_DEFAULT], ids=["", "where it is on by default"])

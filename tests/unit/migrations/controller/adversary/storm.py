@@ -16,10 +16,10 @@ from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS, WatchedO
 from rescheduler.kube import errors
 from rescheduler.migrations.controller.migration_controller import MigrationController
 from rescheduler.migrations.runtime_state import RuntimeState, RuntimeStateHolder
-from tests.stories.migrations.moving import ApprovingRevalidator
+from tests.stories.migrations.moves import ApprovingRevalidator
 from tests.stories.migrations.workloads import stateful_set
 from tests.stories.observer import observing
-from tests.stories.stage import node_of
+from tests.stories.sandbox import node_of
 from tests.unit.migrations.controller.crashing_controller import NETWORK_S, Cluster
 
 REASONS = {409: "Conflict", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
@@ -141,20 +141,20 @@ class Storm:
             await self.cluster.close()
 
     async def _set_up(self):
-        stage = self.moves.stage
+        sandbox = self.moves.sandbox
         self.wanted = {"web": self.dice.choice((1, 2, 3)), "db": self.dice.choice((1, 2, 3)), "bare": 1}
-        await stage.deployment(self.wanted["web"])
-        await stage.budget("web", minAvailable=self.wanted["web"])
-        await stateful_set(stage, self.wanted["db"], app="db")
-        await stage.budget("db", app="db", maxUnavailable=1)
-        await stage.until_pod_ready(await stage.pod("bare", metadata={"labels": {"app": "bare"}}))
-        stage.behave({"startup": self.dice.choice(("0s", "10s")), "termination": "2s"})
+        await sandbox.deployment(self.wanted["web"])
+        await sandbox.budget("web", minAvailable=self.wanted["web"])
+        await stateful_set(sandbox, self.wanted["db"], app="db")
+        await sandbox.budget("db", app="db", maxUnavailable=1)
+        await sandbox.until_pod_ready(await sandbox.pod("bare", metadata={"labels": {"app": "bare"}}))
+        sandbox.behave({"startup": self.dice.choice(("0s", "10s")), "termination": "2s"})
 
     async def _wish(self):
-        pods = [pod for app in self.wanted for pod in await self.moves.stage.pods(app)]
+        pods = [pod for app in self.wanted for pod in await self.moves.sandbox.pods(app)]
         for pod in self.dice.sample(pods, k=min(3, len(pods))):
-            others = [name for name in self.moves.stage.nodes if name != node_of(pod)]
-            await self.moves.wish(pod, self.dice.choice(others), held=self.dice.random() < 0.7)
+            others = [name for name in self.moves.sandbox.nodes if name != node_of(pod)]
+            await self.moves.create_migration(pod, self.dice.choice(others), held=self.dice.random() < 0.7)
 
     async def _rage(self):
         ended = asyncio.Event()
@@ -193,11 +193,11 @@ class Storm:
                 await self.moves.until_over(f"moves/move-{number}", timeout_s=7200)
             await self.moves.until_nothing_left()
             for app, count in self.wanted.items():
-                await self.moves.stage.until_ready(count, app=app)
+                await self.moves.sandbox.until_ready(count, app=app)
 
     async def _untrue(self):
         """What migrations say of their end, and is not so."""
-        there = {pod["metadata"]["uid"] for app in self.wanted for pod in await self.moves.stage.pods(app)}
+        there = {pod["metadata"]["uid"] for app in self.wanted for pod in await self.moves.sandbox.pods(app)}
         found = []
         for item in (await self.moves.client.list(POD_MIGRATIONS)).items:
             migration = decode_migration(item)

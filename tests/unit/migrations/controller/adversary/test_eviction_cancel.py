@@ -10,12 +10,12 @@ from tests.unit.migrations.controller.test_live_reads import Deaf
 
 
 async def test_a_controller_that_has_heard_of_neither_mark_nor_copy_does_not_call_off_what_another_does(
-    set_moves, client, connect, server
+    make_moves, client, connect, server
 ):
-    moves = await set_moves(3, settle_time=timedelta(minutes=1), max_retries=0)
-    await moves.stage.deployment(1)
-    budget = await moves.stage.budget(minAvailable=2)
-    (source,) = await moves.stage.pods()
+    moves = await make_moves(3, settle_time=timedelta(minutes=1), max_retries=0)
+    await moves.sandbox.deployment(1)
+    budget = await moves.sandbox.budget(minAvailable=2)
+    (source,) = await moves.sandbox.pods()
     to_migrations = Deaf(server, "podmigrations")
     to_pods = Deaf(SimpleNamespace(handle=to_migrations))
     async with (
@@ -25,7 +25,7 @@ async def test_a_controller_that_has_heard_of_neither_mark_nor_copy_does_not_cal
     ):
         to_migrations.hears.clear()
         to_pods.hears.clear()
-        key = await moves.wish(source, await moves.stage.free_node())
+        key = await moves.create_migration(source, await moves.sandbox.free_node())
         await moves.until(key, lambda migration: migration.status.step == "Evicting")
         to_migrations.hears.set()
         await asyncio.sleep(60)

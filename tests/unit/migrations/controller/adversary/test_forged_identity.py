@@ -11,7 +11,7 @@ from rescheduler.migrations import labels_and_names
 from rescheduler.migrations.labels_and_names import copy_name
 from tests.stories.migrations.workloads import stateful_set
 from tests.stories.objects import pod, pod_spec
-from tests.stories.stage import node_of
+from tests.stories.sandbox import node_of
 
 
 def as_attempted(item, owner=None):
@@ -27,43 +27,43 @@ async def name_of_copy(moves, key, source):
 
 
 @pytest.mark.parametrize("handover", ["Adopt", "Copy"])
-async def test_a_pod_that_has_taken_the_name_of_the_copy_is_left_alone(set_moves, handover):
-    moves = await set_moves()
-    stage = moves.stage
+async def test_a_pod_that_has_taken_the_name_of_the_copy_is_left_alone(make_moves, handover):
+    moves = await make_moves()
+    sandbox = moves.sandbox
     if handover == "Adopt":
-        await stage.deployment(2)
+        await sandbox.deployment(2)
     else:
-        await stage.until_pod_ready(await stage.pod("web"))
-    source = (await stage.pods())[0]
-    key = await moves.wish(source, await stage.free_node())
+        await sandbox.until_pod_ready(await sandbox.pod("web"))
+    source = (await sandbox.pods())[0]
+    key = await moves.create_migration(source, await sandbox.free_node())
     name = await name_of_copy(moves, key, source)
     labels = {
         "app": "squatter",
         labels_and_names.MIGRATION_ID_LABEL: "move-1",
         labels_and_names.STATUS_LABEL: "in-progress",
     }
-    squatter = pod(stage.namespace, name, pod_spec(stage.kubelet.name), labels=labels)
-    there = await stage.until_pod_ready(await moves.client.create(PODS.as_json, squatter))
+    squatter = pod(sandbox.namespace, name, pod_spec(sandbox.kubelet.name), labels=labels)
+    there = await sandbox.until_pod_ready(await moves.client.create(PODS.as_json, squatter))
     async with moves.executing():
         ended = await moves.until_finished(key)
     assert (ended.status.phase, ended.status.failure) == (MigrationPhase.FAILED, "CopyNameTaken")
     assert name in ended.status.message
-    after = await moves.client.get(PODS.as_json, stage.key(name))
+    after = await moves.client.get(PODS.as_json, sandbox.key(name))
     assert after["metadata"]["uid"] == there["metadata"]["uid"]
     assert after["metadata"]["labels"].items() >= labels.items()
-    left = {each["metadata"]["uid"]: each for each in await stage.pods()}
+    left = {each["metadata"]["uid"]: each for each in await sandbox.pods()}
     assert labels_and_names.MIGRATION_ID_LABEL not in left[source["metadata"]["uid"]]["metadata"]["labels"]
 
 
 @pytest.mark.parametrize("is_owned", [False, True], ids=["labelled", "and owned by it"])
-async def test_a_budget_of_others_is_not_removed_as_a_temporary_one(set_moves, is_owned):
-    moves = await set_moves()
-    stage = moves.stage
-    await stage.until_pod_ready(await stage.pod("web"))
-    (source,) = await stage.pods()
-    key = await moves.wish(source, await stage.free_node())
+async def test_a_budget_of_others_is_not_removed_as_a_temporary_one(make_moves, is_owned):
+    moves = await make_moves()
+    sandbox = moves.sandbox
+    await sandbox.until_pod_ready(await sandbox.pod("web"))
+    (source,) = await sandbox.pods()
+    key = await moves.create_migration(source, await sandbox.free_node())
     item = await moves.client.get(POD_MIGRATIONS, key)
-    await stage.budget("theirs", app="nobody", minAvailable=1)
+    await sandbox.budget("theirs", app="nobody", minAvailable=1)
     reference = {
         "apiVersion": API_VERSION,
         "kind": POD_MIGRATION_KIND,
@@ -74,7 +74,7 @@ async def test_a_budget_of_others_is_not_removed_as_a_temporary_one(set_moves, i
         "labels": {labels_and_names.MIGRATION_ID_LABEL: "move-1"},
         "ownerReferences": [reference] if is_owned else [],
     }
-    theirs = stage.key("theirs")
+    theirs = sandbox.key("theirs")
     await moves.client.patch(POD_DISRUPTION_BUDGETS, theirs, merge_patch({"metadata": metadata}))
     async with moves.executing():
         assert (await moves.until_finished(key)).status.phase is MigrationPhase.COMPLETED
@@ -82,18 +82,18 @@ async def test_a_budget_of_others_is_not_removed_as_a_temporary_one(set_moves, i
 
 
 @pytest.mark.parametrize("handover", ["Adopt", "Copy", "Evict"])
-async def test_a_pod_that_names_the_migration_as_its_owner_is_none_of_its(set_moves, handover):
-    moves = await set_moves()
-    stage = moves.stage
+async def test_a_pod_that_names_the_migration_as_its_owner_is_none_of_its(make_moves, handover):
+    moves = await make_moves()
+    sandbox = moves.sandbox
     if handover == "Adopt":
-        await stage.deployment(2)
+        await sandbox.deployment(2)
     elif handover == "Evict":
-        await stateful_set(stage, 2, app="web")
+        await stateful_set(sandbox, 2, app="web")
     else:
-        await stage.until_pod_ready(await stage.pod("web"))
-    source = (await stage.pods())[0]
-    key = await moves.wish(source, await stage.free_node())
-    await stage.cordon(node_of(source))
+        await sandbox.until_pod_ready(await sandbox.pod("web"))
+    source = (await sandbox.pods())[0]
+    key = await moves.create_migration(source, await sandbox.free_node())
+    await sandbox.cordon(node_of(source))
     item = await moves.client.get(POD_MIGRATIONS, key)
     reference = {
         "apiVersion": API_VERSION,
@@ -102,9 +102,9 @@ async def test_a_pod_that_names_the_migration_as_its_owner_is_none_of_its(set_mo
         "uid": item["metadata"]["uid"],
     }
     forged = pod(
-        stage.namespace,
+        sandbox.namespace,
         "forged",
-        pod_spec(stage.kubelet.name),
+        pod_spec(sandbox.kubelet.name),
         labels={
             "app": "forged",
             labels_and_names.MIGRATION_ID_LABEL: "move-1",
@@ -113,12 +113,12 @@ async def test_a_pod_that_names_the_migration_as_its_owner_is_none_of_its(set_mo
         annotations={labels_and_names.ORIGINAL_POD_ANNOTATION: source["metadata"]["uid"]},
         ownerReferences=[reference | {"controller": True}],
     )
-    there = await stage.until_pod_ready(await moves.client.create(PODS.as_json, forged))
+    there = await sandbox.until_pod_ready(await moves.client.create(PODS.as_json, forged))
     async with moves.executing():
         ended = await moves.until_finished(key)
     assert ended.status.phase is MigrationPhase.COMPLETED
     assert ended.status.target_pod.name != "forged"
-    after = await moves.client.get(PODS.as_json, stage.key("forged"))
+    after = await moves.client.get(PODS.as_json, sandbox.key("forged"))
     assert after["metadata"]["uid"] == there["metadata"]["uid"]
     assert after["metadata"]["ownerReferences"] == there["metadata"]["ownerReferences"]
     assert after["metadata"]["labels"].items() >= forged["metadata"]["labels"].items()
@@ -132,27 +132,27 @@ async def test_a_pod_that_names_the_migration_as_its_owner_is_none_of_its(set_mo
         pytest.param("waiting", id="that has not begun"),
     ],
 )
-async def test_a_lock_of_a_migration_locks_nothing(set_moves, lock):
-    moves = await set_moves(max_concurrent_migrations=1)
-    stage = moves.stage
-    bystander = await stage.until_pod_ready(await stage.pod("bystander"))
-    source = await stage.until_pod_ready(await stage.pod("web"))
+async def test_a_lock_of_a_migration_locks_nothing(make_moves, lock):
+    moves = await make_moves(max_concurrent_migrations=1)
+    sandbox = moves.sandbox
+    bystander = await sandbox.until_pod_ready(await sandbox.pod("bystander"))
+    source = await sandbox.until_pod_ready(await sandbox.pod("web"))
     for name, moved in (("other", bystander), ("waiting", source)):
         spec = {
             "pod": {"name": moved["metadata"]["name"], "uid": moved["metadata"]["uid"]},
             "sourceNode": "x",
         }
-        made = {"metadata": {"namespace": stage.namespace, "name": name}, "spec": spec}
+        made = {"metadata": {"namespace": sandbox.namespace, "name": name}, "spec": spec}
         if name == lock:
             await moves.client.create(
                 POD_MIGRATIONS, {"apiVersion": API_VERSION, "kind": POD_MIGRATION_KIND} | made
             )
             if name == "other":
                 begun = {"status": {"phase": "InProgress", "step": "Nowhere", "attempts": 1}}
-                await moves.client.patch(POD_MIGRATIONS.status, stage.key(name), merge_patch(begun))
+                await moves.client.patch(POD_MIGRATIONS.status, sandbox.key(name), merge_patch(begun))
     labels = {labels_and_names.MIGRATION_ID_LABEL: lock, labels_and_names.STATUS_LABEL: "in-progress"}
-    await moves.client.patch(PODS, stage.key("web"), merge_patch({"metadata": {"labels": labels}}))
-    key = await moves.wish(source, await stage.free_node())
+    await moves.client.patch(PODS, sandbox.key("web"), merge_patch({"metadata": {"labels": labels}}))
+    key = await moves.create_migration(source, await sandbox.free_node())
     async with moves.executing(max_concurrent_migrations=3):
         ended = await moves.until_finished(key)
     assert ended.status.phase is MigrationPhase.COMPLETED

@@ -115,16 +115,16 @@ WORKLOADS = {"Adopt": 3, "Copy": 1}
 async def set_up(handover):
     cluster = Cluster(migration_timeout=timedelta(seconds=60), max_retries=0)
     moves = await cluster.moves(nodes=4)
-    stage = moves.stage
+    sandbox = moves.sandbox
     await moves.client.create(NAMESPACES, {"metadata": {"name": "elsewhere"}})
     for namespace in ("moves", "elsewhere"):
-        bystander = pod(namespace, "bystander", pod_spec(stage.kubelet.name), labels={"app": "bystander"})
-        await stage.until_pod_ready(await moves.client.create(PODS.as_json, bystander))
+        bystander = pod(namespace, "bystander", pod_spec(sandbox.kubelet.name), labels={"app": "bystander"})
+        await sandbox.until_pod_ready(await moves.client.create(PODS.as_json, bystander))
     if handover == "Adopt":
-        await stage.deployment(3)
+        await sandbox.deployment(3)
     else:
-        await stage.until_pod_ready(await stage.pod("web"))
-    source = (await stage.pods())[0]
+        await sandbox.until_pod_ready(await sandbox.pod("web"))
+    source = (await sandbox.pods())[0]
     return cluster, moves, source
 
 
@@ -134,7 +134,7 @@ async def tampered_at(tampering, handover, at, ends):
     try:
         bystanders = await bystanders_of(moves)
         siblings = {each["metadata"]["uid"] for each in await others_of(moves, source)}
-        key = await moves.wish(source, await moves.stage.free_node())
+        key = await moves.create_migration(source, await moves.sandbox.free_node())
         way = Tampered(cluster.server, at, None)
         way.ends, way.tamper = ends, lambda: tampering(moves, source)
         async with moves.executing(cluster.connect(way.handle)):
@@ -149,7 +149,7 @@ async def tampered_at(tampering, handover, at, ends):
             await over
             await until_settled(moves, WORKLOADS[handover])
         here = f"{tampering.__name__} before {way.calls[at - 1]}"
-        left = await moves.stage.pods()
+        left = await moves.sandbox.pods()
         assert siblings <= {each["metadata"]["uid"] for each in left}, here
         assert await bystanders_of(moves) == bystanders, here
         return len(way.calls)

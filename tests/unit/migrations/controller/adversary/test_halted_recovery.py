@@ -18,28 +18,30 @@ def switch(client, server):
     return turn
 
 
-async def test_a_pod_that_recovers_during_a_pause_is_forgiven_after_it(set_ward, switch):
-    ward = await set_ward(3)
-    node = ward.stage.nodes[0]
-    await ward.workload_on(node, "Deployment")
-    ward.breaks(node)
-    async with ward.recovering():
-        await ward.until_well(1)
+async def test_a_pod_that_recovers_during_a_pause_is_forgiven_after_it(make_recovery, switch):
+    recovery = await make_recovery(3)
+    node = recovery.sandbox.nodes[0]
+    await recovery.workload_on(node, "Deployment")
+    recovery.breaks(node)
+    async with recovery.recovering():
+        await recovery.until_well(1)
         await switch(paused=True)
         await asyncio.sleep(HOUR_S)
-        assert (await ward.ledger("Deployment")).lineages, "nothing is written during a pause"
+        assert (await recovery.ledger("Deployment")).lineages, "nothing is written during a pause"
         await switch(paused=False)
-        await ward.until_forgotten("Deployment")
+        await recovery.until_forgotten("Deployment")
 
 
-async def test_a_pod_of_a_daemon_set_that_gets_stuck_during_a_pause_is_made_anew_after_it(set_ward, switch):
-    ward = await set_ward(2)
-    node = ward.stage.nodes[0]
-    ward.breaks(node, blocked="ContainerCreating")
-    async with ward.recovering():
+async def test_a_pod_of_a_daemon_set_that_gets_stuck_during_a_pause_is_made_anew_after_it(
+    make_recovery, switch
+):
+    recovery = await make_recovery(2)
+    node = recovery.sandbox.nodes[0]
+    recovery.breaks(node, blocked="ContainerCreating")
+    async with recovery.recovering():
         await switch(paused=True)
-        await ward.workload("DaemonSet")
+        await recovery.workload("DaemonSet")
         await asyncio.sleep(HOUR_S)
-        before = {pod["metadata"]["uid"] for pod in await ward.pods()}
+        before = {pod["metadata"]["uid"] for pod in await recovery.pods()}
         await switch(paused=False)
-        await ward.until_pods(lambda pods: {pod["metadata"]["uid"] for pod in pods} - before)
+        await recovery.until_pods(lambda pods: {pod["metadata"]["uid"] for pod in pods} - before)

@@ -23,7 +23,7 @@ async def edited(moves, key, status):
 
 
 async def pods_of(moves):
-    found = (await moves.client.list(PODS.as_json, namespace=moves.stage.namespace)).items
+    found = (await moves.client.list(PODS.as_json, namespace=moves.sandbox.namespace)).items
     return {each["metadata"]["uid"]: each for each in found}
 
 
@@ -46,11 +46,11 @@ async def test_it_is_left_alone_and_said_once(set_evicting, caplog, status):
 async def test_deleted_it_goes_and_the_pod_is_as_it_was(set_evicting, status):
     moves, key, pod, copy = await set_evicting()
     await edited(moves, key, status)
-    await moves.client.delete(POD_DISRUPTION_BUDGETS, moves.stage.key("budget"))
+    await moves.client.delete(POD_DISRUPTION_BUDGETS, moves.sandbox.key("budget"))
     async with moves.executing():
         await moves.client.delete(POD_MIGRATIONS, key)
         await until_gone(moves.client, POD_MIGRATIONS, key)
-        await until_gone(moves.client, PODS.as_json, moves.stage.key(copy["metadata"]["name"]))
+        await until_gone(moves.client, PODS.as_json, moves.sandbox.key(copy["metadata"]["name"]))
     (left,) = (await pods_of(moves)).values()
     assert left["metadata"]["uid"] == pod["metadata"]["uid"]
     assert labels_and_names.MIGRATION_ID_LABEL not in left["metadata"]["labels"]
@@ -61,7 +61,7 @@ async def test_deleted_it_goes_and_the_pod_is_as_it_was(set_evicting, status):
 async def test_deleted_it_goes_and_the_copy_stays_where_it_is_all_there_is(set_evicting, status, ends):
     moves, key, pod, copy = await set_evicting()
     await edited(moves, key, status)
-    name = moves.stage.key(pod["metadata"]["name"])
+    name = moves.sandbox.key(pod["metadata"]["name"])
     if ends == "deleted":
         await moves.client.delete(PODS, name)
         await until_gone(moves.client, PODS.as_json, name)
@@ -70,7 +70,7 @@ async def test_deleted_it_goes_and_the_copy_stays_where_it_is_all_there_is(set_e
     async with moves.executing():
         await moves.client.delete(POD_MIGRATIONS, key)
         await until_gone(moves.client, POD_MIGRATIONS, key)
-        kept = moves.stage.key(copy["metadata"]["name"])
+        kept = moves.sandbox.key(copy["metadata"]["name"])
         released = await until_object(moves.client, PODS.as_json, kept, is_completed)
         await asyncio.sleep(60)
     assert copy["metadata"]["uid"] in await pods_of(moves)
@@ -82,12 +82,12 @@ def is_completed(pod):
 
 
 @pytest.mark.parametrize("status", [{"step": "Teleporting"}, {"owner": None, "step": "Adopting"}])
-async def test_deleted_it_leaves_a_workload_with_all_its_pods(set_moves, status):
-    moves = await set_moves(3)
-    await moves.stage.deployment(2)
-    source, _ = await moves.stage.pods()
-    moves.stage.behave({"startup": "60s"})
-    key = await moves.wish(source, await moves.stage.free_node())
+async def test_deleted_it_leaves_a_workload_with_all_its_pods(make_moves, status):
+    moves = await make_moves(3)
+    await moves.sandbox.deployment(2)
+    source, _ = await moves.sandbox.pods()
+    moves.sandbox.behave({"startup": "60s"})
+    key = await moves.create_migration(source, await moves.sandbox.free_node())
     async with moves.executing():
         await moves.until(key, lambda migration: migration.status.step == "Starting")
     await edited(moves, key, status)

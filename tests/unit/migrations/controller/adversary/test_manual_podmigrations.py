@@ -14,7 +14,7 @@ from rescheduler.kube.api_resources import merge_patch
 from rescheduler.migrations.runtime_state import SteeringStatus
 from tests.stories.migrations.workloads import stateful_set
 from tests.stories.observer import observing
-from tests.stories.stage import node_of
+from tests.stories.sandbox import node_of
 from tests.unit.daemon.conftest import HOME, POLICY
 
 
@@ -39,12 +39,14 @@ def wish_of(pod, **spec):
     return {"pod": {"name": name, "uid": uid}, "sourceNode": node_of(pod), **spec}
 
 
-async def test_wishes_that_make_no_sense_fail_with_their_reason_and_touch_nothing(set_moves, client, program):
-    moves = await set_moves(4)
-    await moves.stage.deployment(2)
-    await stateful_set(moves.stage, 1, app="db")
-    await moves.stage.until_pod_ready(await moves.stage.pod("bare", metadata={"labels": {"app": "bare"}}))
-    (web, other), (db,), (bare,) = [await moves.stage.pods(app) for app in ("web", "db", "bare")]
+async def test_wishes_that_make_no_sense_fail_with_their_reason_and_touch_nothing(
+    make_moves, client, program
+):
+    moves = await make_moves(4)
+    await moves.sandbox.deployment(2)
+    await stateful_set(moves.sandbox, 1, app="db")
+    await moves.sandbox.until_pod_ready(await moves.sandbox.pod("bare", metadata={"labels": {"app": "bare"}}))
+    (web, other), (db,), (bare,) = [await moves.sandbox.pods(app) for app in ("web", "db", "bare")]
     uid_of_another = {"name": web["metadata"]["name"], "uid": other["metadata"]["uid"]}
     wishes = {
         "SourceGone": wish_of(web) | {"pod": uid_of_another},
@@ -60,19 +62,19 @@ async def test_wishes_that_make_no_sense_fail_with_their_reason_and_touch_nothin
         item = {"metadata": {"namespace": "moves", "name": f"odd-{number}"}, "spec": spec}
         await client.create(POD_MIGRATIONS, item)
         keys[f"moves/odd-{number}"] = why.split()[0]
-    before = [await moves.stage.pods(app) for app in ("web", "db", "bare")]
+    before = [await moves.sandbox.pods(app) for app in ("web", "db", "bare")]
     async with program():
         ended = {key: await moves.until_finished(key) for key in keys}
     assert {key: each.status.failure for key, each in ended.items()} == keys
-    assert [await moves.stage.pods(app) for app in ("web", "db", "bare")] == before
+    assert [await moves.sandbox.pods(app) for app in ("web", "db", "bare")] == before
 
 
-async def test_of_several_wishes_for_one_pod_one_is_granted(set_moves, client, program):
-    moves = await set_moves(4)
-    await moves.stage.deployment(2)
-    source, _ = await moves.stage.pods()
-    target = await moves.stage.free_node()
-    keys = [await moves.wish(source, target, held=number % 2 == 0) for number in range(4)]
+async def test_of_several_wishes_for_one_pod_one_is_granted(make_moves, client, program):
+    moves = await make_moves(4)
+    await moves.sandbox.deployment(2)
+    source, _ = await moves.sandbox.pods()
+    target = await moves.sandbox.free_node()
+    keys = [await moves.create_migration(source, target, held=number % 2 == 0) for number in range(4)]
     async with (
         observing(client, "moves") as seen,
         program(max_concurrent_per_workload=4, max_concurrent_per_node=4),
@@ -85,12 +87,12 @@ async def test_of_several_wishes_for_one_pod_one_is_granted(set_moves, client, p
 
 
 async def test_a_migration_that_is_gone_when_it_has_something_to_record_is_no_fault_of_the_program(
-    set_moves, client, connect, server, caplog
+    make_moves, client, connect, server, caplog
 ):
-    moves = await set_moves(3)
-    await moves.stage.deployment(1)
-    (source,) = await moves.stage.pods()
-    key = await moves.wish(source, await moves.stage.free_node())
+    moves = await make_moves(3)
+    await moves.sandbox.deployment(1)
+    (source,) = await moves.sandbox.pods()
+    key = await moves.create_migration(source, await moves.sandbox.free_node())
 
     async def removed_meanwhile(method, target, headers, body):
         if method == "POST" and target.partition("?")[0].endswith("/pods"):
@@ -110,12 +112,12 @@ async def test_a_migration_that_is_gone_when_it_has_something_to_record_is_no_fa
 
 
 async def test_a_pod_stays_if_the_webhook_goes_while_a_budget_holds_its_eviction_up(
-    set_moves, client, program
+    make_moves, client, program
 ):
-    moves = await set_moves(4)
-    await stateful_set(moves.stage, 2)
-    sibling, source = await moves.stage.pods()
-    key = await moves.wish(source, await moves.stage.free_node())
+    moves = await make_moves(4)
+    await stateful_set(moves.sandbox, 2)
+    sibling, source = await moves.sandbox.pods()
+    key = await moves.create_migration(source, await moves.sandbox.free_node())
     async with program() as it:
         it.runtime.update(steering=SteeringStatus(steers=True))
         await moves.until(key, lambda migration: migration.status.started_at)
@@ -123,5 +125,5 @@ async def test_a_pod_stays_if_the_webhook_goes_while_a_budget_holds_its_eviction
         ended = await moves.until_finished(key)
         await moves.until_nothing_left()
     assert (ended.status.phase, ended.status.failure) == ("Failed", "Unsteered")
-    staying = {pod["metadata"]["uid"] for pod in await moves.stage.pods()}
+    staying = {pod["metadata"]["uid"] for pod in await moves.sandbox.pods()}
     assert staying == {sibling["metadata"]["uid"], source["metadata"]["uid"]}

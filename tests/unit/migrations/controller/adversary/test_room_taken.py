@@ -28,70 +28,70 @@ def executing(connect, server):
 
 
 @pytest.mark.parametrize("priority", [0, 1000], ids=["would be pending", "would preempt others"])
-async def test_a_pod_is_not_evicted_whose_replacement(set_moves, executing, client, priority):
-    moves = await set_moves(3)
-    stage = moves.stage
-    first, second, third = stage.nodes
+async def test_a_pod_is_not_evicted_whose_replacement(make_moves, executing, client, priority):
+    moves = await make_moves(3)
+    sandbox = moves.sandbox
+    first, second, third = sandbox.nodes
     made = {"apiVersion": PRIORITY_CLASSES.api_version, "metadata": {"name": "some"}, "value": priority}
     await client.create(PRIORITY_CLASSES, made)
-    await stage.cordon(second, third)
-    await stateful_set(stage, 1, pod={"cpu": "6", "priorityClassName": "some"})
-    await stage.cordon(first)
-    await stage.cordon(third, on=False)
-    await bystanders(stage, "before-1", "before-2")
-    await stage.cordon(second, on=False)
-    (source,) = await stage.pods()
-    guard = await stage.budget(minAvailable=0)
+    await sandbox.cordon(second, third)
+    await stateful_set(sandbox, 1, pod={"cpu": "6", "priorityClassName": "some"})
+    await sandbox.cordon(first)
+    await sandbox.cordon(third, on=False)
+    await bystanders(sandbox, "before-1", "before-2")
+    await sandbox.cordon(second, on=False)
+    (source,) = await sandbox.pods()
+    guard = await sandbox.budget(minAvailable=0)
     rescheduler = executing(max_retries=0)
     async with rescheduler.watching(), rescheduler.executing():
-        key = await moves.wish(source, second, strategy="Manual")
+        key = await moves.create_migration(source, second, strategy="Manual")
         await moves.until(key, lambda migration: migration.status.step == "Marking")
         await client.patch(POD_DISRUPTION_BUDGETS, guard, merge_patch({"spec": {"minAvailable": 5}}))
         await moves.until(key, lambda migration: migration.status.step == "Evicting")
-        await bystanders(stage, "since-1", "since-2")
+        await bystanders(sandbox, "since-1", "since-2")
         await moves.allow_all(guard)
         ended = await moves.until_finished(key, timeout_s=3000)
     assert (ended.status.phase, ended.status.failure) == ("Failed", "NoRoomForReplacement")
-    assert [pod["metadata"]["uid"] for pod in await stage.pods()] == [source["metadata"]["uid"]]
-    assert len(await stage.pods("bystander")) == 4
+    assert [pod["metadata"]["uid"] for pod in await sandbox.pods()] == [source["metadata"]["uid"]]
+    assert len(await sandbox.pods("bystander")) == 4
     await moves.until_nothing_left()
 
 
-async def bystanders(stage, *names):
+async def bystanders(sandbox, *names):
     for name in names:
-        made = await stage.pod(name, metadata={"labels": {"app": "bystander"}}, cpu="3")
-        await stage.until_pod_ready(made)
+        made = await sandbox.pod(name, metadata={"labels": {"app": "bystander"}}, cpu="3")
+        await sandbox.until_pod_ready(made)
 
 
 @pytest.mark.parametrize("step", ["Evicting", "Replacing"])
 async def test_room_that_is_spoken_for_by_a_replacement_is_given_to_nobody_else_while_that_is_at(
-    set_moves, executing, client, step
+    make_moves, executing, client, step
 ):
-    moves = await set_moves(3)
-    stage = moves.stage
-    first, second, third = stage.nodes
-    await stage.cordon(second, third)
-    await stateful_set(stage, 1, app="one", pod={"cpu": "6"})
-    await stage.cordon(first)
-    await stage.cordon(second, on=False)
-    await stateful_set(stage, 1, app="other", pod={"cpu": "6"})
-    await stage.cordon(second)
-    await stage.cordon(third, on=False)
-    stage.behave({"startup": "0s", "termination": "60s"})
-    (one,), (other,) = await stage.pods("one"), await stage.pods("other")
-    guard = await stage.budget(app="one", minAvailable=0)
+    moves = await make_moves(3)
+    sandbox = moves.sandbox
+    first, second, third = sandbox.nodes
+    await sandbox.cordon(second, third)
+    await stateful_set(sandbox, 1, app="one", pod={"cpu": "6"})
+    await sandbox.cordon(first)
+    await sandbox.cordon(second, on=False)
+    await stateful_set(sandbox, 1, app="other", pod={"cpu": "6"})
+    await sandbox.cordon(second)
+    await sandbox.cordon(third, on=False)
+    sandbox.behave({"startup": "0s", "termination": "60s"})
+    (one,), (other,) = await sandbox.pods("one"), await sandbox.pods("other")
+    guard = await sandbox.budget(app="one", minAvailable=0)
     rescheduler = executing(max_retries=0)
     async with rescheduler.watching(), rescheduler.executing():
-        key = await moves.wish(one, third, strategy="Manual")
+        key = await moves.create_migration(one, third, strategy="Manual")
         if step == "Evicting":
             await moves.until(key, lambda migration: migration.status.step == "Marking")
             await client.patch(POD_DISRUPTION_BUDGETS, guard, merge_patch({"spec": {"minAvailable": 5}}))
         await moves.until(key, lambda migration: migration.status.step == step)
-        second_key = await moves.wish(other, third, strategy="Manual")
+        second_key = await moves.create_migration(other, third, strategy="Manual")
         ended = await moves.until_finished(second_key, timeout_s=3000)
         assert ended.status.phase == "Failed", ended.status
         assert ended.status.attempts == 0, "nothing was touched"
         await moves.allow_all(guard)
         ended = await moves.until_finished(key, timeout_s=3000)
     assert ended.status.phase == "Completed", ended.status
-    assert [pod["metadata"]["uid"] for pod in await stage.pods("other")] == [other["metadata"]["uid"]]
+    assert [pod["metadata"]["uid"] for pod in await sandbox.pods("other")] == [other["metadata"]["uid"]]

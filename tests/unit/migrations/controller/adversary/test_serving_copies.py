@@ -7,29 +7,29 @@ from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.kube.api_resources import merge_patch
 from tests.stories.objects import ready_since
 from tests.stories.observer import observing
-from tests.stories.stage import node_of
+from tests.stories.sandbox import node_of
 from tests.unit.migrations.controller.test_live_reads import Deaf
 
 REPLICAS = 3
 LET_GO = merge_patch({"metadata": {"finalizers": None}})
 
 
-async def set_stage(set_moves):
+async def make_sandbox(make_moves):
     """Moves under a budget that wants every pod, and a pod to move beside one that others evict."""
-    moves = await set_moves(5, settle_time=timedelta(minutes=5))
-    await moves.stage.deployment(REPLICAS)
-    await moves.stage.budget(minAvailable=REPLICAS)
-    source, sibling, _ = await moves.stage.pods()
-    return moves, source, moves.stage.key(sibling["metadata"]["name"])
+    moves = await make_moves(5, settle_time=timedelta(minutes=5))
+    await moves.sandbox.deployment(REPLICAS)
+    await moves.sandbox.budget(minAvailable=REPLICAS)
+    source, sibling, _ = await moves.sandbox.pods()
+    return moves, source, moves.sandbox.key(sibling["metadata"]["name"])
 
 
-async def test_a_migration_removed_by_force_does_not_take_its_copy_below_a_budget(set_moves, client):
-    moves, source, sibling = await set_stage(set_moves)
-    key = await moves.wish(source, await moves.stage.free_node())
+async def test_a_migration_removed_by_force_does_not_take_its_copy_below_a_budget(make_moves, client):
+    moves, source, sibling = await make_sandbox(make_moves)
+    key = await moves.create_migration(source, await moves.sandbox.free_node())
     async with observing(client, "moves") as seen, moves.executing():
         await moves.copy_of(key, ready_since)
         await asyncio.sleep(3)
-        moves.stage.start_slowly()
+        moves.sandbox.start_slowly()
         await client.evict(sibling)
         await client.patch(POD_MIGRATIONS, key, LET_GO)
         await client.delete(POD_MIGRATIONS, key)
@@ -39,11 +39,11 @@ async def test_a_migration_removed_by_force_does_not_take_its_copy_below_a_budge
 
 
 async def test_a_copy_that_serves_unheard_of_is_not_deleted_like_one_that_does_not(
-    set_moves, client, connect, server
+    make_moves, client, connect, server
 ):
-    moves, source, sibling = await set_stage(set_moves)
-    moves.stage.behave({"startup": "20s", "termination": "0s"})
-    key = await moves.wish(source, await moves.stage.free_node())
+    moves, source, sibling = await make_sandbox(make_moves)
+    moves.sandbox.behave({"startup": "20s", "termination": "0s"})
+    key = await moves.create_migration(source, await moves.sandbox.free_node())
     way = Deaf(server)
     async with observing(client, "moves") as seen, moves.executing(connect(way)):
         await moves.copy_of(key, node_of)
@@ -57,5 +57,5 @@ async def test_a_copy_that_serves_unheard_of_is_not_deleted_like_one_that_does_n
         way.hears.set()
         await moves.until_over(key)
         await moves.until_nothing_left()
-        await moves.stage.until_ready(REPLICAS)
+        await moves.sandbox.until_ready(REPLICAS)
     assert min(seen.ready) >= REPLICAS

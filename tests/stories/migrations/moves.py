@@ -1,4 +1,4 @@
-"""A stage on which the controller moves pods: wishes, their end, and what is left of them."""
+"""A sandbox in which the controller moves pods: migrations, their end, and what is left of them."""
 
 import asyncio
 import contextlib
@@ -19,12 +19,12 @@ from rescheduler.migrations import labels_and_names
 from rescheduler.migrations.controller.migration_controller import MigrationController
 from rescheduler.migrations.observation import RevalidationOutcome, RevalidationResult
 from rescheduler.migrations.runtime_state import RuntimeState, RuntimeStateHolder
-from tests.stories.stage import Stage, node_of
+from tests.stories.sandbox import Sandbox, node_of
 from tests.stories.waiting import until, until_object, wall_clock
 
-__all__ = ["ApprovingRevalidator", "Moves", "SetMoves"]
+__all__ = ["ApprovingRevalidator", "MakeMoves", "Moves"]
 
-SetMoves = Callable[..., Any]
+MakeMoves = Callable[..., Any]
 _BY_KIND = {"ReplicaSet": Handover.ADOPT, "StatefulSet": Handover.EVICT}
 
 
@@ -55,18 +55,18 @@ class ApprovingRevalidator:
 
 @dataclass
 class Moves:
-    stage: Stage
+    sandbox: Sandbox
     now: Callable[[], datetime] = wall_clock
     policy: Policy = field(
         default_factory=lambda: Policy(settle_time=timedelta(milliseconds=100), allow_unsteered=True)
     )
-    wishes: int = 0
+    created: int = 0
     ours: Client | None = None
-    """With which the controller works, if not as the administrator whom the stage belongs to."""
+    """With which the controller works, if not as the administrator whom the sandbox belongs to."""
 
     @property
     def client(self) -> Client:
-        return self.stage.client
+        return self.sandbox.client
 
     # -- executing
 
@@ -90,13 +90,13 @@ class Moves:
         async with controller.watched.running(), controller.running():
             yield controller
 
-    # -- wishes
+    # -- migrations
 
-    async def wish(self, pod: Object, to: str, *, held: bool = True, **spec: Any) -> str:
+    async def create_migration(self, pod: Object, to: str, *, held: bool = True, **spec: Any) -> str:
         """The key of a new migration. `held`: with our finalizer, as the program makes them."""
-        self.wishes += 1
-        name = f"move-{self.wishes}"
-        metadata = {"namespace": self.stage.namespace, "name": name}
+        self.created += 1
+        name = f"move-{self.created}"
+        metadata = {"namespace": self.sandbox.namespace, "name": name}
         if held:
             metadata["finalizers"] = [FINALIZER]
         wanted = {
@@ -111,7 +111,7 @@ class Moves:
             },
         }
         await self.client.create(POD_MIGRATIONS, wanted)
-        return self.stage.key(name)
+        return self.sandbox.key(name)
 
     async def until(
         self, key: str, holds: Callable[[Migration], object], *, timeout_s: float = 120.0
@@ -141,21 +141,21 @@ class Moves:
             migration = decode_migration(seen[name])
             return [migration] if migration.is_finished and not migration.finalizers else []
 
-        (ended,) = await until(self.client, POD_MIGRATIONS, self.stage.namespace, over, timeout_s=timeout_s)
+        (ended,) = await until(self.client, POD_MIGRATIONS, self.sandbox.namespace, over, timeout_s=timeout_s)
         return ended
 
     async def move(self, pod: Object, to: str, **policy: Any) -> Migration:
-        key = await self.wish(pod, to)
+        key = await self.create_migration(pod, to)
         async with self.executing(**policy):
             return await self.until_finished(key)
 
     async def until_pods(self, holds: Callable[[Mapping[str, Object]], Any], **more: Any) -> Any:
-        return await until(self.client, PODS.as_json, self.stage.namespace, holds, **more)
+        return await until(self.client, PODS.as_json, self.sandbox.namespace, holds, **more)
 
     async def until_served(self, count: int) -> None:
         """Exactly so many pods, all of them ready."""
         if count:
-            await self.stage.until_ready(count)
+            await self.sandbox.until_ready(count)
         else:
             await self.until_pods(lambda pods: not pods, labels="app=web")
 
@@ -180,7 +180,7 @@ class Moves:
         """Its kubelet is silent from now on, and the node lifecycle controller would say so after a while."""
         ready = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
         rules = load_behaviour({"nodes": [{"match": {"name": name}, "dead": [{"after": "0s"}]}]})
-        self.stage.kubelet.behave(rules)
+        self.sandbox.kubelet.behave(rules)
         patch = strategic_patch({"status": {"conditions": [ready]}})
         await self.client.patch(NODES.as_json.status, name, patch)
 
@@ -195,11 +195,11 @@ class Moves:
     async def leftovers(self) -> list[str]:
         """Everything of ours that must not be there once all migrations are over, in words."""
         found = []
-        for pod in (await self.client.list(PODS.as_json, namespace=self.stage.namespace)).items:
+        for pod in (await self.client.list(PODS.as_json, namespace=self.sandbox.namespace)).items:
             found += _left_on_pod(pod)
-        budgets = await self.client.list(POD_DISRUPTION_BUDGETS, namespace=self.stage.namespace)
+        budgets = await self.client.list(POD_DISRUPTION_BUDGETS, namespace=self.sandbox.namespace)
         found += [f"budget {each['metadata']['name']}" for each in budgets.items if _is_ours(each)]
-        for item in (await self.client.list(POD_MIGRATIONS, namespace=self.stage.namespace)).items:
+        for item in (await self.client.list(POD_MIGRATIONS, namespace=self.sandbox.namespace)).items:
             if item["metadata"].get("finalizers"):
                 found.append(f"finalizer on {item['metadata']['name']}")
         return found

@@ -7,7 +7,7 @@ from rescheduler.cluster.codecs.record_resources import PODS
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import DEPLOYMENTS, Object, merge_patch
-from tests.stories.migrations.moving import Moves
+from tests.stories.migrations.moves import Moves
 
 __all__ = ["INTERFERENCES", "Interference"]
 
@@ -58,39 +58,39 @@ async def paused_and_changed(moves: Moves, key: str, source: Object) -> None:
 
 
 async def deleted(moves: Moves, key: str, source: Object) -> None:
-    await moves.client.delete(DEPLOYMENTS, moves.stage.key("web"), propagation="Background")
+    await moves.client.delete(DEPLOYMENTS, moves.sandbox.key("web"), propagation="Background")
 
 
 async def deleted_in_the_foreground(moves: Moves, key: str, source: Object) -> None:
-    await moves.client.delete(DEPLOYMENTS, moves.stage.key("web"), propagation="Foreground")
+    await moves.client.delete(DEPLOYMENTS, moves.sandbox.key("web"), propagation="Foreground")
 
 
 async def source_deleted(moves: Moves, key: str, source: Object) -> None:
-    await _unless_gone(moves.client.delete(PODS, moves.stage.key(source["metadata"]["name"])))
+    await _unless_gone(moves.client.delete(PODS, moves.sandbox.key(source["metadata"]["name"])))
 
 
 async def source_evicted(moves: Moves, key: str, source: Object) -> None:
-    await _unless_gone(moves.client.evict(moves.stage.key(source["metadata"]["name"])))
+    await _unless_gone(moves.client.evict(moves.sandbox.key(source["metadata"]["name"])))
 
 
 async def siblings_evicted(moves: Moves, key: str, source: Object) -> None:
-    for pod in await moves.stage.pods():
+    for pod in await moves.sandbox.pods():
         if pod["metadata"]["uid"] != source["metadata"]["uid"]:
-            await _unless_gone(moves.client.evict(moves.stage.key(pod["metadata"]["name"])))
+            await _unless_gone(moves.client.evict(moves.sandbox.key(pod["metadata"]["name"])))
 
 
 async def unmarked_by_hand(moves: Moves, key: str, source: Object) -> None:
     labels = {"scheduler.alpha.kubernetes.io/migration-id": None}
     patch = merge_patch({"metadata": {"labels": labels}})
-    await _unless_gone(moves.client.patch(PODS, moves.stage.key(source["metadata"]["name"]), patch))
+    await _unless_gone(moves.client.patch(PODS, moves.sandbox.key(source["metadata"]["name"]), patch))
 
 
 async def copy_unmarked_by_hand(moves: Moves, key: str, source: Object) -> None:
     """Its annotations stay: who takes over before it is recorded finds it by its name and by them."""
     patch = merge_patch({"metadata": {"labels": {"scheduler.alpha.kubernetes.io/migration-id": None}}})
-    for pod in await moves.stage.pods():
+    for pod in await moves.sandbox.pods():
         if pod["metadata"]["uid"] != source["metadata"]["uid"]:
-            await _unless_gone(moves.client.patch(PODS, moves.stage.key(pod["metadata"]["name"]), patch))
+            await _unless_gone(moves.client.patch(PODS, moves.sandbox.key(pod["metadata"]["name"]), patch))
 
 
 INTERFERENCES = (
@@ -112,7 +112,7 @@ INTERFERENCES = (
 
 
 async def _change(moves: Moves, change: Object) -> None:
-    await moves.client.patch(DEPLOYMENTS, moves.stage.key("web"), merge_patch(change))
+    await moves.client.patch(DEPLOYMENTS, moves.sandbox.key("web"), merge_patch(change))
 
 
 async def _unless_gone(request: Awaitable[object]) -> None:

@@ -1,4 +1,4 @@
-"""A namespace with a few nodes of its own, where the facts are played."""
+"""A namespace with a few nodes of its own, in which a story creates what it needs."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -22,18 +22,18 @@ from tests.stories.waiting import until, until_object, wall_clock
 from tests.testbed.fake_kubelet import FakeKubelet
 from tests.testbed.fake_kubelet.nodes import KUBELET_LABEL
 
-__all__ = ["AT_ONCE", "SetStage", "Stage", "node_of", "until_usable"]
+__all__ = ["AT_ONCE", "MakeSandbox", "Sandbox", "node_of", "until_usable"]
 
 AT_ONCE = {"startup": "0s", "termination": "0s"}
 """Of a pod that is ready as soon as it is bound, and gone as soon as it is deleted."""
 SLOWLY = {"startup": "1h", "termination": "0s"}
 """As if its image had to be pulled."""
 
-SetStage = Callable[..., Awaitable["Stage"]]
+MakeSandbox = Callable[..., Awaitable["Sandbox"]]
 
 
 @dataclass
-class Stage:
+class Sandbox:
     client: Client
     namespace: str
     kubelet: FakeKubelet
@@ -41,7 +41,7 @@ class Stage:
     now: Callable[[], datetime] = wall_clock
     """The time in the cluster."""
 
-    # -- the cast
+    # -- workloads
 
     async def deployment(
         self, replicas: int, *, app: str = "web", pod: Object | None = None, **more: Any
@@ -117,7 +117,7 @@ class Stage:
     async def until_pod_ready(self, pod: Object) -> Object:
         return await until_object(self.client, PODS.as_json, key(pod), ready_since)
 
-    # -- what happens
+    # -- behaviour
 
     def behave(self, *rules: Object) -> None:
         """From now on like this, as in `kubesim.behaviour`; without rules ready at once."""

@@ -1,4 +1,4 @@
-"""Wards in a simulated cluster, in virtual time: nodes, the webhook, and pods that fail as they are told."""
+"""Recovery in a simulated cluster, in virtual time: nodes, the webhook, and pods that fail."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -14,10 +14,10 @@ from rescheduler.kube.client import Client
 from rescheduler.steering.steering_service import SteeringService
 from rescheduler.steering.webhook.webhook_configurations import UrlAddress, webhook_configurations
 from tests.stories.recovery.program import Pace
-from tests.stories.recovery.ward import SetWard, Ward
+from tests.stories.recovery.recovery_sandbox import MakeRecovery, RecoverySandbox
 from tests.stories.simulated_cluster import SimulatedCluster
 
-__all__ = ["PACE", "InProcessWebhook", "set_simulated_ward", "steered", "steering"]
+__all__ = ["PACE", "InProcessWebhook", "make_simulated_recovery", "steered", "steering"]
 
 MINUTE = timedelta(minutes=1)
 PACE = Pace(
@@ -58,12 +58,12 @@ async def steered(simulated_cluster: SimulatedCluster) -> AsyncIterator[Steering
 
 
 @pytest.fixture
-def set_simulated_ward(simulated_cluster: SimulatedCluster, steered: SteeringService) -> SetWard:
-    """await set_ward(nodes=4, **policy): a ward whose pods are ready at once, until told otherwise."""
+def make_simulated_recovery(simulated_cluster: SimulatedCluster, steered: SteeringService) -> MakeRecovery:
+    """await make_recovery(nodes=4, **policy): a sandbox whose pods are ready at once."""
 
-    async def set_it(nodes: int = 4, **policy: Any) -> Ward:
+    async def make(nodes: int = 4, **policy: Any) -> RecoverySandbox:
         cluster = simulated_cluster
-        stage = await cluster.stage(nodes)
-        return Ward(stage, cluster.now, PACE, cluster.connect, PACE.policy(**policy))
+        sandbox = await cluster.sandbox(nodes)
+        return RecoverySandbox(sandbox, cluster.now, PACE, cluster.connect, PACE.policy(**policy))
 
-    return set_it
+    return make

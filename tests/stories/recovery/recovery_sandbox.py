@@ -1,4 +1,4 @@
-"""A stage on which pods fail, and the whole program beside it."""
+"""A sandbox in which pods fail, and the whole program beside it."""
 
 import asyncio
 import contextlib
@@ -33,10 +33,10 @@ from rescheduler.recovery.attempt_ledger import AttemptLedger, read_ledger
 from tests.stories import objects
 from tests.stories.objects import ready_since
 from tests.stories.recovery.program import Heard, Pace, recovering
-from tests.stories.stage import AT_ONCE, Stage, node_of
+from tests.stories.sandbox import AT_ONCE, Sandbox, node_of
 from tests.stories.waiting import until, until_object
 
-__all__ = ["CRASH", "RETRIES", "SetWard", "Ward", "alone"]
+__all__ = ["CRASH", "RETRIES", "MakeRecovery", "RecoverySandbox", "alone"]
 
 RETRIES = "scheduling-retries"
 CRASH = {"run": {"lasts": "0s", "exitCode": 1}, "readiness": "never"}
@@ -50,21 +50,21 @@ RESOURCES: Mapping[str, ApiResource[Any]] = {
     "Pod": PODS.as_json,
 }
 
-SetWard = Callable[..., Any]
+MakeRecovery = Callable[..., Any]
 alone = pytest.mark.simulator(
     reason="needs terms, or a program, of its own: on the control plane one program serves all stories"
 )
 
 
 @dataclass
-class Ward:
-    stage: Stage
+class RecoverySandbox:
+    sandbox: Sandbox
     now: Callable[[], datetime]
     pace: Pace
     connect: Callable[[], Client]
     policy: Policy
     is_shared: bool = False
-    """Whether one program sees to all wards, by its own terms."""
+    """Whether one program sees to all sandboxes, by its own terms."""
     leaves_marks: bool = True
     """Whether a pod that is kept off nodes says so itself: by the webhook it does, by the extender not."""
     heard: Heard | None = None
@@ -72,27 +72,29 @@ class Ward:
 
     @property
     def client(self) -> Client:
-        return self.stage.client
+        return self.sandbox.client
 
     # -- the program
 
     @contextlib.asynccontextmanager
     async def recovering(self, client: Client | None = None) -> AsyncIterator[None]:
-        """The daemon runs while the body does; or it runs anyway, and sees to all wards."""
+        """The daemon runs while the body does; or it runs anyway, and sees to all sandboxes."""
         if self.is_shared:
             yield
             return
-        async with recovering(client or self.connect(), self.policy, self.stage.namespace, self.now) as heard:
+        async with recovering(
+            client or self.connect(), self.policy, self.sandbox.namespace, self.now
+        ) as heard:
             self.heard = heard
             yield
 
-    # -- the cast
+    # -- workloads
 
-    async def in_another_namespace(self) -> "Ward":
+    async def in_another_namespace(self) -> "RecoverySandbox":
         """On the same nodes, with the same program."""
-        name = f"{self.stage.namespace}-too"
+        name = f"{self.sandbox.namespace}-too"
         await self.client.create(NAMESPACES, {"metadata": {"name": name}})
-        return replace(self, stage=replace(self.stage, namespace=name))
+        return replace(self, sandbox=replace(self.sandbox, namespace=name))
 
     async def workload(
         self, kind: str, *, retries: str | None = "3", name: str = "web", **more: Any
@@ -105,20 +107,22 @@ class Ward:
 
     async def workload_on(self, node: str, kind: str, **more: Any) -> Object:
         """The same, with its pods on this node for a start."""
-        others = [each for each in self.stage.nodes if each != node]
-        await self.stage.cordon(*others)
+        others = [each for each in self.sandbox.nodes if each != node]
+        await self.sandbox.cordon(*others)
         made = await self.workload(kind, **more)
         await self.until_pods(
             lambda pods: pods and set(map(node_of, pods)) == {node}, more.get("name", "web")
         )
-        await self.stage.cordon(*others, on=False)
+        await self.sandbox.cordon(*others, on=False)
         return made
 
     async def crowd(self, *nodes: str) -> None:
         """A large pod on each: whoever is free to choose goes elsewhere."""
         for node in nodes:
-            await self.stage.pod(f"on-{node}", metadata={"labels": {"app": "crowd"}}, nodeName=node, cpu="2")
-        await self.stage.until_ready(len(nodes), app="crowd")
+            await self.sandbox.pod(
+                f"on-{node}", metadata={"labels": {"app": "crowd"}}, nodeName=node, cpu="2"
+            )
+        await self.sandbox.until_ready(len(nodes), app="crowd")
 
     def described(
         self,
@@ -132,8 +136,8 @@ class Ward:
     ) -> Object:
         resource = RESOURCES[kind]
         annotations = dict(annotations or {}) | ({RETRIES: retries} if retries is not None else {})
-        metadata = {"namespace": self.stage.namespace, "name": name, "annotations": annotations}
-        pod_spec = objects.pod_spec(self.stage.kubelet.name, **(pod or {}))
+        metadata = {"namespace": self.sandbox.namespace, "name": name, "annotations": annotations}
+        pod_spec = objects.pod_spec(self.sandbox.kubelet.name, **(pod or {}))
         item = {"apiVersion": resource.api_version, "kind": kind, "metadata": metadata}
         if kind == "Pod":
             metadata["labels"] = {"app": name}
@@ -177,7 +181,7 @@ class Ward:
     async def annotate(self, kind: str, name: str = "web", **marks: str | None) -> None:
         named = {key.replace("__", "/").replace("_", "-"): value for key, value in marks.items()}
         patch = merge_patch({"metadata": {"annotations": named}})
-        await self.client.patch(RESOURCES[kind], self.stage.key(name), patch)
+        await self.client.patch(RESOURCES[kind], self.sandbox.key(name), patch)
 
     # -- what happens to pods
 
@@ -186,7 +190,7 @@ class Ward:
         container = how.pop("container", "*")
         rule = how or CRASH
         match = {"container": container}
-        self.stage.behave(*({"match": {"node": node, **match}, **AT_ONCE, **rule} for node in nodes))
+        self.sandbox.behave(*({"match": {"node": node, **match}, **AT_ONCE, **rule} for node in nodes))
 
     def must_be_kept_off(self, pod: Object, *nodes: str) -> None:
         """As far as pods say so."""
@@ -194,7 +198,7 @@ class Ward:
         assert told == (nodes if self.leaves_marks else ())
 
     async def pods(self, name: str = "web") -> list[Object]:
-        return await self.stage.pods(name)
+        return await self.sandbox.pods(name)
 
     async def until_pods(self, holds: Callable[[list[Object]], Any], name: str = "web") -> Any:
         def of_these(pods: Mapping[str, Object]) -> Any:
@@ -204,7 +208,7 @@ class Ward:
         return await until(
             self.client,
             PODS.as_json,
-            self.stage.namespace,
+            self.sandbox.namespace,
             of_these,
             labels=f"app={name}",
             timeout_s=self.pace.timeout_s,
@@ -223,7 +227,7 @@ class Ward:
     # -- what is on record
 
     async def ledger(self, kind: str, name: str = "web") -> AttemptLedger:
-        return _ledger(await self.client.get(RESOURCES[kind], self.stage.key(name)))
+        return _ledger(await self.client.get(RESOURCES[kind], self.sandbox.key(name)))
 
     async def until_ledger(
         self, kind: str, holds: Callable[[AttemptLedger], object], name: str = "web"
@@ -231,7 +235,7 @@ class Ward:
         found = await until_object(
             self.client,
             RESOURCES[kind],
-            self.stage.key(name),
+            self.sandbox.key(name),
             lambda item: holds(_ledger(item)),
             timeout_s=self.pace.timeout_s,
         )
@@ -242,13 +246,13 @@ class Ward:
         return await until_object(
             self.client,
             RESOURCES[kind],
-            self.stage.key(name),
+            self.sandbox.key(name),
             lambda item: FAILED_ATTEMPTS_ANNOTATION not in item["metadata"].get("annotations", {}),
             timeout_s=self.pace.timeout_s,
         )
 
     async def migrations(self) -> list[Migration]:
-        page = await self.client.list(POD_MIGRATIONS, namespace=self.stage.namespace)
+        page = await self.client.list(POD_MIGRATIONS, namespace=self.sandbox.namespace)
         found = [decode_migration(item) for item in page.items]
         return sorted(
             (each for each in found if each.spec.strategy == FAILED_PODS), key=lambda each: each.created
@@ -261,7 +265,7 @@ class Ward:
             found = [decode_migration(item) for item in items.values()]
             return len(found) >= count and all(each.is_finished and not each.finalizers for each in found)
 
-        await until(self.client, POD_MIGRATIONS, self.stage.namespace, over, timeout_s=self.pace.timeout_s)
+        await until(self.client, POD_MIGRATIONS, self.sandbox.namespace, over, timeout_s=self.pace.timeout_s)
         return await self.migrations()
 
     async def until_nothing_is_under_way(self) -> None:
@@ -274,17 +278,17 @@ class Ward:
         await asyncio.sleep(patience.total_seconds())
 
     async def events(self, reason: str) -> list[Object]:
-        page = await self.client.list(EVENTS, namespace=self.stage.namespace)
+        page = await self.client.list(EVENTS, namespace=self.sandbox.namespace)
         return [each for each in page.items if each.get("reason") == reason]
 
     async def until_event(self, reason: str, *, node: str = "") -> Object:
-        """About something in the ward, or about a node."""
+        """About something in the sandbox, or about a node."""
 
         def found(events: Mapping[str, Object]) -> Object | None:
             fitting = (each for each in events.values() if each.get("reason") == reason)
             return next((each for each in fitting if node in {"", each["involvedObject"]["name"]}), None)
 
-        namespace = "default" if node else self.stage.namespace
+        namespace = "default" if node else self.sandbox.namespace
         event = await until(self.client, EVENTS, namespace, found, timeout_s=self.pace.timeout_s)
         assert event is not None
         return event
