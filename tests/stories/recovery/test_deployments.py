@@ -30,7 +30,7 @@ async def test_failing_pod_gets_another_node(make_recovery: MakeRecovery) -> Non
         (well,) = await recovery.until_well()
         assert node_of(well) != broken
         await recovery.until_forgotten("Deployment")
-    (migration,) = await recovery.migrations()
+        (migration,) = await recovery.until_migrations(1)
     assert migration.status.phase is MigrationPhase.COMPLETED
     assert migration.status.handover is Handover.ADOPT
     assert "attempt 1 of 3" in migration.spec.reason
