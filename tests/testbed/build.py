@@ -1,4 +1,4 @@
-"""Builds the control plane into the cache: `python3 tests/testbed/build.py`.
+"""Builds the control plane into the cache: `python3 tests/testbed/build.py`; `nodes`: what nodes need, too.
 
 Compiling Kubernetes takes minutes, so it is done once per version, outside the work tree. Each program is
 moved into place when it is whole; a build that was interrupted goes on where it stopped, and two at once
@@ -14,19 +14,28 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 if not __package__:  # run as a file: the package's root takes the place of this folder
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from tests.testbed.cache import Binaries, cache_folder
+from tests.testbed.cache import Binaries, NodeBinaries, cache_folder, node_cache_folder
 from tests.testbed.compile import BuildError, Go
-from tests.testbed.debian import unpack_etcd
+from tests.testbed.debian import unpack_etcd, unpack_packages
 from tests.testbed.progress import clock
-from tests.testbed.recipe import KUBERNETES_BINARIES, kubernetes_version
+from tests.testbed.recipe import (
+    KUBERNETES_BINARIES,
+    MODULE_FOLDER,
+    NODE_PACKAGES,
+    NODE_PROGRAMS,
+    GoProgram,
+    arguments_for,
+    kubernetes_version,
+    package_of,
+)
 
-__all__ = ["build", "main"]
+__all__ = ["build", "build_nodes", "main"]
 
 _TOOLS = {
     "go": "apt-get install golang-go; 1.21 or newer, with GOTOOLCHAIN=auto if older than go.mod asks for",
@@ -37,17 +46,22 @@ _TOOLS = {
 }
 
 
-def main() -> int:
+def main(*, nodes: bool = False) -> int:
     if absent := [tool for tool in _TOOLS if shutil.which(tool) is None]:
         for tool in absent:
             print(f"missing: {tool} ({_TOOLS[tool]})", file=sys.stderr)
         return 1
+    cold = os.environ.get("COLD", "") not in ("", "0")
     try:
-        binaries = build(cold=os.environ.get("COLD", "") not in ("", "0"))
+        binaries = build(cold=cold)
+        print(f"Kubernetes {kubernetes_version()} and etcd are in {binaries.folder}")
+        if nodes:
+            print(f"the programs of nodes are in {build_nodes(cold=cold).programs}")
     except BuildError as failure:
-        print(f"The control plane was not built: {failure}", file=sys.stderr)
+        print(
+            f"{'The nodes' if nodes else 'The control plane'} could not be built: {failure}", file=sys.stderr
+        )
         return 1
-    print(f"Kubernetes {kubernetes_version()} and etcd are in {binaries.folder}")
     return 0
 
 
@@ -62,25 +76,45 @@ def build(*, cold: bool) -> Binaries:
         wanted = [*KUBERNETES_BINARIES, "etcd"] if cold else binaries.missing()
         if "etcd" in wanted:
             unpack_etcd(binaries.etcd)
-        _compile(
-            [name for name in KUBERNETES_BINARIES if name in wanted], binaries.folder, Go.with_caches(caches)
-        )
+        programs = {
+            name: GoProgram(package_of(name), MODULE_FOLDER) for name in KUBERNETES_BINARIES if name in wanted
+        }
+        _compile(programs, binaries.folder, caches)
     return binaries
 
 
-def _compile(names: list[str], folder: Path, go: Go) -> None:
+def build_nodes(*, cold: bool) -> NodeBinaries:
+    """Everything of the nodes that is missing, or with `cold` everything."""
+    folder = node_cache_folder()
+    binaries = NodeBinaries(folder)
+    if not cold and not binaries.missing():
+        return binaries
+    binaries.programs.mkdir(parents=True, exist_ok=True)
+    with _alone(folder), _caches(folder, cold=cold) as caches:
+        wanted = [*NODE_PROGRAMS] if cold else binaries.missing()
+        if cold or not binaries.debian.is_dir():
+            unpack_packages(NODE_PACKAGES, binaries.debian)
+        programs = {name: program for name, program in NODE_PROGRAMS.items() if name in wanted}
+        _compile(programs, binaries.programs, caches)
+    return binaries
+
+
+def _compile(programs: Mapping[str, GoProgram], folder: Path, caches: Mapping[str, str]) -> None:
     began = time.monotonic()
-    packages = {name: go.dependencies(name) for name in names}
-    build_date = go.release_time() if names else ""
+    go = {program.folder: Go.with_caches(caches, program.folder) for program in programs.values()}
+    packages = {name: go[each.folder].dependencies(each.package) for name, each in programs.items()}
+    build_date = go[MODULE_FOLDER].release_time() if MODULE_FOLDER in go else ""
     compiled: frozenset[str] = frozenset()
-    for place, name in enumerate(names, start=1):
+    for place, (name, program) in enumerate(programs.items(), start=1):
         partial = folder / f".{name}.partial"
-        title = f"{name} ({place}/{len(names)})"
-        go.build(name, partial, build_date, expected=len(packages[name] - compiled), title=title)
+        title = f"{name} ({place}/{len(programs)})"
+        flags = arguments_for(program, build_date)
+        expected = len(packages[name] - compiled)
+        go[program.folder].build(program.package, partial, flags, expected=expected, title=title)
         partial.replace(folder / name)
         compiled |= packages[name]
-    if names:
-        print(f"compiled {len(names)} programs in {clock(time.monotonic() - began)}", file=sys.stderr)
+    if programs:
+        print(f"compiled {len(programs)} programs in {clock(time.monotonic() - began)}", file=sys.stderr)
 
 
 @contextlib.contextmanager
@@ -111,4 +145,4 @@ def _caches(folder: Path, *, cold: bool) -> Iterator[dict[str, str]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(nodes=sys.argv[1:] == ["nodes"]))

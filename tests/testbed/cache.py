@@ -9,9 +9,26 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.testbed.recipe import KUBERNETES_BINARIES, MODULE_FOLDER, RECIPE
+from tests.testbed.recipe import (
+    KUBERNETES_BINARIES,
+    MODULE_FOLDER,
+    NODE_MODULE_FOLDER,
+    NODE_PROGRAMS,
+    NODE_RECIPE,
+    RECIPE,
+)
 
-__all__ = ["BUILD_COMMAND", "Binaries", "NotBuiltError", "cache_folder", "cache_root", "located"]
+__all__ = [
+    "BUILD_COMMAND",
+    "Binaries",
+    "NodeBinaries",
+    "NotBuiltError",
+    "cache_folder",
+    "cache_root",
+    "located",
+    "located_node_binaries",
+    "node_cache_folder",
+]
 
 BUILD_COMMAND = "python3 tests/testbed/build.py"
 
@@ -50,16 +67,49 @@ class Binaries:
         return [name for name in (*KUBERNETES_BINARIES, "etcd") if not (self.folder / name).is_file()]
 
 
+@dataclass(frozen=True)
+class NodeBinaries:
+    """What runs on nodes: the programs in `bin`, Debian's packages unpacked in `debian`."""
+
+    folder: Path
+
+    @property
+    def programs(self) -> Path:
+        return self.folder / "bin"
+
+    @property
+    def debian(self) -> Path:
+        return self.folder / "debian"
+
+    @property
+    def cni_plugins(self) -> Path:
+        return self.debian / "usr" / "lib" / "cni"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What finds these programs and their libraries first."""
+        libraries = sorted(str(path) for path in self.debian.glob("usr/lib/*-linux-gnu*"))
+        path = f"{self.programs}:{self.debian / 'usr' / 'sbin'}:/usr/sbin:/usr/bin:/sbin:/bin"
+        return {"PATH": path, "LD_LIBRARY_PATH": ":".join(libraries)}
+
+    def missing(self) -> list[str]:
+        absent = [name for name in NODE_PROGRAMS if not (self.programs / name).is_file()]
+        return absent + ([] if self.debian.is_dir() else ["Debian's packages"])
+
+
 def cache_root() -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "rescheduler" / "control-plane"
 
 
 def cache_folder() -> Path:
-    digest = hashlib.sha256()
-    for content in ((MODULE_FOLDER / "go.mod").read_bytes(), (MODULE_FOLDER / "go.sum").read_bytes(), RECIPE):
-        digest.update(len(content).to_bytes(8, "big") + content)
-    return cache_root() / digest.hexdigest()[:16]
+    return cache_root() / _key(*_module(MODULE_FOLDER), RECIPE)
+
+
+def node_cache_folder() -> Path:
+    sources = [path.read_bytes() for path in sorted(NODE_MODULE_FOLDER.glob("cmd/*/*.go"))]
+    key = _key(*_module(MODULE_FOLDER), *_module(NODE_MODULE_FOLDER), *sources, NODE_RECIPE)
+    return cache_root().with_name("nodes") / key
 
 
 def located() -> Binaries:
@@ -68,3 +118,24 @@ def located() -> Binaries:
     if missing := binaries.missing():
         raise NotBuiltError(f"{', '.join(missing)} not in {binaries.folder}: build with `{BUILD_COMMAND}`")
     return binaries
+
+
+def located_node_binaries() -> NodeBinaries:
+    """The built programs of nodes; NotBuiltError with the command that builds them if one is not there."""
+    binaries = NodeBinaries(node_cache_folder())
+    if missing := binaries.missing():
+        raise NotBuiltError(
+            f"{', '.join(missing)} not in {binaries.folder}: build with `{BUILD_COMMAND} nodes`"
+        )
+    return binaries
+
+
+def _module(folder: Path) -> tuple[bytes, bytes]:
+    return (folder / "go.mod").read_bytes(), (folder / "go.sum").read_bytes()
+
+
+def _key(*contents: bytes) -> str:
+    digest = hashlib.sha256()
+    for content in contents:
+        digest.update(len(content).to_bytes(8, "big") + content)
+    return digest.hexdigest()[:16]

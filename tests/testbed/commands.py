@@ -61,16 +61,17 @@ class Commands:
             f"--etcd-servers=http://127.0.0.1:{ports[Part.ETCD][0]}",
             f"--cert-dir={self.run_dir.certificates}",
             f"--secure-port={ports[Part.API_SERVER][0]}",
-            "--bind-address=127.0.0.1",
+            f"--bind-address={self.options.address}",
             # Else it looks for an outside address, and fails on a machine that has none.
-            "--advertise-address=127.0.0.1",
-            "--endpoint-reconciler-type=none",
+            f"--advertise-address={self.options.address}",
+            # Pods reach the API server through the Service `kubernetes`; without real nodes nobody uses it.
+            f"--endpoint-reconciler-type={'lease' if self.options.real_nodes else 'none'}",
             "--service-cluster-ip-range=10.96.0.0/16",
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={self.run_dir.service_account_public_key}",
             f"--service-account-signing-key-file={self.run_dir.service_account_key}",
             f"--token-auth-file={self.run_dir.tokens}",
-            "--authorization-mode=RBAC",
+            f"--authorization-mode={'Node,RBAC' if self.options.real_nodes else 'RBAC'}",
             "--allow-privileged=true",
             "--max-requests-inflight=3000",
             "--max-mutating-requests-inflight=2000",
@@ -80,6 +81,11 @@ class Commands:
         ]
         if not self.options.service_accounts:
             command.append("--disable-admission-plugins=ServiceAccount")
+        if self.options.real_nodes:
+            command += [
+                "--enable-admission-plugins=NodeRestriction",
+                "--kubelet-preferred-address-types=InternalIP",
+            ]
         if self.options.audit:
             command += [
                 f"--audit-policy-file={self.run_dir.audit_policy}",

@@ -1,4 +1,4 @@
-"""Compiles one of Kubernetes' programs and tells how far it is.
+"""Compiles Go programs and tells how far it is.
 
 `go build -v` names each package as it is compiled; how many there are to name comes from `go list -deps`.
 Packages that Go's own cache already has are never named, so the count may end early: it is an upper bound.
@@ -8,13 +8,13 @@ import os
 import select
 import subprocess
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from tests.testbed.progress import Progress
-from tests.testbed.recipe import GO_ENVIRONMENT, MODULE_FOLDER, build_arguments, package_of
+from tests.testbed.recipe import GO_ENVIRONMENT, MODULE_FOLDER
 
 __all__ = ["BuildError", "Go"]
 
@@ -29,17 +29,18 @@ class BuildError(Exception):
 
 @dataclass(frozen=True)
 class Go:
-    """The go command in our module, with its environment."""
+    """The go command in one of our modules, with its environment."""
 
     environment: Mapping[str, str]
+    folder: Path = MODULE_FOLDER
 
     @staticmethod
-    def with_caches(caches: Mapping[str, str]) -> "Go":
-        return Go({**os.environ, **GO_ENVIRONMENT, **caches})
+    def with_caches(caches: Mapping[str, str], folder: Path = MODULE_FOLDER) -> "Go":
+        return Go({**os.environ, **GO_ENVIRONMENT, **caches}, folder)
 
-    def dependencies(self, binary: str) -> frozenset[str]:
-        """Every package that goes into a binary. Downloads the modules they are in."""
-        progress = Progress(f"modules of {binary}")
+    def dependencies(self, package: str) -> frozenset[str]:
+        """Every package that goes into a program. Downloads the modules they are in."""
+        progress = Progress(f"modules of {package.rpartition('/')[2]}")
         downloads = 0
 
         def count(line: str) -> None:
@@ -47,9 +48,7 @@ class Go:
             downloads += line.startswith("go: downloading")
             progress.note(f"{downloads} downloaded")
 
-        out = self._run(
-            ["list", "-deps", package_of(binary)], count, lambda: progress.note(f"{downloads} downloaded")
-        )
+        out = self._run(["list", "-deps", package], count, lambda: progress.note(f"{downloads} downloaded"))
         packages = frozenset(out.split())
         progress.done(f"{downloads} downloaded, {len(packages)} packages")
         return packages
@@ -60,7 +59,7 @@ class Go:
         out = self._run(["list", "-m", "-f", template, "k8s.io/kubernetes"])
         return out.strip() or "1970-01-01T00:00:00Z"
 
-    def build(self, binary: str, to: Path, build_date: str, expected: int, title: str) -> None:
+    def build(self, package: str, to: Path, flags: Sequence[str], expected: int, title: str) -> None:
         progress = Progress(title)
         compiled = 0
 
@@ -73,8 +72,7 @@ class Go:
             compiled += not line.startswith("go: ")
             tell()
 
-        arguments = ["build", "-v", *build_arguments(build_date), "-o", str(to), package_of(binary)]
-        self._run(arguments, count, tell)
+        self._run(["build", "-v", *flags, "-o", str(to), package], count, tell)
         progress.done(f"built, {to.stat().st_size / 1e6:.0f} MB")
 
     def _run(
@@ -89,7 +87,7 @@ class Go:
         with _memory_file() as out:
             with subprocess.Popen(
                 [*_DIES_WITH_US, "go", *arguments],
-                cwd=MODULE_FOLDER,
+                cwd=self.folder,
                 env=self.environment,
                 stdout=out,
                 stderr=subprocess.PIPE,
@@ -102,7 +100,7 @@ class Go:
             out.seek(0)
             if process.returncode != 0:
                 raise BuildError(
-                    f"`go {arguments[0]}` in {MODULE_FOLDER} ended with {process.returncode}:\n"
+                    f"`go {arguments[0]}` in {self.folder} ended with {process.returncode}:\n"
                     + "\n".join(last)
                 )
             return out.read().decode()

@@ -75,7 +75,7 @@ class ControlPlane:
     @property
     def server(self) -> str:
         """The API server's URL; valid from the start on, also while the API server is down."""
-        return f"https://127.0.0.1:{self._ports[Part.API_SERVER][0]}"
+        return f"https://{self.options.address}:{self._ports[Part.API_SERVER][0]}"
 
     @property
     def etcd_url(self) -> str:
@@ -92,6 +92,10 @@ class ControlPlane:
     @property
     def admin_token(self) -> str:
         return self._tokens[None]
+
+    def node_token(self, name: str) -> str:
+        """The token of a real node, or of kube-proxy."""
+        return self._tokens[name]
 
     @property
     def audit_log(self) -> Path:
@@ -191,7 +195,7 @@ class ControlPlane:
 
     def _write_files(self) -> None:
         run_dir = self.run_dir
-        self._tokens = write_tokens(run_dir)
+        self._tokens = write_tokens(run_dir, self.options.real_nodes)
         write_service_account_keys(run_dir)
         run_dir.audit_policy.write_text(audit_policy())
         self._write_scheduler_configuration()

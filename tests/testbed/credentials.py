@@ -5,11 +5,14 @@ Each part has the identity it has in a real cluster, so RBAC and the audit log t
 
 import secrets
 import subprocess
+from collections.abc import Iterable
 
 from tests.testbed.parts import Part
 from tests.testbed.run_dir import RunDir
 
-__all__ = ["Tokens", "write_service_account_keys", "write_tokens"]
+__all__ = ["KUBE_PROXY", "Tokens", "write_service_account_keys", "write_tokens"]
+
+KUBE_PROXY = "kube-proxy"
 
 # Name, and the groups it is in.
 _IDENTITIES: dict[Part | None, tuple[str, str]] = {
@@ -18,13 +21,17 @@ _IDENTITIES: dict[Part | None, tuple[str, str]] = {
     Part.SCHEDULER: ("system:kube-scheduler", ""),
 }
 
-Tokens = dict[Part | None, str]  # None is the administrator
+Tokens = dict[Part | str | None, str]  # None is the administrator, a name is a node or kube-proxy
 
 
-def write_tokens(run_dir: RunDir) -> Tokens:
+def write_tokens(run_dir: RunDir, nodes: Iterable[str] = ()) -> Tokens:
+    identities: dict[Part | str | None, tuple[str, str]] = {**_IDENTITIES}
+    identities |= {name: (f"system:node:{name}", "system:nodes") for name in nodes}
+    if len(identities) > len(_IDENTITIES):
+        identities[KUBE_PROXY] = ("system:kube-proxy", "")
     tokens: Tokens = {}
     lines = []
-    for holder, (user, group) in _IDENTITIES.items():
+    for holder, (user, group) in identities.items():
         tokens[holder] = secrets.token_hex(20)
         lines.append(f'{tokens[holder]},{user},{user},"{group}"')
     run_dir.tokens.write_text("\n".join(lines) + "\n")

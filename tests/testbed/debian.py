@@ -5,14 +5,16 @@ only the programs are wanted. apt checks the packages' signatures and checksums.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.testbed.compile import BuildError
 
-__all__ = ["unpack_etcd", "unpack_prometheus", "unpack_promtool"]
+__all__ = ["unpack_etcd", "unpack_packages", "unpack_prometheus", "unpack_promtool"]
 
 
 def unpack_etcd(to: Path) -> None:
@@ -25,6 +27,18 @@ def unpack_prometheus(to: Path) -> None:
 
 def unpack_promtool(to: Path) -> None:
     _unpack("prometheus", "promtool", to)
+
+
+def unpack_packages(packages: Sequence[str], to: Path) -> None:
+    """Unpacks whole packages over each other into a folder, which appears when it is complete."""
+    with tempfile.TemporaryDirectory(dir=to.parent, prefix=f".{to.name}-") as name:
+        folder = Path(name)
+        for package in packages:
+            downloaded = _download(package, folder)
+            _run(["dpkg-deb", "-x", str(downloaded), "unpacked"], folder)
+            print(f"unpacked {downloaded.name}", file=sys.stderr)
+        shutil.rmtree(to, ignore_errors=True)
+        (folder / "unpacked").replace(to)
 
 
 def _unpack(package: str, program: str, to: Path) -> None:

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from urllib.parse import urlsplit
 
 __all__ = ["certificate_authority", "kubeconfig"]
 
@@ -13,6 +14,7 @@ clusters:
   cluster:
     server: {server}
     certificate-authority: {ca_certificate}
+    tls-server-name: {tls_server_name}
 users:
 - name: {user}
   user:
@@ -26,8 +28,12 @@ current-context: testbed
 """
 
 
-def kubeconfig(*, server: str, ca_certificate: Path, user: str, token: str) -> str:
-    return _TEMPLATE.format(server=server, ca_certificate=ca_certificate, user=user, token=token)
+def kubeconfig(*, server: str, ca_certificate: Path, user: str, token: str, tls_server_name: str = "") -> str:
+    """Clients expect the server's address in its certificate, unless it is reached under another name."""
+    name = tls_server_name or urlsplit(server).hostname
+    return _TEMPLATE.format(
+        server=server, ca_certificate=ca_certificate, user=user, token=token, tls_server_name=name
+    )
 
 
 def certificate_authority(serving_certificate: str) -> str:

@@ -50,6 +50,8 @@ class Options:
     service_accounts: pods get one, as in a real cluster. Off by default: without a controller manager, or
         in a namespace made a moment ago, pods would be refused because their account is not there yet.
     audit: a line in the audit log per request. Off when a test measures load.
+    address: where the API server listens. Nodes in namespaces of their own don't reach our loopback.
+    real_nodes: names of nodes with real kubelets: they get tokens, and may do what nodes may do.
     scheduler_settings: further top-level fields of KubeSchedulerConfiguration, such as profiles.
     flags: further command line flags per part; they come last, so they win.
     """
@@ -59,6 +61,8 @@ class Options:
     scheduler: bool = True
     service_accounts: bool = False
     audit: bool = True
+    address: str = "127.0.0.1"
+    real_nodes: tuple[str, ...] = ()
     extenders: tuple[Extender, ...] = ()
     scheduler_settings: Mapping[str, object] = field(default_factory=dict)
     feature_gates: Mapping[str, bool] = field(default_factory=dict)

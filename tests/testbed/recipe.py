@@ -7,13 +7,20 @@ names the same sources, just as exactly.
 
 import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 __all__ = [
     "GO_ENVIRONMENT",
     "KUBERNETES_BINARIES",
     "MODULE_FOLDER",
+    "NODE_MODULE_FOLDER",
+    "NODE_PACKAGES",
+    "NODE_PROGRAMS",
+    "NODE_RECIPE",
     "RECIPE",
+    "GoProgram",
+    "arguments_for",
     "build_arguments",
     "kubernetes_checksum",
     "kubernetes_version",
@@ -21,6 +28,7 @@ __all__ = [
 ]
 
 MODULE_FOLDER = Path(__file__).resolve().parent / "control-plane"
+NODE_MODULE_FOLDER = MODULE_FOLDER.with_name("node-programs")
 KUBERNETES_BINARIES = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 
 # readonly: a build that would need another go.sum must fail, not change it.
@@ -34,6 +42,62 @@ _VERSION_PACKAGES = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/vers
 RECIPE = json.dumps(
     [KUBERNETES_BINARIES, GO_ENVIRONMENT, _FLAGS, _STRIP, _VERSION_PACKAGES, "etcd-server"]
 ).encode()
+
+
+@dataclass(frozen=True)
+class GoProgram:
+    """A program to compile, and the folder of the module it is compiled in."""
+
+    package: str
+    folder: Path = NODE_MODULE_FOLDER
+
+
+_CONTAINERD = "github.com/containerd/containerd/v2"
+NODE_PROGRAMS = {
+    "kubelet": GoProgram("k8s.io/kubernetes/cmd/kubelet", MODULE_FOLDER),
+    "kube-proxy": GoProgram("k8s.io/kubernetes/cmd/kube-proxy", MODULE_FOLDER),
+    "containerd": GoProgram(f"{_CONTAINERD}/cmd/containerd"),
+    "containerd-shim-runc-v2": GoProgram(f"{_CONTAINERD}/cmd/containerd-shim-runc-v2"),
+    "ctr": GoProgram(f"{_CONTAINERD}/cmd/ctr"),
+    "coredns": GoProgram("./cmd/coredns"),
+    "pause": GoProgram("./cmd/pause"),
+    "webapp": GoProgram("./cmd/webapp"),
+    "loadgen": GoProgram("./cmd/loadgen"),
+}
+# Each with the libraries that it needs and a plain Debian doesn't have.
+NODE_PACKAGES = (
+    "runc",
+    "libseccomp2",
+    "containernetworking-plugins",
+    "nftables",
+    "libnftables1",
+    "libnftnl11",
+    "libmnl0",
+    "libjansson4",
+    "libedit2",
+    "conntrack",
+    "libnetfilter-conntrack3",
+    "libnfnetlink0",
+)
+# The storage drivers that need C libraries; the nodes use overlayfs.
+_NODE_FLAGS = ("-trimpath", "-buildvcs=false", "-tags=no_btrfs,no_devmapper,no_zfs")
+NODE_RECIPE = json.dumps(
+    [
+        {name: (program.package, program.folder.name) for name, program in NODE_PROGRAMS.items()},
+        NODE_PACKAGES,
+        GO_ENVIRONMENT,
+        _FLAGS,
+        _NODE_FLAGS,
+        _STRIP,
+    ]
+).encode()
+
+
+def arguments_for(program: GoProgram, build_date: str) -> list[str]:
+    """The flags of `go build` for a program of one of our modules."""
+    if program.folder == MODULE_FOLDER:
+        return build_arguments(build_date)
+    return [*_NODE_FLAGS, "-ldflags", _STRIP]
 
 
 def package_of(binary: str) -> str:
