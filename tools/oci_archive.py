@@ -1,7 +1,7 @@
 """Writes OCI image archives without a registry and without a container engine.
 
-The same files give the same bytes: entries are sorted, owners are root, times are a given one. `ctr images import`,
-`podman load` and `skopeo copy oci-archive:` read the result.
+The same files give the same bytes: entries are sorted, owners are root, times are a given one. `podman load`,
+`ctr images import` and `skopeo copy oci-archive:` read the result.
 """
 
 import gzip
@@ -49,7 +49,7 @@ def layer_of_files(files: Mapping[str, Path], *, mtime: int = 0) -> bytes:
 
 
 def layer_of_tree(root: Path, *, mtime: int = 0) -> bytes:
-    """Return an uncompressed layer with everything below a folder; modes are kept, owners and times are not."""
+    """Return an uncompressed layer with everything below a folder; only modes are kept."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for path in sorted(_below(root)):

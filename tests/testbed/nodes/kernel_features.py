@@ -1,4 +1,4 @@
-"""What the machine must be able to do for real nodes, asked by doing it and not by reading version numbers."""
+"""What the machine must be able to do for real nodes, asked by doing it, not by reading versions."""
 
 import os
 import platform
@@ -20,6 +20,13 @@ _TOOLS = {
     "mkfs.ext4": "e2fsprogs",
     "losetup": "util-linux",
 }
+
+# NAT and connection tracking, as kube-proxy uses them. Nodes bring their own nft; where the machine has none,
+# what the kernel says of itself has to do.
+_NFTABLES = """
+command -v nft > /dev/null || exec grep -q nf_tables /proc/kallsyms
+nft 'table ip t { chain c { type nat hook prerouting priority 0; ct state new dnat to 10.0.0.1; } }'
+"""
 
 
 def missing_features(folder: Path) -> list[str]:
@@ -44,24 +51,16 @@ def _trials(folder: Path) -> dict[str, str]:
     """A feature, and a script in throwaway namespaces that fails without it."""
     disk = f"truncate -s 64M {folder}/disk && mkfs.ext4 -q -F {folder}/disk && mkdir -p {folder}/mnt && "
     disk += f"mount -o loop {folder}/disk {folder}/mnt"
-    layers = (
-        f"cd {folder}/mnt && mkdir l u w m && mount -t overlay overlay -o lowerdir=l,upperdir=u,workdir=w m"
-    )
+    options = "lowerdir=l,upperdir=u,workdir=w"
+    layers = f"cd {folder}/mnt && mkdir l u w m && mount -t overlay overlay -o {options} m"
     return {
         "namespaces (mount, net, uts, ipc, pid, cgroup)": "true",
         "loop devices": disk,
         "overlayfs": f"{disk} && {layers}",
         "veth": "ip link add probe0 type veth peer name probe1",
         "bridge": "ip link add probe0 type bridge",
-        "nftables": _nft("nft -f -"),
+        "nftables": _NFTABLES,
     }
-
-
-def _nft(command: str) -> str:
-    """NAT and connection tracking, as kube-proxy uses them; with the machine's own nft if it has one."""
-    rules = "table ip t { chain c { type nat hook prerouting priority 0; ct state new dnat to 10.0.0.1; } }"
-    # Without nft here (the nodes bring their own), a netlink answer to an empty question has to do.
-    return f"if command -v nft >/dev/null; then echo '{rules}' | {command}; else grep -q nf_tables /proc/kallsyms; fi"
 
 
 def _failure(script: str) -> str:

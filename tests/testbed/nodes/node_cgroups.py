@@ -97,9 +97,7 @@ class Group:
         deadline = time.monotonic() + _EMPTY_WITHIN_S
         while not self._removed():
             if time.monotonic() > deadline:
-                raise TimeoutError(
-                    f"control group {self.name} can't be removed: {self.processes()} still in it"
-                )
+                raise TimeoutError(f"control group {self.name} still has processes: {self.processes()}")
             for pid in self.processes() - {os.getpid()}:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)

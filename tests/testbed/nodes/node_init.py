@@ -1,8 +1,8 @@
 """The first process of a node: `python -m tests.testbed.nodes.node_init SETTINGS`, in namespaces of its own.
 
-It turns a view of the machine's file system into a node's: its own /proc, /run and control groups, and its own
-disk for what a node writes. Then it starts containerd, kubelet and kube-proxy and reaps what they leave behind.
-When it ends, the kernel ends everything in the node.
+It turns a view of the machine's file system into a node's: its own /proc, /run and control groups, and its
+own disk for what a node writes. Then it starts containerd, kubelet and kube-proxy and reaps what they leave
+behind. When it ends, the kernel ends everything in the node.
 """
 
 import os

@@ -199,7 +199,7 @@ class RealNode:
         self.run("ctr", "--namespace=k8s.io", "images", "import", "--digests=false", str(archive))
 
     def forget_connections(self) -> None:
-        """Drop the tracked connections: one that reuses a port soon would meet what is left of the old one."""
+        """Drop the tracked connections: one that reuses a port would meet what is left of the old one."""
         self.run("conntrack", "--flush")
 
     def _find_init(self) -> bool:

@@ -3,8 +3,8 @@
     with ControlPlane(folder, with_nodes(QUICK, 3)) as cluster, Nodes(cluster) as nodes:
         nodes["node-1"].kill()
 
-Runs in a sandbox (`sandbox.py`): a bridge joins the control plane, at 172.30.0.1, with the nodes; each node has a
-network of pods, which plain routes connect.
+Runs in a sandbox (`sandbox.py`): a bridge joins the control plane, at 172.30.0.1, with the nodes; each node
+has a network of pods, which plain routes connect.
 """
 
 import json

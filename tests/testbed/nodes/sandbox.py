@@ -1,9 +1,9 @@
 """Runs a command where real nodes can be its children: `python -m tests.testbed.nodes COMMAND…`.
 
-The command gets a network namespace and a control group of its own, with a limit of memory. This process stays
-outside and answers for the end: when the command has ended, however it ended, it kills whatever is still in the
-group, removes the group and checks that nothing is left. If it is killed itself, the kernel ends the
-command and its nodes, and the next sandbox removes the empty groups.
+The command gets a network namespace and a control group of its own, with a limit of memory. This process
+stays outside and answers for the end: when the command has ended, however it ended, it kills whatever is
+still in the group and removes the group. If it is killed itself, the kernel ends the command and its nodes,
+and the next sandbox removes the empty groups.
 """
 
 import argparse
@@ -91,8 +91,8 @@ class Sandbox:
         return [_leaf(path) for path in self.group.paths()]
 
 
-# The network is there before the command starts: loopback, and the bridge that joins the control plane with the
-# nodes. Where the machine filters bridged packets, those between nodes would pass the sandbox's rules too.
+# The network is there before the command starts: loopback, and the bridge that joins control plane and nodes.
+# Where the machine filters bridged packets, those between nodes would pass the sandbox's rules too.
 _ENTER = f"""
 for file in $1; do echo $$ > "$file"; done; shift
 ip link set lo up

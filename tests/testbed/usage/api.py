@@ -3,22 +3,22 @@
 import asyncio
 import base64
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from datetime import UTC, datetime
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from aiohttp import web
 
-from kubevalues import SelectorError, parse_selector
+from kubevalues import Selector, SelectorError, parse_selector
 from rescheduler.http.http_server import serve_http
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import api_resource, apply_patch
 from rescheduler.kube.client import Client
 from tests.testbed.fake_kubelet import FakeKubelet
 from tests.testbed.usage.certificate import self_signed
-from tests.testbed.usage.metrics import DISCOVERY, GROUP_VERSION, listed, node_metrics, pod_metrics
+from tests.testbed.usage.metrics import DISCOVERY, GROUP_VERSION, FakeUsage, listed
 
-__all__ = ["UsageApi"]
+__all__ = ["UsageApi", "UsageSource"]
 
 SERVICES = api_resource("", "v1", "services", "Service")
 API_SERVICES = api_resource("apiregistration.k8s.io", "v1", "apiservices", "APIService", namespaced=False)
@@ -28,12 +28,24 @@ AVAILABLE_WITHIN_S = 60.0
 _POLL_S = 0.2
 
 
-class UsageApi:
-    """What the nodes of a fake kubelet and their pods use. One per cluster: the group can be served once."""
+class UsageSource(Protocol):
+    """Who knows what nodes and their pods use, as objects of the API."""
 
-    def __init__(self, client: Client, kubelet: FakeKubelet) -> None:
+    def node_metrics(
+        self, now: datetime, *, name: str = "", selector: Selector = ...
+    ) -> Iterable[dict[str, Any]]: ...
+
+    def pod_metrics(
+        self, now: datetime, *, namespace: str = "", name: str = "", selector: Selector = ...
+    ) -> Iterable[dict[str, Any]]: ...
+
+
+class UsageApi:
+    """What nodes and their pods use. One per cluster: the group can be served once."""
+
+    def __init__(self, client: Client, source: FakeKubelet | UsageSource) -> None:
         self._client = client
-        self._kubelet = kubelet
+        self._source = FakeUsage(source) if isinstance(source, FakeKubelet) else source
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Self]:
@@ -66,10 +78,10 @@ class UsageApi:
         return web.json_response(DISCOVERY)
 
     async def _nodes(self, request: web.Request) -> web.Response:
-        return _answer("NodeMetrics", node_metrics, self._kubelet, request)
+        return _answer("NodeMetrics", self._source.node_metrics, request)
 
     async def _pods(self, request: web.Request) -> web.Response:
-        return _answer("PodMetrics", pod_metrics, self._kubelet, request)
+        return _answer("PodMetrics", self._source.pod_metrics, request)
 
     # -- making it known
 
@@ -107,12 +119,12 @@ class UsageApi:
                 await self._client.delete(resource, key)
 
 
-def _answer(kind: str, metrics: Any, kubelet: FakeKubelet, request: web.Request) -> web.Response:
+def _answer(kind: str, metrics: Any, request: web.Request) -> web.Response:
     try:
         selector = parse_selector(request.query.get("labelSelector", ""))
     except SelectorError as wrong:
         return _refusal(400, "BadRequest", str(wrong))
-    items = list(metrics(kubelet, datetime.now(UTC), selector=selector, **request.match_info))
+    items = list(metrics(datetime.now(UTC), selector=selector, **request.match_info))
     if "name" not in request.match_info:
         return web.json_response(listed(kind, items))
     if items:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from kubesim.behaviour import SimulatedUsage, node_usage, pod_usage
@@ -9,7 +10,7 @@ from kubevalues import EVERYTHING, Selector
 from tests.testbed.fake_kubelet import FakeKubelet
 from tests.testbed.fake_kubelet.held import HeldPod
 
-__all__ = ["DISCOVERY", "GROUP_VERSION", "listed", "node_metrics", "pod_metrics"]
+__all__ = ["DISCOVERY", "GROUP_VERSION", "FakeUsage", "described", "listed", "node_metrics", "pod_metrics"]
 
 Object = dict[str, Any]
 GROUP_VERSION = "metrics.k8s.io/v1beta1"
@@ -31,6 +32,14 @@ def listed(kind: str, items: Iterable[Object]) -> Object:
     return {"kind": f"{kind}List", "apiVersion": GROUP_VERSION, "metadata": {}, "items": list(items)}
 
 
+class FakeUsage:
+    """What the nodes and pods of a fake kubelet use."""
+
+    def __init__(self, kubelet: FakeKubelet) -> None:
+        self.node_metrics = partial(node_metrics, kubelet)
+        self.pod_metrics = partial(pod_metrics, kubelet)
+
+
 def node_metrics(
     kubelet: FakeKubelet, now: datetime, *, name: str = "", selector: Selector = EVERYTHING
 ) -> Iterator[Object]:
@@ -48,7 +57,7 @@ def node_metrics(
             now=now,
             seed=kubelet.behaviour.seed,
         )
-        yield _metrics("NodeMetrics", {"name": known, "labels": labels}, now) | {"usage": _quantities(used)}
+        yield described("NodeMetrics", {"name": known, "labels": labels}, now) | {"usage": _quantities(used)}
 
 
 def pod_metrics(
@@ -70,20 +79,20 @@ def pod_metrics(
         if used and selector.matches(labels):
             identity = {"name": metadata["name"], "namespace": metadata["namespace"], "labels": labels}
             containers = [{"name": each, "usage": _quantities(amount)} for each, amount in used.items()]
-            yield _metrics("PodMetrics", identity, now) | {"containers": containers}
+            yield described("PodMetrics", identity, now) | {"containers": containers}
 
 
 def _used(kubelet: FakeKubelet, held: HeldPod, now: datetime) -> Iterable[SimulatedUsage]:
     return pod_usage(held.whole(), kubelet.behaviour, now).values()
 
 
-def _metrics(kind: str, metadata: Object, now: datetime) -> Object:
+def described(kind: str, metadata: Object, now: datetime) -> Object:
+    """An object of the group, still without amounts."""
     moment = now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    described = metadata | {"creationTimestamp": moment}
     return {
         "kind": kind,
         "apiVersion": GROUP_VERSION,
-        "metadata": described,
+        "metadata": metadata | {"creationTimestamp": moment},
         "timestamp": moment,
         "window": WINDOW,
     }
