@@ -10,6 +10,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 ARGS ?=
+IMAGE := dist/rescheduler-image.tar
+SOURCES := $(shell find src -type f -not -path '*/__pycache__/*')
 
 .PHONY: help
 help: ## show this list
@@ -45,6 +47,14 @@ e2e-full: $(READY) control-plane ## the long parts: more stories, 30,000 and 150
 	@$(BIN)/python -m bench.read_cluster --pods 30000 --nodes 1000 --repeat 4
 	@$(BIN)/python -m bench.read_cluster --pods 150000 --nodes 5000 --repeat 1 --only protobuf
 
+.PHONY: e2e-nodes
+e2e-nodes: $(READY) node-programs $(IMAGE) ## tests on real nodes: containers, Services, our image (needs root; ARGS="-k name")
+	@$(BIN)/python -m tests.testbed.nodes $(BIN)/pytest tests/e2e_nodes -m "not full" $(ARGS)
+
+.PHONY: node-programs
+node-programs: ## only build what real nodes need: kubelet, kube-proxy, containerd, CoreDNS
+	@$(PYTHON) tests/testbed/build.py nodes
+
 .PHONY: control-plane
 control-plane: ## only build the real control plane: etcd, kube-apiserver, controller manager, scheduler, kubectl
 	@$(PYTHON) tests/testbed/build.py
@@ -54,11 +64,11 @@ conformance-record: $(READY) control-plane ## write down anew what the real API 
 	@$(BIN)/python -m tests.conformance record $(ARGS)
 
 .PHONY: testbed-up testbed-down testbed-status
-testbed-up: $(READY) control-plane ## start a real control plane on loopback and leave it running
+testbed-up: $(READY) control-plane ## start a real control plane and leave it running (NODES=3: with real nodes, needs root)
 testbed-down: $(READY) ## stop it
 testbed-status: $(READY) ## say whether it runs
 testbed-up testbed-down testbed-status:
-	@$(BIN)/python -m tests.testbed $(@:testbed-%=%) $(ARGS)
+	@$(BIN)/python -m tests.testbed $(@:testbed-%=%) $(if $(NODES),--nodes $(NODES)) $(ARGS)
 
 .PHONY: check
 check: $(READY) ## format, lint, strict types, import contracts, generated files up to date
@@ -110,6 +120,12 @@ bench: $(READY) ## benchmarks, as ratios against a baseline of the same run
 lock: $(READY) ## resolve the dependencies anew into requirements/*.txt
 	@scripts/lock.sh $(BIN)/uv
 
+.PHONY: image
+image: $(IMAGE) ## write the image to dist/ as an OCI archive, without a container engine (podman load, ctr images import)
+
+$(IMAGE): $(READY) pyproject.toml README.md LICENSE requirements/runtime.txt tools/container_image.py tools/oci_archive.py $(SOURCES)
+	@$(BIN)/python -m tools.container_image --to $@
+
 .PHONY: sbom
 sbom: ## write sbom.json: what is in the image, as CycloneDX
 	@scripts/audit.sh "$(PYTHON)" sbom sbom.json
@@ -124,7 +140,7 @@ setup: $(READY) ## only make .venv ready
 
 .PHONY: clean
 clean: ## remove .venv and every cache
-	rm -rf $(VENV) .venv-audit sbom.json .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-audit dist sbom.json .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamp is written last, so an interrupted set-up is done again from the start.

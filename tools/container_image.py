@@ -50,7 +50,7 @@ _PACKAGES = (
 # What no command of ours imports: build tools, tests, other user interfaces, databases.
 _UNUSED_IN_PYTHON = (
     "config-*", "ctypes/test", "dbm", "distutils", "curses", "ensurepip", "idlelib", "lib2to3", "pydoc_data",
-    "sqlite3", "tkinter", "turtledemo", "turtle.py", "unittest/test", "venv", "wsgiref", "xmlrpc",
+    "sqlite3", "tkinter", "turtledemo", "turtle.py", "test", "unittest", "venv", "wsgiref", "xmlrpc",
     "lib-dynload/_test*", "lib-dynload/_curses*", "lib-dynload/_dbm*", "lib-dynload/_sqlite3*",
     "lib-dynload/_tkinter*", "lib-dynload/readline*", "lib-dynload/nis*", "lib-dynload/ossaudiodev*",
     "lib-dynload/_crypt*", "lib-dynload/_codecs_*", "lib-dynload/_xxtestfuzz*", "lib-dynload/audioop*",
@@ -58,7 +58,8 @@ _UNUSED_IN_PYTHON = (
 _UNUSED_IN_SITE = (
     "bin", "numpy/tests", "numpy/*/tests", "numpy/*/*/tests", "numpy/f2py", "numpy/distutils",
     "numpy/_pyinstaller", "numpy/doc", "numpy/_core/include", "numpy/_core/lib", "numpy/random/lib",
-    "numpy/random/_examples", "numpy/testing", "pycparser", "pygments/lexers/[!_p]*.py",
+    "numpy/random/_examples", "numpy/testing", "numpy/_core/_simd*", "numpy/_core/_*_tests*", "numpy/fft",
+    "numpy/polynomial", "pycparser", "pygments/lexers/[!_p]*.py",
     "pygments/lexers/p[!y]*.py", "pygments/lexers/_*_builtins.py", "pygments/formatters/[!_t]*.py",
 )  # fmt: skip
 _UNUSED_ANYWHERE = ("*.pyi", "*.a", "*.h", "*.pxd", "*.pyx", "*.c", "*.exe", "py.typed")
@@ -66,13 +67,15 @@ _UNUSED_IN_ROOT = (
     "usr/share/doc", "usr/share/man", "usr/share/lintian", "usr/share/binfmts", "usr/share/applications",
     "usr/share/pixmaps", "usr/share/bug", "usr/share/menu", "usr/share/gcc", "usr/share/gdb",
     "usr/share/doc-base", "usr/share/zoneinfo/right", "usr/share/zoneinfo/posix", "usr/lib/*/gconv",
-    "usr/lib/*/audit", "usr/sbin", "etc", "sbin", "usr/share/python3", "usr/bin/*[!1]", "usr/share/locale",
+    "usr/lib/*/audit", "usr/lib/*/engines-3", "usr/sbin", "etc", "sbin", "usr/share/python3",
+    "usr/bin/*[!1]", "usr/share/locale",
 )  # fmt: skip
 _ACCOUNTS = {
     "etc/passwd": "root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/tmp:/sbin/nologin\n",
     "etc/group": "root:x:0:\nnonroot:x:65532:\n",
     "etc/nsswitch.conf": "hosts: files dns\n",
 }
+_OURS = ("kubesim", "kubevalues", "rescheduler")
 _ENVIRONMENT = {
     "LANG": "C.UTF-8",
     "OPENBLAS_NUM_THREADS": "1",
@@ -119,7 +122,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _build_archive(to: Path, reference: str, architecture: str) -> None:
     to.parent.mkdir(parents=True, exist_ok=True)
     # A reference without a host is completed by every client in the same way; containerd wants it whole.
-    full = reference if "." in reference.partition("/")[0] else f"docker.io/library/{reference}"
+    host, slash, _ = reference.partition("/")
+    full = reference if slash and "." in host else f"docker.io/library/{reference}"
     with tempfile.TemporaryDirectory(prefix="rescheduler-image-") as folder:
         root = Path(folder) / "root"
         packages = build_root(root, architecture)
@@ -157,6 +161,7 @@ def build_root(root: Path, architecture: str) -> list[Package]:
     for name in ("rescheduler", "kubectl-rescheduler"):
         (root / "usr" / "bin" / name).write_text(_LAUNCHER)
         (root / "usr" / "bin" / name).chmod(0o755)
+    _strip(root)
     _compile(root)
     (root / "tmp").mkdir()
     (root / "tmp").chmod(0o1777)
@@ -218,22 +223,41 @@ def _prune(root: Path) -> None:
     _remove(root, "**/__pycache__")
 
 
+def _strip(root: Path) -> None:
+    """Remove the symbols that only debuggers read; many wheels ship them."""
+    for path in sorted((root / SITE).rglob("*.so")):
+        # auditwheel has moved the parts of these libraries about, and strip would damage them.
+        if "numpy.libs" not in path.parts:
+            _run(["strip", "--strip-unneeded", str(path)], root)
+
+
 def _compile(root: Path) -> None:
-    """Compile all modules: the file system is read-only at run time, so nobody could do it later."""
-    libraries = ":".join(
-        str(path) for path in (*root.glob("lib/*-linux-gnu"), *root.glob("usr/lib/*-linux-gnu"))
-    )
-    loader = next(path for path in (*root.glob("lib64/ld-*.so.2"), *root.glob("lib/ld-*.so.1")))
-    interpreter = [str(loader.resolve() if loader.exists() else _loader(root)), "--library-path", libraries]
-    command = [str(root / f"usr/bin/python{PYTHON}"), "-I", "-m", "compileall", "-q"]
+    """Compile all modules: the file system is read-only at run time, so nobody could do it later.
+
+    Of others' code only the compiled form stays, which is half the size; ours keeps its sources, so that a
+    traceback shows them.
+    """
+    libraries = ":".join(str(path) for path in sorted(root.glob("**/*-linux-gnu")))
+    python = [str(_loader(root)), "--library-path", libraries, str(root / f"usr/bin/python{PYTHON}")]
     hashed = ["--invalidation-mode", "unchecked-hash", "-s", str(root), "-p", "/"]
-    environment = {"PYTHONHOME": str(root / "usr"), "PATH": "/usr/bin"}
-    folders = [str(root / f"usr/lib/python{PYTHON}"), str(root / SITE)]
-    _run([*interpreter, *command, *hashed, *folders], root, environment)
+    command = [*python, "-m", "compileall", "-q", *hashed]
+    environment = {"PYTHONHOME": str(root / "usr"), "PYTHONDONTWRITEBYTECODE": "1", "PATH": "/usr/bin"}
+    ours = [root / SITE / name for name in _OURS]
+    _run([*command, *(str(path) for path in ours)], root, environment)
+    standard = root / f"usr/lib/python{PYTHON}"
+    others = [standard, *(path for path in sorted((root / SITE).iterdir()) if path not in ours)]
+    _run([*command, "-b", *(str(path) for path in others)], root, environment)
+    for source in (path for folder in others for path in _sources(folder)):
+        if source.with_suffix(".pyc").exists():
+            source.unlink()
+
+
+def _sources(path: Path) -> list[Path]:
+    return [path] if path.suffix == ".py" else sorted(path.rglob("*.py"))
 
 
 def _loader(root: Path) -> Path:
-    """The dynamic loader where the package has it: the link to it is absolute, and leads out of the root."""
+    """Return the dynamic loader itself: the link to it is absolute, and leads out of the root."""
     return next(root.glob("lib/*-linux-gnu*/ld-linux-*.so.*"))
 
 

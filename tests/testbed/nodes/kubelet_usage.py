@@ -43,8 +43,14 @@ class KubeletUsage:
 
     def scrape(self) -> None:
         """Read all kubelets. Nothing is known of those that don't answer."""
-        found = {node.name: samples for node in self._nodes if (samples := _read(node.address))}
-        self._before, self._now = self._now, found
+        found = {node.name: _read(node.address) for node in self._nodes}
+        for node, samples in found.items():
+            before, now = self._before.setdefault(node, {}), self._now.get(node, {})
+            for key, sample in samples.items():
+                # Kubelets measure every few seconds: read sooner, they repeat themselves.
+                if key in now and now[key].at < sample.at:
+                    before[key] = now[key]
+        self._now = found
 
     def node_metrics(
         self, _now: datetime, *, name: str = "", selector: Selector = EVERYTHING
