@@ -42,7 +42,31 @@ def up(folder: Path, options: Options) -> int:
     return 0
 
 
+def up_with_nodes(folder: Path, count: int) -> int:
+    """Leaves a cluster with real nodes running, or says where it already runs."""
+    if build_main(nodes=True) != 0:
+        return 1
+    # Only here: real nodes need more than the standard library.
+    from tests.testbed.nodes.kept_cluster import outside_kubeconfig, start_kept_cluster  # noqa: PLC0415
+
+    if RunDir(folder).remembered():
+        print(f"already running in {folder}")
+    else:
+        began = time.monotonic()
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        start_kept_cluster(folder, count)
+        print(f"{count} nodes are Ready after {time.monotonic() - began:.1f} s; logs in {folder}")
+    print(f"export KUBECONFIG={outside_kubeconfig(folder)}")
+    print(f"export PATH={located().folder}:$PATH")
+    return 0
+
+
 def take_down(folder: Path) -> int:
+    if (folder / "sandbox.json").exists():
+        from tests.testbed.nodes.kept_cluster import end_kept_cluster  # noqa: PLC0415
+
+        end_kept_cluster(folder)
+        print(f"ended the nodes in {folder}")
     ended = down(folder)
     print(f"ended {', '.join(ended)} in {folder}" if ended else f"nothing is running in {folder}")
     return 0
@@ -66,6 +90,8 @@ def main(arguments: list[str]) -> int:
     chosen = _parser().parse_args(arguments)
     folder = chosen.run_dir.absolute()
     try:
+        if chosen.command == "up" and chosen.nodes:
+            return up_with_nodes(folder, chosen.nodes)
         if chosen.command == "up":
             return up(folder, Options(kept=True, service_accounts=chosen.service_accounts))
         return take_down(folder) if chosen.command == "down" else status(folder)
@@ -83,6 +109,7 @@ def _parser() -> argparse.ArgumentParser:
         default=Path(os.environ.get("TESTBED_RUN_DIR") or default_folder()),
         help="the cluster's folder (%(default)s, or TESTBED_RUN_DIR)",
     )
+    parser.add_argument("--nodes", type=int, default=0, help="with so many real nodes; needs root")
     parser.add_argument("--service-accounts", action="store_true", help="pods get a service account")
     return parser
 
