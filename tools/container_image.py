@@ -22,7 +22,7 @@ from typing import Any
 
 from tools.oci_archive import ImageSettings, layer_of_tree, write_oci_archive
 
-__all__ = ["build_root", "main"]
+__all__ = ["build_root", "main", "settings_for"]
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PYTHON = "3.11"
@@ -50,7 +50,7 @@ _PACKAGES = (
 # What no command of ours imports: build tools, tests, other user interfaces, databases.
 _UNUSED_IN_PYTHON = (
     "config-*", "ctypes/test", "dbm", "distutils", "curses", "ensurepip", "idlelib", "lib2to3", "pydoc_data",
-    "sqlite3", "tkinter", "turtledemo", "turtle.py", "test", "unittest", "venv", "wsgiref", "xmlrpc",
+    "sqlite3", "tkinter", "turtledemo", "turtle.py", "test", "unittest", "venv", "xmlrpc",
     "lib-dynload/_test*", "lib-dynload/_curses*", "lib-dynload/_dbm*", "lib-dynload/_sqlite3*",
     "lib-dynload/_tkinter*", "lib-dynload/readline*", "lib-dynload/nis*", "lib-dynload/ossaudiodev*",
     "lib-dynload/_crypt*", "lib-dynload/_codecs_*", "lib-dynload/_xxtestfuzz*", "lib-dynload/audioop*",
@@ -75,6 +75,7 @@ _ACCOUNTS = {
     "etc/group": "root:x:0:\nnonroot:x:65532:\n",
     "etc/nsswitch.conf": "hosts: files dns\n",
 }
+_CREATED = "1970-01-01T00:00:00Z"  # any, as long as it is always the same
 _OURS = ("kubesim", "kubevalues", "rescheduler")
 _ENVIRONMENT = {
     "LANG": "C.UTF-8",
@@ -128,21 +129,25 @@ def _build_archive(to: Path, reference: str, architecture: str) -> None:
         root = Path(folder) / "root"
         packages = build_root(root, architecture)
         layer = layer_of_tree(root, mtime=0)
-        settings = ImageSettings(
-            entrypoint=["rescheduler"],
-            command=["run"],
-            environment=_ENVIRONMENT,
-            labels={
-                "org.opencontainers.image.title": "rescheduler",
-                "org.opencontainers.image.version": _version(),
-            },
-            architecture=architecture,
+        digest = write_oci_archive(
+            to, full, [layer], settings_for(architecture), created="1970-01-01T00:00:00Z"
         )
-        digest = write_oci_archive(to, full, [layer], settings, created="1970-01-01T00:00:00Z")
     size = to.stat().st_size / (1 << 20)
     unpacked = len(layer) / (1 << 20)
     print(f"{to}: {full}, {size:.1f} MiB ({unpacked:.0f} MiB unpacked), {len(packages)} Debian packages")
     print(digest)
+
+
+def settings_for(architecture: str) -> ImageSettings:
+    """Return what a container of the image runs, and as whom."""
+    name = "org.opencontainers.image"
+    return ImageSettings(
+        entrypoint=["rescheduler"],
+        command=["run"],
+        environment=_ENVIRONMENT,
+        labels={f"{name}.title": "rescheduler", f"{name}.version": _version()},
+        architecture=architecture,
+    )
 
 
 def build_root(root: Path, architecture: str) -> list[Package]:
@@ -163,6 +168,8 @@ def build_root(root: Path, architecture: str) -> list[Package]:
         (root / "usr" / "bin" / name).chmod(0o755)
     _strip(root)
     _compile(root)
+    if architecture == _MACHINES.get(platform.machine()):
+        _import_everything(root)
     (root / "tmp").mkdir()
     (root / "tmp").chmod(0o1777)
     described = {"debian": [each.__dict__ for each in sorted(packages, key=lambda each: each.name)]}
@@ -237,19 +244,38 @@ def _compile(root: Path) -> None:
     Of others' code only the compiled form stays, which is half the size; ours keeps its sources, so that a
     traceback shows them.
     """
-    libraries = ":".join(str(path) for path in sorted(root.glob("**/*-linux-gnu")))
-    python = [str(_loader(root)), "--library-path", libraries, str(root / f"usr/bin/python{PYTHON}")]
     hashed = ["--invalidation-mode", "unchecked-hash", "-s", str(root), "-p", "/"]
-    command = [*python, "-m", "compileall", "-q", *hashed]
-    environment = {"PYTHONHOME": str(root / "usr"), "PYTHONDONTWRITEBYTECODE": "1", "PATH": "/usr/bin"}
+    command = ["-m", "compileall", "-q", *hashed]
     ours = [root / SITE / name for name in _OURS]
-    _run([*command, *(str(path) for path in ours)], root, environment)
+    _python(root, *command, *(str(path) for path in ours))
     standard = root / f"usr/lib/python{PYTHON}"
     others = [standard, *(path for path in sorted((root / SITE).iterdir()) if path not in ours)]
-    _run([*command, "-b", *(str(path) for path in others)], root, environment)
+    _python(root, *command, "-b", *(str(path) for path in others))
     for source in (path for folder in others for path in _sources(folder)):
         if source.with_suffix(".pyc").exists():
             source.unlink()
+
+
+def _import_everything(root: Path) -> None:
+    """Import each of our modules with what is in the image, so that nothing that is needed was removed."""
+    site = str(root / SITE)
+    script = f"""
+import importlib, pkgutil, sys
+sys.path.insert(0, {site!r})
+for name in {_OURS!r}:
+    for module in pkgutil.walk_packages([{site!r} + "/" + name], name + "."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+"""
+    _python(root, "-c", script)
+
+
+def _python(root: Path, *arguments: str) -> None:
+    """Run the image's own interpreter, with its own libraries, from outside of it."""
+    libraries = ":".join(str(path) for path in sorted(root.glob("**/*-linux-gnu")))
+    command = [str(_loader(root)), "--library-path", libraries, str(root / f"usr/bin/python{PYTHON}")]
+    environment = {"PYTHONHOME": str(root / "usr"), "PYTHONDONTWRITEBYTECODE": "1", "PATH": "/usr/bin"}
+    _run([*command, *arguments], root, environment)
 
 
 def _sources(path: Path) -> list[Path]:
