@@ -176,7 +176,7 @@ class RealNode:
         if cores is not None:
             self._group.limit_cpu(cores)
         if kilobits_per_s is not None:
-            rate = ["rate", f"{kilobits_per_s}kbit", "burst", "16kb", "latency", "400ms"]
+            rate = ["rate", f"{kilobits_per_s}kbit", "burst", "2kb", "latency", "2s"]
             self._run("tc", "qdisc", "replace", "dev", self.cable, "root", "tbf", *rate)
 
     def speed_up(self) -> None:
