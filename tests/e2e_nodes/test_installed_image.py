@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
+from rescheduler.api.well_known_names import GUARD_WEBHOOK, STEERING_WEBHOOK
+from rescheduler.cluster.sources.webhook_probe import probe_pod
 from tests.e2e_nodes.conftest import IMAGE, Eventually
 from tests.e2e_nodes.workloads import deployment, names_of_pods, service
 from tests.testbed import ControlPlane
@@ -108,29 +110,20 @@ def test_daemon_and_webhook_become_ready(nodes: Nodes) -> None:
         nodes.kubectl("exec", "-n", HOME, name, "--", "sh", "-c", "true")
 
 
+@pytest.mark.parametrize("webhook", [STEERING_WEBHOOK, GUARD_WEBHOOK])
 def test_the_api_server_calls_the_webhook_through_its_service(
-    nodes: Nodes, namespace: str, eventually: Eventually
+    webhook: str, nodes: Nodes, eventually: Eventually
 ) -> None:
     """It answers the probe that the daemon also uses: a pod that only the webhook refuses."""
-    probe = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": "probe",
-            "namespace": namespace,
-            "labels": {"rescheduler.dev/webhook-probe": "true"},
-        },
-        "spec": {"containers": [{"name": "none", "image": "none"}]},
-    }
+    probe = json.dumps(probe_pod(HOME, webhook))
 
     def answer() -> str:
         try:
-            nodes.kubectl("create", "--dry-run=server", "-f", "-", stdin=json.dumps(probe))
+            return nodes.kubectl("create", "--dry-run=server", "-f", "-", stdin=probe)
         except RuntimeError as refusal:
-            return str(refusal)
-        return ""
+            return str(refusal) if webhook in str(refusal) else ""
 
-    assert "rescheduler.dev" in eventually(answer)
+    eventually(lambda: webhook in answer())
 
 
 def test_a_pod_moves_under_load_without_a_failed_request(
