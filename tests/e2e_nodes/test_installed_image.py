@@ -137,7 +137,8 @@ def test_a_pod_moves_under_load_without_a_failed_request(
     ]
     sender = next(node for node in nodes if node.name != source)
     program = str(nodes.binaries.programs / "loadgen")
-    # The pod is Ready a moment before the sender's kube-proxy knows it; what fails until then is no move's fault.
+    # The pod is Ready a moment before the sender's kube-proxy knows it: what fails until then, fails without
+    # any move.
     first = [program, f"-url=http://{address}/", "-rate=10", "-duration=100ms"]
     eventually(lambda: json.loads(sender.run(*first))["failed"] == 0)
     sender.forget_connections()
