@@ -17,7 +17,7 @@ import yaml
 from rescheduler.api.well_known_names import GUARD_WEBHOOK, STEERING_WEBHOOK
 from rescheduler.cluster.sources.webhook_probe import probe_pod
 from tests.e2e_nodes.conftest import IMAGE, Eventually
-from tests.e2e_nodes.workloads import deployment, names_of_pods, service
+from tests.e2e_nodes.workloads import answers, deployment, names_of_pods, service
 from tests.testbed import ControlPlane
 from tests.testbed.nodes import Nodes
 
@@ -137,10 +137,7 @@ def test_a_pod_moves_under_load_without_a_failed_request(
     ]
     sender = next(node for node in nodes if node.name != source)
     program = str(nodes.binaries.programs / "loadgen")
-    # The pod is Ready a moment before the sender's kube-proxy knows it: what fails until then, fails without
-    # any move.
-    first = [program, f"-url=http://{address}/", "-rate=10", "-duration=100ms"]
-    eventually(lambda: json.loads(sender.run(*first))["failed"] == 0)
+    eventually(lambda: answers(sender, nodes, address))
     sender.forget_connections()
     flags = [f"-url=http://{address}/", f"-rate={RATE}", f"-duration={SECONDS}s"]
     with subprocess.Popen(sender.command(program, *flags), stdout=subprocess.PIPE, text=True) as load:

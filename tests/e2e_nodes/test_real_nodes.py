@@ -8,7 +8,7 @@ from rescheduler.kube.access.cluster_config import load_cluster_access
 from rescheduler.kube.client import Client
 from rescheduler.kube.http_transport import HttpTransport
 from tests.e2e_nodes.conftest import Eventually
-from tests.e2e_nodes.workloads import deployment, load_pod, names_of_pods, service
+from tests.e2e_nodes.workloads import answers, deployment, load_pod, names_of_pods, service
 from tests.testbed import ControlPlane
 from tests.testbed.nodes import Nodes
 from tests.testbed.nodes.kubelet_usage import KubeletUsage
@@ -131,7 +131,7 @@ def test_a_full_disk_is_reported_as_pressure(nodes: Nodes, eventually: Eventuall
 def test_a_throttled_cable_makes_answers_slow_and_loses_none(
     nodes: Nodes, namespace: str, eventually: Eventually
 ) -> None:
-    first, *_ = nodes
+    first, *_, last = nodes
     pinned = {"nodeSelector": {"kubernetes.io/hostname": first.name}}
     nodes.apply(deployment(namespace, "web", 1, **pinned), service(namespace, "web"))
     eventually(lambda: names_of_pods(nodes, namespace, "web"))
@@ -141,11 +141,11 @@ def test_a_throttled_cable_makes_answers_slow_and_loses_none(
 
     def measured() -> Any:
         program = str(nodes.binaries.programs / "loadgen")
-        *_, last = nodes
         return json.loads(
             last.run(program, f"-url=http://{address}/", "-rate=20", "-duration=2s", "-timeout=20s")
         )
 
+    eventually(lambda: answers(last, nodes, address))
     fast = measured()
     first.slow_down(kilobits_per_s=32)
     try:

@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from tests.testbed.nodes import Nodes
+from tests.testbed.nodes import Nodes, RealNode
 
-__all__ = ["deployment", "load_pod", "names_of_pods", "service", "web_container"]
+__all__ = ["answers", "deployment", "load_pod", "names_of_pods", "service", "web_container"]
 
 Object = dict[str, Any]
 
@@ -54,6 +54,13 @@ def service(namespace: str, name: str) -> Object:
         "metadata": {"name": name, "namespace": namespace},
         "spec": {"selector": {"app": name}, "ports": [{"port": 80, "targetPort": 8080}]},
     }
+
+
+def answers(node: RealNode, nodes: Nodes, address: str) -> bool:
+    """Whether a Service answers on a node. A pod is Ready a moment before each kube-proxy knows it."""
+    program = str(nodes.binaries.programs / "loadgen")
+    found = json.loads(node.run(program, f"-url=http://{address}/", "-rate=10", "-duration=100ms"))
+    return bool(found["failed"] == 0)
 
 
 def load_pod(namespace: str, name: str, url: str, rate: int, seconds: int, *flags: str) -> Object:
