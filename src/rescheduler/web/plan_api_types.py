@@ -263,10 +263,13 @@ class ApplyAction(ApiInput, tag_field="kind", tag="apply"):
     """Execute the current plan, or that of a what-if."""
 
     code: Annotated[str, Meta(max_length=8192)] = ""
-    uids: Annotated[
-        list[Annotated[str, Meta(min_length=1, max_length=128)]] | None,
-        Meta(max_length=10000, description="Only the moves of these pods; null for all."),
-    ] = None
+    uids: (
+        Annotated[
+            list[Annotated[str, Meta(min_length=1, max_length=128)]],
+            Meta(max_length=10000, description="Only the moves of these pods; null for all."),
+        ]
+        | None
+    ) = None
 
 
 class CancelAction(ApiInput, tag_field="kind", tag="cancel"):
