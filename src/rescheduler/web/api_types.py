@@ -54,11 +54,11 @@ PodKey = Annotated[str, Meta(min_length=3, max_length=2 * MAX_NAME + 1, pattern=
 Percent = Annotated[float, Meta(ge=0, le=100)]
 
 
-class ApiView(msgspec.Struct, frozen=True, rename="camel"):
+class ApiView(msgspec.Struct, rename="camel"):
     """What the server sends."""
 
 
-class ApiInput(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class ApiInput(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """What clients send: unknown fields are refused, so that a typing error is not silently ignored."""
 
 

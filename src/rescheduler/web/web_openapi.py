@@ -198,7 +198,7 @@ ENDPOINTS: Final = (
         ActionPreview,
         body=ActionRequest,
         needs_csrf=True,
-        errors=(403, 404),
+        errors=(403, 404, 409),
     ),
     ApiEndpoint(
         "confirm_action",

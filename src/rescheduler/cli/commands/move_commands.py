@@ -71,7 +71,7 @@ def move(
     progress = progress_display_for(sys.stderr if to_stderr else sys.stdout, to_stderr=to_stderr)
 
     async def moved(rescheduler: "Rescheduler") -> "PlanExecution | list[Rejection]":
-        from rescheduler.cli.manual_move import manual_move_refusals, manual_plan  # noqa: PLC0415
+        from rescheduler.daemon.manual_move import manual_move_refusals, manual_plan  # noqa: PLC0415
 
         snapshot = rescheduler.cluster.snapshot()
         refusals = manual_move_refusals(snapshot, key, target, rescheduler.runtime.current)
