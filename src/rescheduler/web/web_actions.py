@@ -100,7 +100,7 @@ class ActionService:
     # -- preview
 
     async def preview(self, session: Session, viewer: Viewer, request: ActionRequest) -> ActionPreview:
-        """Raises `ActionForbidden`, `ActionImpossible`, `KeyError` for what does not exist, and `KubeError`."""
+        """Raises `ActionForbidden`, `ActionImpossible`, `KubeError`, and `KeyError` if there is no such object."""
         prepared = await self._prepare(viewer, request)
         await self._require(session, viewer, prepared)
         confirmation, expires_at = "", None
@@ -269,7 +269,10 @@ class ActionService:
     # -- execution
 
     async def confirm(self, session: Session, viewer: Viewer, token: str, confirmation: str) -> ActionResult:
-        """Do what was previewed. Raises `ActionUnknown`, `ActionForbidden`, `ActionImpossible` and `KubeError`."""
+        """Do what was previewed.
+
+        Raises `ActionUnknown`, `ActionForbidden`, `ActionImpossible` and `KubeError`.
+        """
         owner, expires_s, prepared = self._prepared.get(confirmation, (b"", 0.0, None))
         if prepared is None or owner != session.key or time.monotonic() > expires_s:
             raise ActionUnknown

@@ -10,6 +10,7 @@ import ssl
 import urllib.parse
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -30,7 +31,7 @@ from rescheduler.web.web_events import EventHub
 from rescheduler.web.web_openapi import API_PREFIX, CSRF_HEADER, ENDPOINTS, ApiEndpoint, openapi_text
 from rescheduler.web.web_sessions import RequestRates, SessionStore
 
-__all__ = ["PageOptions", "page_application", "serve_page"]
+__all__ = ["PageOptions", "ServingCertificate", "page_application", "serve_page"]
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +88,34 @@ async def page_application(
         finally:
             if api.actions is not None:
                 await api.actions.close()
+
+
+class ServingCertificate:
+    """The certificate of the page, from files that another program renews."""
+
+    def __init__(self, chain: str, key: str) -> None:
+        """Raises `OSError`, also for files that are no certificate."""
+        self._paths = Path(chain), Path(key)
+        self._seen: tuple[int, ...] = ()
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._load()
+
+    def context(self) -> ssl.SSLContext:
+        try:
+            if self._stamps() != self._seen:
+                self._load()
+        except OSError as error:
+            message = f"the certificate of the web page can't be read, so the old one stays: {error}"
+            log_event(log, logging.WARNING, "PageCertificateUnreadable", message)
+        return self._context
+
+    def _stamps(self) -> tuple[int, ...]:
+        return tuple(path.stat().st_mtime_ns for path in self._paths)
+
+    def _load(self) -> None:
+        seen, renewed = self._stamps(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        renewed.load_cert_chain(*self._paths)
+        self._context, self._seen = renewed, seen
 
 
 class _PageServer:

@@ -1,13 +1,14 @@
-"""`rescheduler web`: the web page on your machine."""
+"""`rescheduler web`: the web page on your machine; and the options of the daemon's page."""
 
 import asyncio
 import contextlib
+import functools
 import getpass
 import webbrowser
-from collections.abc import AsyncIterator
-from dataclasses import replace
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -20,16 +21,20 @@ from rescheduler.cli.cluster_source import (
 )
 from rescheduler.cli.execution import Execution, stop_event_on_signals
 from rescheduler.cli.safe_output import echo
+from rescheduler.config.policy_blocks import is_loopback
 
 if TYPE_CHECKING:
     from rescheduler.config.policy import Configuration
+    from rescheduler.daemon.daemon_process import Daemon
     from rescheduler.kube.client import Client
     from rescheduler.web.page_model import LivePage
     from rescheduler.web.web_authorization import LinkAuthorizer
 
-__all__ = ["live_page", "login_link", "web"]
+__all__ = ["DaemonPage", "daemon_page_options", "live_page", "login_link", "web"]
 
-_HOST = "127.0.0.1"
+_HOST: Final = "127.0.0.1"
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @click.command()
@@ -160,3 +165,106 @@ async def live_page(
         page = LivePage("cluster", name, rescheduler, state)
         stack.push_async_callback(page.close)
         yield page
+
+
+# --- the daemon's page
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonPage:
+    """How the daemon serves the page: everybody logs in with a token of the cluster."""
+
+    host: str
+    port: int
+    certificate: tuple[str, str] | None
+    allowed_hosts: tuple[str, ...]
+    allow_actions: bool
+
+    @contextlib.asynccontextmanager
+    async def serving(self, daemon: "Daemon", client: "Client") -> AsyncIterator[int]:
+        """Serve the page while the body runs; exit if the port is taken or the certificate is unusable."""
+        from rescheduler.web.page_model import LivePage  # noqa: PLC0415
+        from rescheduler.web.web_authorization import TokenAuthorizer  # noqa: PLC0415
+        from rescheduler.web.web_server import PageOptions, ServingCertificate, serve_page  # noqa: PLC0415
+
+        page = LivePage("cluster", "", daemon.rescheduler, daemon.state)
+        daemon.listener.listeners.append(page.listener)
+        authorizer = TokenAuthorizer(page, client, read_only=not self.allow_actions)
+        options = PageOptions(host=self.host, port=self.port, is_secure=self.certificate is not None)
+        if not is_loopback(f"//{self.host}"):
+            options = replace(options, allowed_hosts=frozenset(self.allowed_hosts) or None)
+        try:
+            if self.certificate is not None:
+                options = replace(options, tls=ServingCertificate(*self.certificate).context)
+            async with serve_page(page, authorizer, options) as port:
+                yield port
+        except OSError as error:
+            why = error.strerror or str(error)
+            exit_with_error(f"can't serve the web page on port {self.port}: {why}", EXIT_ERROR)
+        finally:
+            await page.close()
+
+
+def daemon_page_options(command: F) -> F:
+    """Add the options of the daemon's page, passed as `page`: None without --web."""
+
+    @functools.wraps(command)
+    def with_page(
+        *args: Any,
+        web: bool,
+        web_host: str,
+        web_port: int,
+        web_certificate: tuple[str, str] | None,
+        web_allowed_hosts: tuple[str, ...],
+        web_allow_actions: bool,
+        **more: Any,
+    ) -> Any:
+        if web and not is_loopback(f"//{web_host}") and web_certificate is None:
+            raise click.UsageError(
+                "--web-host needs --web-certificate: viewers send their tokens to the page"
+            )
+        page = DaemonPage(web_host, web_port, web_certificate, web_allowed_hosts, web_allow_actions)
+        return command(*args, page=page if web else None, **more)
+
+    decorated: Any = with_page
+    for option in reversed(_DAEMON_PAGE_OPTIONS):
+        decorated = option(decorated)
+    found: F = decorated
+    return found
+
+
+_DAEMON_PAGE_OPTIONS: Final = (
+    click.option("--web", is_flag=True, help="Serve the web page (docs/web.md)."),
+    click.option(
+        "--web-port",
+        type=click.IntRange(0, 65535),
+        default=8081,
+        show_default=True,
+        help="Port of the web page.",
+    ),
+    click.option(
+        "--web-host",
+        metavar="ADDRESS",
+        default=_HOST,
+        show_default=True,
+        help="Address of the web page; others than loopback need --web-certificate.",
+    ),
+    click.option(
+        "--web-certificate",
+        nargs=2,
+        metavar="CERT KEY",
+        help="Certificate and key of the web page, as PEM files; they are read again when they change.",
+    ),
+    click.option(
+        "--web-allowed-host",
+        "web_allowed_hosts",
+        multiple=True,
+        metavar="NAME",
+        help="Host name of the web page, with --web-host; can be repeated. Without it, all are allowed.",
+    ),
+    click.option(
+        "--web-allow-actions",
+        is_flag=True,
+        help="Let viewers move pods, drain nodes and pause, as far as their own permissions go.",
+    ),
+)
