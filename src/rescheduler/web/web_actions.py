@@ -100,7 +100,7 @@ class ActionService:
     # -- preview
 
     async def preview(self, session: Session, viewer: Viewer, request: ActionRequest) -> ActionPreview:
-        """Raises `ActionForbidden`, `ActionImpossible`, `KubeError`, and `KeyError` if there is no such object."""
+        """Raises `ActionForbidden`, `ActionImpossible`, `KubeError`, and `KeyError` for unknown objects."""
         prepared = await self._prepare(viewer, request)
         await self._require(session, viewer, prepared)
         confirmation, expires_at = "", None
