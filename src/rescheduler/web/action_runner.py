@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
 from rescheduler.daemon.components import Rescheduler
-from rescheduler.daemon.node_drain import NodeDrain
+from rescheduler.daemon.node_drain import NodeDrain, wait_for_labels
 from rescheduler.kube import errors
 from rescheduler.kube.client import Client
 from rescheduler.migrations.controller.plan_execution import MoveProgress, PlanExecution
@@ -106,8 +106,9 @@ class ActionRunner:
         rescheduler = self._rescheduler
         async with self._executing_here():
             draining = NodeDrain(client, rescheduler.cluster, [node], runtime=rescheduler.runtime)
+            await wait_for_labels(rescheduler.followed, [node])
             async for _ in draining.states(wait=False):
-                pass
+                await asyncio.sleep(0)  # the informers hear what was just written
 
     @contextlib.asynccontextmanager
     async def _executing_here(self) -> AsyncIterator[None]:

@@ -134,7 +134,6 @@ class EventHub:
     ) -> None:
         before, self._numbers, self._snapshot = self._numbers, numbers, snapshot
         if before is None:
-            self.revision += 1
             return
         delta = nodes_delta(before, numbers, self.revision + 1, snapshot.taken_at_s, balance)
         if delta is None:

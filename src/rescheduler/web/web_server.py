@@ -55,6 +55,8 @@ class PageOptions:
     cookie: str = "rescheduler-session"
     is_secure: bool = False
     """Whether browsers reach the page by HTTPS only, so that the cookie is never sent without."""
+    requests_per_second: float = 20.0
+    """Of one client; in a burst, five times as many."""
     executes_actions: bool = False
     """Execute migrations in this process while its actions run, if nobody else does."""
 
@@ -126,7 +128,7 @@ class _PageServer:
         self._files = StaticFiles()
         self._streams = EventStreams(api.hub, api.sessions)
         self._bodies = BodyReader(_MAX_BODY_BYTES, _MAX_BODIES_BYTES)
-        self._rates = RequestRates(per_second=20, burst=100)
+        self._rates = RequestRates(options.requests_per_second, 5 * options.requests_per_second)
         self._logins = RequestRates(per_second=0.2, burst=10)
 
     def application(self) -> web.Application:

@@ -19,7 +19,11 @@ async def test_the_cluster_is_columns_of_equal_length(shop):
     assert [each["name"] for each in nodes["resources"]][:2] == ["cpu", "memory"]
     for each in nodes["resources"]:
         assert {len(each[name]) for name in ("allocatable", "requests", "usage")} == {4}
-    assert nodes["zone"] == {"key": "topology.kubernetes.io/zone", "values": ["a", "b"], "index": [0, 1, 0, 1]}
+    assert nodes["zone"] == {
+        "key": "topology.kubernetes.io/zone",
+        "values": ["a", "b"],
+        "index": [0, 1, 0, 1],
+    }
     assert len(nodes["flags"]) == len(nodes["pods"]) == 4
     assert not any(key["key"] == "kubernetes.io/hostname" for key in found["labelKeys"])
 

@@ -98,7 +98,7 @@ async def test_a_move_is_previewed_confirmed_and_watched_to_its_end(live):
     preview = await browser.post("actions/preview", {"kind": "move", "pod": pod, "node": "node-2"})
     (change,) = preview["changes"]
     assert (change["verb"], change["kind"], change["namespace"]) == ("create", "PodMigration", "shop")
-    assert [] == (await client.list(POD_MIGRATIONS)).items, "a preview changes nothing"
+    assert (await client.list(POD_MIGRATIONS)).items == [], "a preview changes nothing"
     async with listening(browser) as stream:
         result = await browser.post("actions/confirm", {"confirmation": preview["confirmation"]})
         assert result["migrations"] == [f"shop/{change['name']}"]
@@ -114,7 +114,7 @@ async def test_a_move_is_previewed_confirmed_and_watched_to_its_end(live):
     assert (moved["to"], moved["readySecondsLost"]) == ("node-2", 0.0)
     assert moved["step"] in moved["steps"]
     detail = await browser.get(f"migrations/{moved['key']}")
-    assert [entry["reason"] for entry in detail["timeline"]][0] == "Created"
+    assert detail["timeline"][0]["reason"] == "Created"
     found = await browser.get("migrations?state=finished&node=node-2")
     assert (found["total"], found["running"]) == (1, 0)
     assert (await browser.get("migrations?strategy=LoadBalancing"))["total"] == 0
@@ -141,10 +141,10 @@ async def test_a_refused_move_has_reasons_and_no_confirmation(live):
 async def test_a_node_is_drained_and_returned(live):
     browser, client = live
     preview = await browser.post("actions/preview", {"kind": "drain", "node": "node-3"})
-    await browser.post("actions/confirm", {"confirmation": preview["confirmation"]})
-    async with asyncio.timeout(20):
-        while not (await client.get(NODES, "node-3")).unschedulable:
-            await asyncio.sleep(0.1)
+    async with listening(browser) as stream:
+        await browser.get("cluster")
+        await browser.post("actions/confirm", {"confirmation": preview["confirmation"]})
+        await stream.next("nodes", where=lambda each: 6 in [flag & 6 for flag in each["flags"]])
     preview = await browser.post("actions/preview", {"kind": "undrain", "node": "node-3"})
     assert {change["kind"] for change in preview["changes"]} == {"Node"}
     await browser.post("actions/confirm", {"confirmation": preview["confirmation"]})

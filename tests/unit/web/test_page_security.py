@@ -15,7 +15,9 @@ async def stranger():
         yield browser
 
 
-@pytest.mark.parametrize("path", ["cluster", "plan", "pods", "migrations", "events", "status", "nodes/worker-0"])
+@pytest.mark.parametrize(
+    "path", ["cluster", "plan", "pods", "migrations", "events", "status", "nodes/worker-0"]
+)
 async def test_nothing_is_shown_without_a_session(stranger, path):
     status, body, _ = await stranger.call(path)
     assert (status, body["reason"]) == (401, "Unauthorized")
@@ -120,7 +122,9 @@ async def test_a_viewer_sees_only_namespaces_whose_pods_they_may_list():
         assert (await browser.login("token-of-dev"))[0] == 200
         session = await browser.get("session")
         assert (session["user"], session["namespaces"], session["seesNodes"]) == ("dev", ["shop"], True)
-        assert {pod["pod"].partition("/")[0] for pod in (await browser.get("pods?limit=500"))["pods"]} == {"shop"}
+        assert {pod["pod"].partition("/")[0] for pod in (await browser.get("pods?limit=500"))["pods"]} == {
+            "shop"
+        }
         node = await browser.get("nodes/node-1")
         assert node["hiddenPods"] == 1
         plan = await browser.get("plan")
