@@ -18,8 +18,8 @@ from rescheduler.web.plan_api_types import (
     MigrationDetail,
     MigrationList,
     MigrationsDelta,
+    MigrationTimelineEntry,
     MigrationView,
-    TimelineEntry,
 )
 from rescheduler.web.web_openapi import MigrationQuery
 from rescheduler.web.web_viewer import Visibility
@@ -179,7 +179,7 @@ def migration_detail(
     return MigrationDetail(migration_view(migration, policy), entries, list(notes))
 
 
-def _milestones(migration: Migration) -> Iterator[TimelineEntry]:
+def _milestones(migration: Migration) -> Iterator[MigrationTimelineEntry]:
     status = migration.status
     for at, reason in (
         (migration.created, "Created"),
@@ -191,16 +191,16 @@ def _milestones(migration: Migration) -> Iterator[TimelineEntry]:
     ):
         if at is not None:
             is_last = reason == status.phase.value
-            yield TimelineEntry(at, "migration", reason, status.message if is_last else "")
+            yield MigrationTimelineEntry(at, "migration", reason, status.message if is_last else "")
 
 
-def _conditions(migration: Migration) -> Iterator[TimelineEntry]:
+def _conditions(migration: Migration) -> Iterator[MigrationTimelineEntry]:
     for each in migration.status.conditions:
         words = f"{each.type} is {each.status}" + (f": {each.message}" if each.message else "")
-        yield TimelineEntry(each.last_transition_time, "condition", each.reason, words)
+        yield MigrationTimelineEntry(each.last_transition_time, "condition", each.reason, words)
 
 
-def _event_entries(events: Sequence[Mapping[str, Any]]) -> Iterator[TimelineEntry]:
+def _event_entries(events: Sequence[Mapping[str, Any]]) -> Iterator[MigrationTimelineEntry]:
     for each in events:
         written = each.get("firstTimestamp") or each.get("eventTime")
         try:
@@ -209,4 +209,6 @@ def _event_entries(events: Sequence[Mapping[str, Any]]) -> Iterator[TimelineEntr
             at = None
         if at is not None:
             at = at if at.tzinfo else at.replace(tzinfo=UTC)
-            yield TimelineEntry(at, "event", str(each.get("reason", "")), str(each.get("message", "")))
+            yield MigrationTimelineEntry(
+                at, "event", str(each.get("reason", "")), str(each.get("message", ""))
+            )

@@ -21,21 +21,21 @@ __all__ = [
     "HistogramView",
     "MigrationDetail",
     "MigrationList",
+    "MigrationTimelineEntry",
     "MigrationView",
     "MigrationsDelta",
     "MoveAction",
     "NodeChangeView",
-    "ObjectChange",
     "PauseAction",
     "PinnedPod",
     "PlanEvent",
-    "PlanView",
+    "PlanPageView",
     "PlannedMoveView",
+    "PreviewedChange",
     "ResumeAction",
     "ResyncEvent",
     "SimilarNodes",
     "StatusView",
-    "TimelineEntry",
     "UndrainAction",
     "WaveView",
     "WhatIfRequest",
@@ -93,7 +93,7 @@ class HistogramView(ApiView):
     highest_after: float
 
 
-class PlanView(ApiView):
+class PlanPageView(ApiView):
     revision: int
     taken_at: datetime
     origin: Annotated[
@@ -138,7 +138,7 @@ class WhatIfRequest(ApiInput, omit_defaults=True):
 class WhatIfView(ApiView):
     request: WhatIfRequest
     code: Annotated[str, Meta(description="The request, for a link: GET /api/v1/what-if/{code}.")]
-    plan: PlanView
+    plan: PlanPageView
     refused_pins: Annotated[list[RefusalView], Meta(description="Pods that can't go where asked.")]
     added_nodes: list[str]
     can_apply: Annotated[bool, Meta(description="false if the plan needs nodes that don't exist.")]
@@ -148,7 +148,7 @@ class WhatIfView(ApiView):
 # --- migrations
 
 
-class TimelineEntry(ApiView):
+class MigrationTimelineEntry(ApiView):
     at: datetime
     source: Literal["migration", "condition", "event"]
     reason: str
@@ -190,7 +190,7 @@ class MigrationView(ApiView):
 
 class MigrationDetail(ApiView):
     migration: MigrationView
-    timeline: list[TimelineEntry]
+    timeline: list[MigrationTimelineEntry]
     notes: list[str]
 
 
@@ -297,7 +297,7 @@ ActionRequest = (
 )
 
 
-class ObjectChange(ApiView):
+class PreviewedChange(ApiView):
     """One request to the API server that the action makes."""
 
     verb: Literal["create", "patch", "delete"]
@@ -310,7 +310,7 @@ class ObjectChange(ApiView):
 class ActionPreview(ApiView):
     kind: ActionKind
     summary: str
-    changes: list[ObjectChange]
+    changes: list[PreviewedChange]
     notes: list[str]
     refused: Annotated[list[RefusalView], Meta(description="Why it is not possible; then not confirmable.")]
     confirmation: Annotated[str, Meta(description="To be sent back to execute it; empty if refused.")]

@@ -18,7 +18,7 @@ from rescheduler.web.plan_api_types import (
     HistogramView,
     NodeChangeView,
     PlannedMoveView,
-    PlanView,
+    PlanPageView,
     WaveView,
 )
 from rescheduler.web.web_viewer import Visibility
@@ -67,13 +67,13 @@ def visible_plan(plan: Plan, visibility: Visibility) -> Plan:
     )
 
 
-def plan_view(revision: PlanRevision, resources: Sequence[str], visibility: Visibility) -> PlanView:
+def plan_view(revision: PlanRevision, resources: Sequence[str], visibility: Visibility) -> PlanPageView:
     """`resources` are those whose load is shown, by name."""
     snapshot, plan = revision.snapshot, revision.plan
     shown = visible_plan(plan, visibility)
     columns = [snapshot.resources.index(name) for name in resources if name in snapshot.resources]
     waves = list(_waves(snapshot, plan, columns)) if visibility.nodes else []
-    return PlanView(
+    return PlanPageView(
         revision=revision.number,
         taken_at=datetime.fromtimestamp(plan.taken_at_s, UTC),
         origin=revision.origin,

@@ -44,8 +44,8 @@ from rescheduler.web.plan_api_types import (
     CancelAction,
     DrainAction,
     MoveAction,
-    ObjectChange,
     PauseAction,
+    PreviewedChange,
     ResumeAction,
     UndrainAction,
 )
@@ -75,7 +75,7 @@ class _Prepared:
 
     kind: ActionKind
     summary: str
-    changes: tuple[ObjectChange, ...] = ()
+    changes: tuple[PreviewedChange, ...] = ()
     perform: Perform | None = None
     refused: tuple[Rejection, ...] = ()
     notes: tuple[str, ...] = ()
@@ -204,7 +204,7 @@ class ActionService:
         if migration.is_finished:
             raise ActionImpossible("the migration has finished")
         manifest = {"preconditions": {"uid": migration.uid}}
-        change = ObjectChange("delete", POD_MIGRATIONS.kind, migration.namespace, migration.name, manifest)
+        change = PreviewedChange("delete", POD_MIGRATIONS.kind, migration.namespace, migration.name, manifest)
 
         async def perform(client: Client, answer: Answer) -> None:
             with contextlib.suppress(errors.NotFound):
@@ -224,7 +224,7 @@ class ActionService:
             await write_pause(client, home, pause)
             answer(ActionResult(kind, "Paused." if pause.paused else "Resumed.", []))
 
-        change = ObjectChange("patch", "ConfigMap", home, STATE_CONFIG_MAP, manifest)
+        change = PreviewedChange("patch", "ConfigMap", home, STATE_CONFIG_MAP, manifest)
         return _Prepared(kind, summary, (change,), perform)
 
     def _drain(self, request: DrainAction) -> _Prepared:
@@ -295,20 +295,20 @@ def _not_allowed(authorizer: Authorizer, session: Session, kind: str) -> str:
     return f"you may not {kind}"
 
 
-def _creation(item: Object) -> ObjectChange:
+def _creation(item: Object) -> PreviewedChange:
     metadata = item["metadata"]
-    return ObjectChange("create", item["kind"], metadata["namespace"], metadata["name"], item)
+    return PreviewedChange("create", item["kind"], metadata["namespace"], metadata["name"], item)
 
 
-def _label_change(node: str, value: str | None) -> ObjectChange:
+def _label_change(node: str, value: str | None) -> PreviewedChange:
     manifest = {"metadata": {"labels": {MAINTENANCE_LABEL: value}}}
-    return ObjectChange("patch", "Node", "", node, manifest)
+    return PreviewedChange("patch", "Node", "", node, manifest)
 
 
-def _node_change(node: str, change: NodeChange) -> ObjectChange:
+def _node_change(node: str, change: NodeChange) -> PreviewedChange:
     is_cordon = change is NodeChange.CORDON
     manifest: Object = {
         "metadata": {"annotations": {CORDONED_BY_ANNOTATION: NodeMaintenance.name if is_cordon else None}},
         "spec": {"unschedulable": True if is_cordon else None},
     }
-    return ObjectChange("patch", "Node", "", node, manifest)
+    return PreviewedChange("patch", "Node", "", node, manifest)

@@ -36,7 +36,7 @@ from rescheduler.web.plan_api_types import (
     ConfirmRequest,
     MigrationDetail,
     MigrationList,
-    PlanView,
+    PlanPageView,
     StatusView,
     WhatIfRequest,
     WhatIfView,
@@ -195,7 +195,7 @@ class WebApi:
 
     # -- plans
 
-    async def plan(self, caller: Caller) -> PlanView:
+    async def plan(self, caller: Caller) -> PlanPageView:
         revision = await self.page.revision()
         return await self._compute(
             plan_view, revision, self.page.state.policy.balance_resources, caller.viewer.visibility

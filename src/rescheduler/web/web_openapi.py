@@ -35,7 +35,7 @@ from rescheduler.web.plan_api_types import (
     MigrationList,
     MigrationsDelta,
     PlanEvent,
-    PlanView,
+    PlanPageView,
     ResyncEvent,
     StatusView,
     WhatIfRequest,
@@ -145,7 +145,7 @@ ENDPOINTS: Final = (
         PodMatrix,
         errors=_MISSING,
     ),
-    ApiEndpoint("plan", "GET", "/plan", "The current plan.", PlanView),
+    ApiEndpoint("plan", "GET", "/plan", "The current plan.", PlanPageView),
     ApiEndpoint(
         "plan_document", "GET", "/plan/document", "The current plan for `rescheduler apply`.", PlanForm
     ),
@@ -259,7 +259,7 @@ def openapi_document() -> dict[str, Any]:
         paths.setdefault(f"{API_PREFIX}{each.path}", {})[each.method.lower()] = _operation(
             each, schema_of, components
         )
-    return {
+    document = {
         "openapi": "3.1.0",
         "info": {
             "title": "rescheduler web API",
@@ -277,6 +277,8 @@ def openapi_document() -> dict[str, Any]:
         "security": [{"session": []}, {"bearer": []}],
         "x-server-sent-events": {name: schema_of[_identity(kind)] for name, kind in SSE_EVENTS.items()},
     }
+    found: dict[str, Any] = _named_for_clients(document)
+    return found
 
 
 def _identity(kind: Any) -> str:
@@ -349,3 +351,22 @@ def _responses(each: ApiEndpoint, schema_of: dict[str, Any]) -> dict[str, Any]:
 def openapi_text() -> str:
     """Return the description as it is committed and served."""
     return json.dumps(openapi_document(), indent=2, ensure_ascii=False) + "\n"
+
+
+_PUBLIC_NAMES: Final = {
+    "PlanPageView": "PlanView",
+    "PreviewedChange": "ObjectChange",
+    "MigrationTimelineEntry": "TimelineEntry",
+}
+"""Types that have another name in the code, where each name occurs once."""
+
+
+def _named_for_clients(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_PUBLIC_NAMES.get(key, key): _named_for_clients(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_named_for_clients(part) for part in value]
+    if isinstance(value, str):
+        path, slash, name = value.rpartition("/")
+        return path + slash + _PUBLIC_NAMES.get(name, name)
+    return value

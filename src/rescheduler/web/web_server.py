@@ -31,7 +31,7 @@ from rescheduler.web.web_events import EventHub
 from rescheduler.web.web_openapi import API_PREFIX, CSRF_HEADER, ENDPOINTS, ApiEndpoint, openapi_text
 from rescheduler.web.web_sessions import RequestRates, SessionStore
 
-__all__ = ["PageOptions", "ServingCertificate", "page_application", "serve_page"]
+__all__ = ["PageCertificate", "PageOptions", "page_application", "serve_page"]
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ async def page_application(
                 await api.actions.close()
 
 
-class ServingCertificate:
+class PageCertificate:
     """The certificate of the page, from files that another program renews."""
 
     def __init__(self, chain: str, key: str) -> None:

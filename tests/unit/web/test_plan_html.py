@@ -11,7 +11,8 @@ import pytest
 from rescheduler.web.plan_html import plan_html
 from rescheduler.web.static_files import StaticFiles
 from tests.building import cluster
-from tests.unit.cli.conftest import run  # noqa: F401
+from tests.unit.cli.conftest import SAVED_AT, lopsided, run  # noqa: F401
+from tests.unit.cluster.sources.rich_cluster import complete, saved
 from tests.unit.web.conftest import saved_page
 
 INDEX = """<!doctype html>
@@ -58,13 +59,16 @@ def test_only_our_own_script_may_run(built):
 
 def test_no_name_can_end_the_data(built):
     made = cluster().node("worker-1", labels={"pool": "</script><script>alert(1)</script>"})
+    made.pod("shop/web", on="worker-1")
     text = plan_html(saved_page(made.objects), built)
     assert "alert(1)</script>" not in text
     column = data_of(text)["/api/v1/cluster"]["nodes"]["pool"]
     assert column["values"] == ["</script><script>alert(1)</script>"]
 
 
-def test_a_file_for_others_has_no_names(run, saved_shop, tmp_path):  # noqa: F811
+def test_a_file_for_others_has_no_names(run, tmp_path):  # noqa: F811
+    saved_shop = tmp_path / "shop.json"
+    saved_shop.write_text(json.dumps(saved(complete(lopsided().objects), saved_at=SAVED_AT)))
     file = tmp_path / "plan.html"
     done = run("plan", "--from", saved_shop, "--html", file, "--anonymize")
     assert done.exit_code == 3, done.output

@@ -185,7 +185,7 @@ class DaemonPage:
         """Serve the page while the body runs; exit if the port is taken or the certificate is unusable."""
         from rescheduler.web.page_model import LivePage  # noqa: PLC0415
         from rescheduler.web.web_authorization import TokenAuthorizer  # noqa: PLC0415
-        from rescheduler.web.web_server import PageOptions, ServingCertificate, serve_page  # noqa: PLC0415
+        from rescheduler.web.web_server import PageCertificate, PageOptions, serve_page  # noqa: PLC0415
 
         page = LivePage("cluster", "", daemon.rescheduler, daemon.state)
         daemon.listener.listeners.append(page.listener)
@@ -195,7 +195,7 @@ class DaemonPage:
             options = replace(options, allowed_hosts=frozenset(self.allowed_hosts) or None)
         try:
             if self.certificate is not None:
-                options = replace(options, tls=ServingCertificate(*self.certificate).context)
+                options = replace(options, tls=PageCertificate(*self.certificate).context)
             async with serve_page(page, authorizer, options) as port:
                 yield port
         except OSError as error:
