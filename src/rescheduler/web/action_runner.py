@@ -80,10 +80,10 @@ class ActionRunner:
         begun = asyncio.Event()
 
         def tell(_: MoveProgress) -> None:
-            if all(each.key or each.given_up for each in first):
+            if all(each.key or each.cancelled_because for each in first):
                 begun.set()
 
-        run = PlanExecution(client, self._rescheduler.followed, plan, tell)
+        run = PlanExecution(client, self._rescheduler.watched, plan, tell)
         first = [each for each in run.moves if each.move.wave == run.moves[0].move.wave]
         async with self._executing_here():
             running = asyncio.create_task(run.run(), name="plan from the page")
@@ -106,7 +106,7 @@ class ActionRunner:
         rescheduler = self._rescheduler
         async with self._executing_here():
             draining = NodeDrain(client, rescheduler.cluster, [node], runtime=rescheduler.runtime)
-            await wait_for_labels(rescheduler.followed, [node])
+            await wait_for_labels(rescheduler.watched, [node])
             async for _ in draining.states(wait=False):
                 await asyncio.sleep(0)  # the informers hear what was just written
 
@@ -142,11 +142,13 @@ class ActionRunner:
 def _result(kind: ActionKind, first: list[MoveProgress]) -> ActionResult:
     """Raises `ActionImpossible` if no move was begun."""
     keys = [each.key for each in first if each.key]
-    given_up = [each for each in first if each.given_up]
+    cancelled = [each for each in first if each.cancelled_because]
     if first and not keys:
-        raise ActionImpossible(given_up[0].given_up if given_up else "the API server did not answer in time")
+        raise ActionImpossible(
+            cancelled[0].cancelled_because if cancelled else "the API server did not answer in time"
+        )
     count = len(keys)
     message = f"{count} {'migration' if count == 1 else 'migrations'} created."
-    if given_up:
-        message += f" {len(given_up)} not: {given_up[0].given_up}"
+    if cancelled:
+        message += f" {len(cancelled)} not: {cancelled[0].cancelled_because}"
     return ActionResult(kind, message, keys)

@@ -11,8 +11,8 @@ from rescheduler.api.podmigration import (
     MigrationPhase,
 )
 from rescheduler.config.policy import Policy
+from rescheduler.migrations.labels_and_names import ready_seconds_lost
 from rescheduler.migrations.state_machine import invalid_status
-from rescheduler.migrations.successors import ready_seconds_lost
 from rescheduler.migrations.transition_table import MigrationStep
 from rescheduler.web.plan_api_types import (
     MigrationDetail,

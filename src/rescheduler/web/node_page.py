@@ -260,7 +260,7 @@ def pod_matrix(
         node_count=len(snapshot.nodes),
         columns=columns,
         rows=rows,
-        trouble=recovery.trouble if recovery else "",
+        trouble=recovery.failure if recovery else "",
         tries=recovery.used if recovery else 0,
         allowed_tries=recovery.retries if recovery else None,
         next=recovery.next if recovery else "",

@@ -299,14 +299,14 @@ class LivePage(PageModel):
         return self._revision
 
     def migrations(self) -> Sequence[Migration]:
-        followed = self.rescheduler.followed
+        followed = self.rescheduler.watched
         if followed.is_without_migrations:
             return ()
         records = (followed.records.migration(item) for item in followed.migrations.informer)
         return [each for each in records if each is not None]
 
     def migration(self, key: str) -> Migration | None:
-        followed = self.rescheduler.followed
+        followed = self.rescheduler.watched
         item = None if followed.is_without_migrations else followed.migrations.informer.get(key)
         return None if item is None else followed.records.migration(item)
 
@@ -345,7 +345,7 @@ class LivePage(PageModel):
         return [f"{each.resource.plural}: no current data{_reason(each.failure)}" for each in found]
 
     def subscribe(self, handler: MigrationHandler) -> Callable[[], None]:
-        followed = self.rescheduler.followed
+        followed = self.rescheduler.watched
 
         def heard(old: Object | None, new: Object | None) -> None:
             item = new if new is not None else old

@@ -183,7 +183,7 @@ class ActionService:
         return self._execution_of("apply", plan, summary)
 
     def _execution_of(self, kind: ActionKind, plan: Plan, summary: str) -> _Prepared:
-        followed = self._page.rescheduler.followed
+        followed = self._page.rescheduler.watched
         preview = PlanExecution(self._page.rescheduler.client, followed, plan)
         changes = [*(_node_change(each.node, each.change) for each in plan.changes)]
         changes += [_creation(each) for each in preview.manifests()]
@@ -228,7 +228,7 @@ class ActionService:
         return _Prepared(kind, summary, (change,), perform)
 
     def _drain(self, request: DrainAction) -> _Prepared:
-        node = self._page.rescheduler.followed.nodes.get(request.node)
+        node = self._page.rescheduler.watched.nodes.get(request.node)
         if node is None:
             raise KeyError(f"node {request.node} not found")
         if in_maintenance(node):
@@ -253,7 +253,7 @@ class ActionService:
         return _Prepared("drain", f"Drain {node.name}.", tuple(changes), perform, notes=tuple(notes))
 
     def _undrain(self, request: UndrainAction) -> _Prepared:
-        node = self._page.rescheduler.followed.nodes.get(request.node)
+        node = self._page.rescheduler.watched.nodes.get(request.node)
         if node is None:
             raise KeyError(f"node {request.node} not found")
         changes = [_label_change(node.name, None)]

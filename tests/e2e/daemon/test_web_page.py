@@ -9,8 +9,8 @@ import aiohttp
 from rescheduler.kube.api_resources import DEPLOYMENTS
 from rescheduler.kube.client import Client
 from tests.e2e.daemon.conftest import Run
-from tests.e2e.facts import objects
-from tests.e2e.facts.stage import AT_ONCE
+from tests.stories import objects
+from tests.stories.sandbox import AT_ONCE
 from tests.testbed import ControlPlane
 from tests.unit.web.conftest import Browser
 
@@ -47,12 +47,12 @@ async def test_a_viewer_moves_a_pod_with_their_own_permissions(
     control_plane: ControlPlane,
     client: Client,
     namespace: str,
-    play: Callable[..., Awaitable[Any]],
+    start_kubelet: Callable[..., Awaitable[Any]],
     run: Run,
     eventually: Eventually,
 ) -> None:
     """The API server checks the token and every permission, and its audit log names the viewer."""
-    kubelet = await play({"pods": [AT_ONCE]}, nodes=2)
+    kubelet = await start_kubelet({"pods": [AT_ONCE]}, nodes=2)
     spec = objects.pod_spec(kubelet.name, cpu="100m")
     await client.create(DEPLOYMENTS, objects.deployment(namespace, "web", 1, spec))
     add_viewer(control_plane, namespace)

@@ -108,7 +108,7 @@ async def living(*workloads, handle=None):
     await client.create(NAMESPACES, home)
     await install_definition(client)
     rescheduler = Rescheduler(client, Configuration(policy=POLICY), lease_at="rescheduler/rescheduler")
-    async with rescheduler.looking():
+    async with rescheduler.watching():
         page = LivePage("cluster", "test", rescheduler)
         try:
             yield page, client

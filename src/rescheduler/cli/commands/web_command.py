@@ -20,7 +20,7 @@ from rescheduler.cli.cluster_source import (
     print_note,
 )
 from rescheduler.cli.execution import Execution, stop_event_on_signals
-from rescheduler.cli.safe_output import echo
+from rescheduler.cli.terminal import echo
 from rescheduler.config.policy_blocks import is_loopback
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ async def live_page(
     rescheduler = Rescheduler(client, configuration, lease_at=at, runtime=runtime, webhook=webhook)
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(webhook.running())
-        await stack.enter_async_context(rescheduler.looking(only=not acts))
+        await stack.enter_async_context(rescheduler.watching(only=not acts))
         state: WatchedState | None = WatchedState(client, at.partition("/")[0])
         try:
             assert state is not None
