@@ -107,6 +107,7 @@ bench: $(READY) ## benchmarks, as ratios against a baseline of the same run
 	@$(BIN)/python -m bench.migrations
 	@$(BIN)/python -m bench.surplus
 	@$(BIN)/python -m bench.queued
+	@$(BIN)/python -m bench.web_page
 
 .PHONY: lock
 lock: $(READY) ## resolve the dependencies anew into requirements/*.txt
