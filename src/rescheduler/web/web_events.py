@@ -6,6 +6,7 @@ missed some that are gone, or comes back after a restart of the server, it is to
 
 import asyncio
 import contextlib
+import logging
 import secrets
 import time
 from collections import deque
@@ -17,8 +18,10 @@ import msgspec
 
 from rescheduler.api.daemon_status import NodeInMaintenance, ResourceBalance, SuspectNode
 from rescheduler.api.podmigration import Migration
+from rescheduler.api.structured_log import log_event
 from rescheduler.cluster.snapshot import Snapshot
 from rescheduler.daemon.status_writer import balance_of
+from rescheduler.kube import errors
 from rescheduler.web.cluster_grid import GridMarks, LoadHistory, NodeNumbers, cluster_view, nodes_delta
 from rescheduler.web.migration_page import migrations_delta
 from rescheduler.web.node_page import HIDDEN_NAME
@@ -27,6 +30,8 @@ from rescheduler.web.plan_api_types import PlanEvent, ResyncEvent, StatusView
 from rescheduler.web.web_viewer import Visibility
 
 __all__ = ["EventHub", "PageEvent", "ResyncReason", "status_view"]
+
+log = logging.getLogger(__name__)
 
 _TICK_S: Final = 1.0
 _TICK_SHARE: Final = 10
@@ -89,10 +94,15 @@ class EventHub:
             await asyncio.sleep(max(_TICK_S, _TICK_SHARE * self._took_s))
             if not self.page.is_ready:
                 continue
-            if self.viewers:
-                await self.refresh()
-            elif self._is_sample_due():
-                self.history.add(await self.page.snapshot(), self.page.state.policy.balance_resources)
+            try:
+                if self.viewers:
+                    await self.refresh()
+                elif self._is_sample_due():
+                    self.history.add(await self.page.snapshot(), self.page.state.policy.balance_resources)
+            except errors.KubeError as error:
+                log_event(log, logging.WARNING, "PageNotRefreshed", f"{error} The page tries again.")
+            except Exception:
+                log.exception("a bug in rescheduler's web page", extra={"event": "PageNotRefreshed"})
             if not self.viewers:
                 # Nobody hears of these: whoever comes loads everything.
                 self._changed_migrations.clear()
