@@ -271,10 +271,9 @@ def openapi_document() -> dict[str, Any]:
             "schemas": dict(sorted(components.items())),
             "securitySchemes": {
                 "session": {"type": "apiKey", "in": "cookie", "name": "rescheduler-session"},
-                "bearer": {"type": "http", "scheme": "bearer"},
             },
         },
-        "security": [{"session": []}, {"bearer": []}],
+        "security": [{"session": []}],
         "x-server-sent-events": {name: schema_of[_identity(kind)] for name, kind in SSE_EVENTS.items()},
     }
     found: dict[str, Any] = _named_for_clients(document)
