@@ -85,6 +85,7 @@ check: $(READY) ## format, lint, strict types, import contracts, generated files
 	@$(BIN)/python -m tools.migration_diagrams --check docs/migrations.md
 	@$(BIN)/python -m tools.helm_chart --check deploy/helm
 	@$(BIN)/python -m tools.permissions_reference --check docs/security.md
+	@$(BIN)/python -m tools.web_openapi_file --check web/openapi.json
 
 .PHONY: fix
 fix: $(READY) ## format and mend what the linter can mend
@@ -102,6 +103,7 @@ generate: $(READY) ## write generated files anew: wire schema, references, confo
 	@$(BIN)/python -m tools.migration_diagrams --write docs/migrations.md
 	@$(BIN)/python -m tools.helm_chart --write deploy/helm
 	@$(BIN)/python -m tools.permissions_reference --write docs/security.md
+	@$(BIN)/python -m tools.web_openapi_file --write web/openapi.json
 	@$(BIN)/python tools/demo_picture.py docs/images/demo.svg
 
 .PHONY: bench
@@ -115,6 +117,7 @@ bench: $(READY) ## benchmarks, as ratios against a baseline of the same run
 	@$(BIN)/python -m bench.migrations
 	@$(BIN)/python -m bench.surplus
 	@$(BIN)/python -m bench.queued
+	@$(BIN)/python -m bench.web_page
 
 .PHONY: lock
 lock: $(READY) ## resolve the dependencies anew into requirements/*.txt

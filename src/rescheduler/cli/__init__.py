@@ -88,6 +88,10 @@ COMMANDS = {
         "rescheduler.cli.commands.daemon_commands:status",
         "Show the leader, the last check, halts, balance and problems.",
     ),
+    "web": _Command(
+        "rescheduler.cli.commands.web_command:web",
+        "Show the cluster, the plan and the moves in your browser.",
+    ),
     "webhook": _Command(
         "rescheduler.cli.commands.daemon_commands:webhook",
         "Run the webhook that steers replacements of evicted pods.",

@@ -10,7 +10,7 @@ import gc
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import MAXYEAR, MINYEAR, UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -56,6 +56,8 @@ class ClusterSource:
     context: str | None
     config: str | None
     now: datetime | None
+    content: bytes | None = None
+    """Of the saved cluster, if it was read already."""
 
     def configuration(self) -> "Configuration":
         """Return the configuration; exit if it is invalid."""
@@ -86,7 +88,10 @@ class ClusterSource:
         """
         with _without_garbage_collection():
             if self.saved is not None:
-                reading = saved_reading(*read_input_file(self.saved), configuration.policy)
+                raw, source = (
+                    (self.content, self.saved) if self.content is not None else read_input_file(self.saved)
+                )
+                reading = saved_reading(raw, source, configuration.policy)
             else:
                 reading = self._read_cluster(configuration, meanwhile)
             from rescheduler.cluster.sources.cluster_kinds import snapshot_of  # noqa: PLC0415
@@ -99,6 +104,23 @@ class ClusterSource:
             if configuration.policy.scheduler_extender:
                 webhook = webhook._replace(steers=True)
             return snapshot_of(reading, configuration.policy), webhook
+
+    def anonymized(self, configuration: "Configuration") -> "ClusterSource":
+        """Return the same cluster without its names, as a saved one; exit if it can't be read."""
+        from rescheduler.cluster.sources.cluster_export import (  # noqa: PLC0415
+            encode_export,
+            export_of_file,
+            export_of_live,
+        )
+
+        if self.saved is not None:
+            raw, source = read_input_file(self.saved)
+            saved_reading(raw, source, configuration.policy)  # which exits if the file is invalid
+            export = export_of_file(raw, source=source)
+        else:
+            export = self.with_client(configuration, export_of_live)
+        content = encode_export(export.without_names(), "anonymized.json")
+        return replace(self, saved="anonymized", content=content)
 
     def default_namespace(self) -> str:
         """Return the namespace of the context, as kubectl does."""

@@ -187,10 +187,11 @@ class Daemon:
             now=options.now,
             me=me,
         )
-        self._state = WatchedState(client, namespace)
+        self.state = WatchedState(client, namespace)
+        """The pause switch and the status of the leader."""
         self._events = EventRecorder(client, options.now)
         self._status_writer = StatusWriter(client, namespace, me, options.now)
-        announcer = DaemonEvents(self._events, self._state)
+        announcer = DaemonEvents(self._events, self.state)
         self._maintenance = MaintenanceConditionWriter(
             client, self.rescheduler.watched, self._events, options.now
         )
@@ -198,7 +199,7 @@ class Daemon:
             (DaemonLog(), self._status_writer, announcer, self._maintenance, *options.listeners)
         )
         self.halt_monitor = HaltMonitor(
-            self.rescheduler, self._state, self._api_responses, now=options.now, listener=self.listener
+            self.rescheduler, self.state, self._api_responses, now=options.now, listener=self.listener
         )  # fmt: skip
         self._checks = PeriodicChecks(self.rescheduler, self.halt_monitor, self.listener, options.usage)
 
@@ -224,7 +225,7 @@ class Daemon:
         async with contextlib.AsyncExitStack() as stack:
             try:
                 async with interrupted_by(ended):
-                    await stack.enter_async_context(self._state.running())
+                    await stack.enter_async_context(self.state.running())
                     await stack.enter_async_context(self.rescheduler.watching(only=self._is_dry_run))
                     await stack.enter_async_context(self._webhook.running())
             except Interrupted:
@@ -235,7 +236,7 @@ class Daemon:
             background(self.halt_monitor.run(), "halts")
             if self._options.file is not None:
                 background(self._follow_file(self._options.file), "configuration file")
-            log_event(log, logging.INFO, "Started", "all caches are synced", namespace=self._state.namespace)
+            log_event(log, logging.INFO, "Started", "all caches are synced", namespace=self.state.namespace)
             while not ended.is_set():
                 await self._act_until(ended)
             log_event(log, logging.INFO, "Ended", "all work has stopped")

@@ -13,8 +13,10 @@ from typing import Final
 from rescheduler.api.daemon_status import NodeInMaintenance
 from rescheduler.api.well_known_names import INCLUDES_SYSTEM_ANNOTATION, MAINTENANCE_LABEL
 from rescheduler.cluster.codecs.record_resources import NODES
+from rescheduler.cluster.node_record import in_maintenance
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.sources.watched_cluster import WatchedCluster
+from rescheduler.cluster.sources.watched_objects import WatchedObjects
 from rescheduler.daemon.checker import expected_snapshot, moves_under_way
 from rescheduler.kube.api_resources import merge_patch
 from rescheduler.kube.client import Client
@@ -26,7 +28,7 @@ from rescheduler.planner.plan import Plan
 from rescheduler.planner.plan_builder import build_plan
 from rescheduler.strategies.node_maintenance import NodeMaintenance
 
-__all__ = ["NodeDrain", "end_maintenance", "start_maintenance"]
+__all__ = ["NodeDrain", "end_maintenance", "start_maintenance", "wait_for_labels"]
 
 _REPLAN_INTERVAL_S: Final = 5.0
 """How often to plan again, because budgets and free room change without an event that is watched."""
@@ -137,6 +139,18 @@ async def start_maintenance(client: Client, nodes: Iterable[str]) -> None:
     """Labels them. Raises `KubeError`, `NotFound` for a node that is not there."""
     for node in nodes:
         await client.patch(NODES, node, merge_patch({"metadata": {"labels": {MAINTENANCE_LABEL: "true"}}}))
+
+
+async def wait_for_labels(followed: WatchedObjects, names: Collection[str]) -> None:
+    """Wait until the informer has the labels that `start_maintenance` wrote: plans are made from it."""
+    changed, informer = asyncio.Event(), followed.nodes
+    end = informer.subscribe(lambda _old, _new: changed.set())
+    try:
+        while not all((node := informer.get(name)) is None or in_maintenance(node) for name in names):
+            await changed.wait()
+            changed.clear()
+    finally:
+        end()
 
 
 async def end_maintenance(client: Client, names: Iterable[str]) -> dict[str, str]:

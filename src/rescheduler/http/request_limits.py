@@ -236,6 +236,10 @@ class LimitedConnection(RequestHandler):
         response.force_close()
         return response
 
+    def extend(self) -> None:
+        """Give a response that is streamed as much time again: its client has read all that was sent."""
+        self._enter(self._accepted.phase)
+
     def _enter(self, phase: ConnectionPhase) -> None:
         self._accepted.phase = phase
         self._accepted.since = self._loop.time()

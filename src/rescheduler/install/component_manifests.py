@@ -32,6 +32,8 @@ from rescheduler.steering.webhook.webhook_configurations import (
 __all__ = [
     "CONFIGURATION_FILE",
     "EXTENDER_ONLY",
+    "WEB_ACTIONS",
+    "WEB_PAGE",
     "ProgramSpec",
     "certificate_secret",
     "configuration_text",
@@ -178,6 +180,7 @@ def _spread(component: str) -> Object:
 
 
 CONFIGURATION_FILE = "rescheduler.yaml"
+WEB_PAGE, WEB_ACTIONS = "--web", "--web-allow-actions"
 _DAEMON_COMPONENT = "daemon"
 
 
@@ -186,7 +189,13 @@ def daemon_objects(options: Options, namespace: str, configuration: str) -> list
     program = ProgramSpec(
         name=DAEMON,
         component=_DAEMON_COMPONENT,
-        command=("run", f"--config=/etc/rescheduler/{CONFIGURATION_FILE}", f"--port={HEALTH_PORT}"),
+        command=(
+            "run",
+            f"--config=/etc/rescheduler/{CONFIGURATION_FILE}",
+            f"--port={HEALTH_PORT}",
+            *((WEB_PAGE,) if options.web.enabled else ()),
+            *((WEB_ACTIONS,) if options.web.enabled and options.web.actions else ()),
+        ),
         port=HEALTH_PORT,
         port_name="metrics",
         scheme="HTTP",

@@ -10,7 +10,15 @@ from msgspec import Meta
 
 from rescheduler.api.daemon_status import program_version
 
-__all__ = ["AdmissionPolicies", "DaemonValues", "Image", "NetworkPolicies", "Options", "WebhookValues"]
+__all__ = [
+    "AdmissionPolicies",
+    "DaemonValues",
+    "Image",
+    "NetworkPolicies",
+    "Options",
+    "WebValues",
+    "WebhookValues",
+]
 
 
 def _tag() -> str:
@@ -51,6 +59,17 @@ class WebhookValues(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_
     resources: Annotated[dict[str, Any], Meta(description="Resource requests and limits of each pod.")] = (
         msgspec.field(default_factory=lambda: _WEBHOOK_NEEDS)
     )
+
+
+class WebValues(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    enabled: Annotated[
+        bool,
+        Meta(description="Serve the web page on loopback of the daemon's pods, for `kubectl port-forward`."),
+    ] = True
+    actions: Annotated[
+        bool,
+        Meta(description="Let viewers move pods, drain nodes and pause, as far as their own permissions go."),
+    ] = False
 
 
 class NetworkPolicies(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -97,6 +116,7 @@ class Options(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields
     webhook: Annotated[
         WebhookValues, Meta(description="The webhook, which steers replacements of evicted pods.")
     ] = WebhookValues()
+    web: Annotated[WebValues, Meta(description="The web page: see docs/web.md.")] = WebValues()
     network_policies: Annotated[NetworkPolicies, Meta(description="NetworkPolicies for our pods.")] = (
         NetworkPolicies()
     )

@@ -10,6 +10,7 @@ __all__ = [
     "EXTENDER_PORT",
     "HEALTH_PORT",
     "NAMESPACE",
+    "PAGE_PORT",
     "PRODUCT",
     "WEBHOOK",
     "WEBHOOK_PORT",
@@ -25,6 +26,8 @@ DAEMON: Final = "rescheduler"
 WEBHOOK: Final = "rescheduler-webhook"
 
 HEALTH_PORT: Final = 8080
+PAGE_PORT: Final = 8081
+"""On loopback of the pod: reached by `kubectl port-forward`."""
 WEBHOOK_PORT: Final = 9443
 EXTENDER_PORT: Final = 9444
 

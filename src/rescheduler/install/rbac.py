@@ -75,6 +75,13 @@ DAEMON_CLUSTER_GRANTS: Final = (
         ("create", "delete"),
         "the temporary budget of a workload without one",
     ),
+    RbacGrant("authentication.k8s.io", "tokenreviews", ("create",), "whose token a viewer of the page has"),
+    RbacGrant(
+        "authorization.k8s.io",
+        "subjectaccessreviews",
+        ("create",),
+        "what a viewer of the page may see and do",
+    ),
     RbacGrant(GROUP, "podmigrations", ("get", "create", "patch", "delete"), "the record of each move"),
     RbacGrant(GROUP, "podmigrations/status", ("update",), "the progress of each move"),
     RbacGrant(

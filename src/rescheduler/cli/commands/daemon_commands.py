@@ -20,6 +20,7 @@ from rescheduler.cli.cluster_source import (
     live_cluster_options,
     print_note,
 )
+from rescheduler.cli.commands.web_command import DaemonPage, daemon_page_options
 from rescheduler.cli.execution import Execution, stop_event_on_signals
 from rescheduler.cli.log_setup import log_options, set_up_log
 from rescheduler.cli.terminal import echo, echo_lines, output_option, print_document
@@ -59,13 +60,16 @@ __all__ = [
     help="Port for metrics and health checks.",
 )
 @click.option("--host", metavar="ADDRESS", help="Address to listen on; defaults to all.")
+@daemon_page_options
 @log_options
-def run(
+def run(  # noqa: PLR0913 - one per option
+    *,
     cluster: ClusterSource,
     namespace: str | None,
     dry_run: bool,
     port: int,
     host: str | None,
+    page: DaemonPage | None,
     log_level: str,
     log_format: str,
 ) -> None:
@@ -109,6 +113,8 @@ def run(
                 await stack.enter_async_context(serve_http(app, host, port))
             except OSError as error:
                 exit_with_error(f"can't serve metrics on port {port}: {error.strerror}", EXIT_ERROR)
+            if page is not None:
+                await stack.enter_async_context(page.serving(daemon, client))
             await daemon.run_until(ended)
 
     Execution(cluster, configuration).ask(serve)

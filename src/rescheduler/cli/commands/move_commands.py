@@ -71,7 +71,7 @@ def move(
     progress = progress_display_for(sys.stderr if to_stderr else sys.stdout, to_stderr=to_stderr)
 
     async def moved(rescheduler: "Rescheduler") -> "PlanExecution | list[Rejection]":
-        from rescheduler.cli.manual_move import manual_move_refusals, manual_plan  # noqa: PLC0415
+        from rescheduler.daemon.manual_move import manual_move_refusals, manual_plan  # noqa: PLC0415
 
         snapshot = rescheduler.cluster.snapshot()
         refusals = manual_move_refusals(snapshot, key, target, rescheduler.runtime.current)
@@ -168,7 +168,7 @@ def drain(
 async def _drain(
     rescheduler: "Rescheduler", names: dict[str, None], view: "DrainDisplay", *, wait: bool
 ) -> "tuple[NodeInMaintenance, ...]":
-    from rescheduler.daemon.node_drain import NodeDrain, start_maintenance  # noqa: PLC0415
+    from rescheduler.daemon.node_drain import NodeDrain, start_maintenance, wait_for_labels  # noqa: PLC0415
 
     _exit_if_unknown([name for name in names if rescheduler.watched.nodes.get(name) is None])
     draining = NodeDrain(
@@ -188,28 +188,13 @@ async def _drain(
     async with rescheduler.executing():
         await report_other_executor(rescheduler, is_manual=False)
         await start_maintenance(rescheduler.client, names)
-        await _wait_for_labels(rescheduler, names)
+        await wait_for_labels(rescheduler.watched, names)
         running = asyncio.create_task(follow())
         with view.showing_nodes(draining.now), interrupt_handlers(draining.stop, running.cancel, view):
             await asyncio.wait([running])
         if not running.cancelled():
             running.result()
     return last or draining.now()
-
-
-async def _wait_for_labels(rescheduler: "Rescheduler", names: dict[str, None]) -> None:
-    """Wait until the informer has the labels that we wrote: plans are made from it."""
-    from rescheduler.cluster.node_record import in_maintenance  # noqa: PLC0415
-
-    changed = asyncio.Event()
-    informer = rescheduler.watched.nodes
-    end = informer.subscribe(lambda _old, _new: changed.set())
-    try:
-        while not all((node := informer.get(name)) is None or in_maintenance(node) for name in names):
-            await changed.wait()
-            changed.clear()
-    finally:
-        end()
 
 
 @click.command()

@@ -107,8 +107,19 @@ _EXIT_MOVES_PROPOSED = 3
     help="Output format; docs/plan.schema.json describes JSON and YAML.",
 )
 @click.option("--save", metavar="FILE", help="Also save the plan to FILE as JSON, for `rescheduler apply`.")
+@click.option(
+    "--html", metavar="FILE", help="Also write the plan to FILE as a web page that needs no server."
+)
+@click.option("--anonymize", is_flag=True, help="Replace all names, for a page that you give to others.")
 def plan(
-    cluster: ClusterSource, strategies: tuple[str, ...], max_moves: int | None, output: str, save: str | None
+    *,
+    cluster: ClusterSource,
+    strategies: tuple[str, ...],
+    max_moves: int | None,
+    output: str,
+    save: str | None,
+    html: str | None,
+    anonymize: bool,
 ) -> None:
     """Reads the cluster of the current kubectl context, or a saved one with --from.
 
@@ -116,7 +127,11 @@ def plan(
     file can't be read, 2 for invalid options or an invalid configuration.
     """
     configuration = with_overrides(cluster.configuration(), strategies, max_moves)
-    made = make_plan(cluster, configuration)
+    if anonymize:
+        if html is None or save is not None:
+            raise click.UsageError("--anonymize needs --html, and can't be combined with --save")
+        cluster = cluster.anonymized(configuration)
+    made = make_plan(cluster, configuration) if html is None else _plan_page(cluster, configuration, html)
     if save is not None:
         _save_plan(made, save)
     print_plan(made, output)
@@ -125,8 +140,25 @@ def plan(
 
 
 def _save_plan(made: "Plan", file: str) -> None:
+    _write(file, _plan_json(made))
+
+
+def _plan_page(cluster: ClusterSource, configuration: "Configuration", file: str) -> "Plan":
+    """Write the page, and return its plan."""
+    from rescheduler.web.page_model import SavedPage  # noqa: PLC0415
+    from rescheduler.web.plan_html import plan_html  # noqa: PLC0415
+
+    snapshot, webhook = cluster.read_snapshot(configuration)
+    name = Path(cluster.saved).name if cluster.saved else cluster.context or ""
+    page = SavedPage(snapshot, configuration.policy, webhook, name)
+    _write(file, plan_html(page))
+    assert page.latest is not None
+    return page.latest.plan
+
+
+def _write(file: str, text: str) -> None:
     try:
-        Path(file).write_text(_plan_json(made), encoding="utf-8")
+        Path(file).write_text(text, encoding="utf-8")
     except (OSError, ValueError) as error:
         exit_with_error(f"{file}: {getattr(error, 'strerror', None) or error}", EXIT_ERROR)
 

@@ -5,7 +5,7 @@ import contextlib
 import logging
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -17,6 +17,7 @@ from kubesim.running_cluster import simulated_server
 from kubesim.scenario import initial_objects
 from kubesim.sockets.loopback_server import serve
 from kubesim.sockets.outbound_calls import HttpsWebhookCaller
+from rescheduler.cli.commands.web_command import login_link
 from rescheduler.cli.demo.demo_scenario import (
     CHAPTERS,
     DEMO_LENGTH_S,
@@ -30,9 +31,13 @@ from rescheduler.cli.demo.demo_scenario import (
 from rescheduler.cli.demo.demo_screen import DemoScreen, LiveDemoScreen, print_demo_summary
 from rescheduler.cli.execution import stop_event_on_signals
 from rescheduler.cli.progress_display import SafeConsole
+from rescheduler.daemon.daemon_process import Daemon
 from rescheduler.kube.access import cluster_config
 from rescheduler.kube.client import Client
 from rescheduler.kube.http_transport import HttpTransport
+from rescheduler.web.page_model import LivePage
+from rescheduler.web.web_authorization import LinkAuthorizer
+from rescheduler.web.web_server import PageOptions, serve_page
 
 __all__ = ["demo", "play_chapters"]
 
@@ -123,9 +128,9 @@ async def _run_demo(console: Console, *, forever: bool, port: int) -> int:
         monitor = ClusterMonitor(client, screen.migration)
         await stack.enter_async_context(running_webhook(client))
         await stack.enter_async_context(monitor.watching())
-        _print_introduction(console, running.url, kubeconfig)
-        with screen.showing(monitor):
-            async with running_daemon(client, server.clock.now):
+        async with running_daemon(client, server.clock.now) as daemon, _page(daemon, client) as link:
+            _print_introduction(console, running.url, kubeconfig, link)
+            with screen.showing(monitor):
                 wrong = await play_chapters(screen, monitor, CHAPTERS, DEMO_LENGTH_S, ended)
                 if forever:
                     await ended.wait()
@@ -134,8 +139,23 @@ async def _run_demo(console: Console, *, forever: bool, port: int) -> int:
     return 130 if ended.is_set() and not forever else 0 if is_fine else 1
 
 
-def _print_introduction(console: Console, url: str, kubeconfig: Path) -> None:
+@contextlib.asynccontextmanager
+async def _page(daemon: Daemon, client: Client) -> AsyncIterator[str]:
+    """Serve the web page while the body runs; yield its link."""
+    page = LivePage("demo", "demo", daemon.rescheduler, daemon.state)
+    daemon.listener.listeners.append(page.listener)
+    authorizer = LinkAuthorizer(page, read_only=False, client=client, user="demo")
+    try:
+        async with serve_page(page, authorizer, PageOptions(cookie=authorizer.cookie)) as port:
+            yield login_link(port, authorizer)
+    finally:
+        await page.close()
+
+
+def _print_introduction(console: Console, url: str, kubeconfig: Path, link: str) -> None:
     console.print(f"A simulated Kubernetes cluster runs at {url}, with the daemon in it.")
-    console.print("To watch or change it, run in another terminal:\n")
+    console.print("To watch it in your browser, open:\n")
+    console.print(f"  {link}\n", soft_wrap=True)
+    console.print("To watch or change it with kubectl, run in another terminal:\n")
     console.print(f"  export KUBECONFIG={kubeconfig}", soft_wrap=True)
     console.print("  kubectl get pods -A -o wide --watch\n")

@@ -143,7 +143,7 @@ class PlanExecution:
             self._cancel(progress, "cancelled before it started: a newer plan replaces it")
             return
         move = progress.move
-        asked_s = moment_s = self.plan.taken_at_s
+        asked_s = self.plan.taken_at_s
         if hops:
             arrived = self._arrived(hops[-1])
             if arrived is None:
@@ -152,8 +152,20 @@ class PlanExecution:
             move = replace(move, pod=arrived.key, uid=arrived.uid)
             # Any process that requests the second hop uses the same name.
             asked_s = arrived.first_hop_created_s
-        group = _group_name(move, moment_s)
-        item = podmigration_for(
+        item = self._manifest(progress, wave, move, asked_s)
+        key = object_key(item)
+        if why := await self._request(move, key, item):
+            self._cancel(progress, why)
+            return
+        progress.key = key
+        self._refresh(progress)
+
+    def _manifest(
+        self, progress: MoveProgress, wave: Sequence[MoveProgress], move: Move, asked_s: float
+    ) -> Object:
+        hops = self._hops_before(progress)
+        group = _group_name(move, self.plan.taken_at_s)
+        return podmigration_for(
             move,
             asked_s,
             group=group,
@@ -162,12 +174,19 @@ class PlanExecution:
             next_hop=self._next_hop(progress),
             annotations=self._annotations,
         )
-        key = object_key(item)
-        if why := await self._request(move, key, item):
-            self._cancel(progress, why)
-            return
-        progress.key = key
-        self._refresh(progress)
+
+    def manifests(self) -> list[Object]:
+        """Return the PodMigrations that it will create, except those of second hops: the names of their pods
+        are not known before the first hops are over."""
+        found = []
+        for _, moves in groupby(self.moves, key=lambda progress: progress.move.wave):
+            wave = list(moves)
+            found += [
+                self._manifest(each, wave, each.move, self.plan.taken_at_s)
+                for each in wave
+                if not self._hops_before(each)
+            ]
+        return found
 
     async def _request(self, move: Move, key: str, item: Object) -> str:
         """Create the PodMigration; return an empty string, or why there is none.

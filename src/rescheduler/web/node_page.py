@@ -1,0 +1,305 @@
+"""One node with its pods, the search for pods, and the matrix of one pod and all nodes."""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Final, Literal, cast
+
+from rescheduler.api.daemon_status import NodeInMaintenance
+from rescheduler.api.podmigration import Handover
+from rescheduler.cluster.node_record import NodeRecord, Taint
+from rescheduler.cluster.pod_record import PodRecord
+from rescheduler.cluster.snapshot import NO_ROW, Ints, Snapshot
+from rescheduler.config.policy import Policy
+from rescheduler.planner.available_nodes import NodeAvailability
+from rescheduler.planner.explanation import ExplainedPod, PodExplanation, explain_node, explain_pod
+from rescheduler.planner.plan import Rejection
+from rescheduler.planner.reasons import meaning_and_remedy
+from rescheduler.rules.rule_check import SchedulerRule
+from rescheduler.web.api_types import (
+    LoadSeries,
+    NodeConditionView,
+    NodeDetail,
+    NodePodView,
+    PodList,
+    PodMatrix,
+    PodSummary,
+    RefusalGroup,
+    RefusalView,
+    RefusedSubject,
+    RuleColumn,
+    VerdictRow,
+)
+from rescheduler.web.web_openapi import PodQuery
+from rescheduler.web.web_viewer import Visibility
+
+__all__ = [
+    "HIDDEN_NAME",
+    "find_pods",
+    "node_detail",
+    "pod_matrix",
+    "refusal_view",
+    "visible_refusal",
+    "workload_of",
+]
+
+HIDDEN_NAME: Final = "(not visible to you)"
+_MOST_EXAMPLES: Final = 20
+_MOST_DETAILED: Final = 200
+"""Nodes of one row of the matrix whose details are given."""
+_OUR_RULES: Final = frozenset({SchedulerRule.NODE_READY, SchedulerRule.ALREADY_HERE, "Planner"})
+
+_Moved = Literal["Adopt", "Copy", "Evict"]
+
+
+def visible_refusal(each: Rejection, visibility: Visibility) -> Rejection:
+    """Return the refusal without the names of objects that the viewer may not see."""
+    if not each.by or "/" not in each.by or visibility.sees_key(each.by):
+        return each
+    return Rejection(each.subject, each.reason, HIDDEN_NAME, "")
+
+
+def refusal_view(each: Rejection, visibility: Visibility) -> RefusalView:
+    shown = visible_refusal(each, visibility)
+    meaning, remedy = meaning_and_remedy(shown.reason)
+    return RefusalView(str(shown.reason), meaning, remedy, shown.detail, shown.by)
+
+
+def workload_of(snapshot: Snapshot, row: int) -> str:
+    number = int(snapshot.pods.workload[row])
+    if number == NO_ROW:
+        return ""
+    workload = snapshot.workloads[number]
+    return f"{workload.kind}/{workload.key}"
+
+
+def _handover(handover: Handover | None) -> _Moved | None:
+    return None if handover is None or handover is Handover.AUTO else cast("_Moved", handover.value)
+
+
+def _moment(at_s: float | None) -> datetime | None:
+    return datetime.fromtimestamp(at_s, UTC) if at_s else None
+
+
+def _amounts(snapshot: Snapshot, row: Ints) -> dict[str, int]:
+    return {name: amount for name, amount in zip(snapshot.resources, row.tolist(), strict=True) if amount}
+
+
+# --- a node
+
+
+def node_detail(  # noqa: PLR0913 - one per source
+    snapshot: Snapshot,
+    policy: Policy,
+    name: str,
+    visibility: Visibility,
+    *,
+    history: LoadSeries,
+    maintenance: Sequence[NodeInMaintenance] = (),
+    steered: bool | None = None,
+    guarded: bool = False,
+) -> NodeDetail:
+    """Raises `KeyError` if there is no such node."""
+    explained = explain_node(snapshot, policy, name, steered=steered, guarded=guarded)
+    row = snapshot.nodes.row[name]
+    record, nodes = snapshot.nodes.records[row], snapshot.nodes
+    tenants = [each for each in explained.tenants if visibility.sees_key(each.pod)]
+    state = next((each for each in maintenance if each.node == name), None)
+    if state is not None and not visibility.sees_all:
+        state = NodeInMaintenance(state.node, state.left, (), state.message)
+    return NodeDetail(
+        name=name,
+        labels=dict(record.labels),
+        taints=[_taint_text(each) for each in record.taints],
+        ready=explained.ready,
+        schedulable=explained.schedulable,
+        in_maintenance=explained.in_maintenance,
+        suspect=_visible_workloads(explained.suspicion.workloads if explained.suspicion else (), visibility),
+        maintenance=state,
+        conditions=_conditions(record),
+        created=_moment(record.created_s),
+        allocatable=_amounts(snapshot, nodes.allocatable[row]),
+        requests=_amounts(snapshot, nodes.requested[row]),
+        usage=_amounts(snapshot, nodes.load[row]),
+        load=history,
+        pods=[_node_pod(snapshot, each, visibility) for each in tenants],
+        hidden_pods=len(explained.tenants) - len(tenants),
+        could_come=explained.could_come,
+        all_asked=explained.all_asked,
+        could_come_examples=[each for each in explained.could_come_examples if visibility.sees_key(each)],
+        takes_none=explained.takes_none,
+        stays=_stays(tenants, visibility),
+        assumptions=[*snapshot.assumptions, *explained.assumptions],
+    )
+
+
+def _visible_workloads(workloads: Iterable[str], visibility: Visibility) -> list[str]:
+    """`Deployment/shop/web`: those of other namespaces only count."""
+    return [each if visibility.sees(each.split("/")[1]) else HIDDEN_NAME for each in workloads]
+
+
+def _taint_text(taint: Taint) -> str:
+    value = f"={taint.value}" if taint.value else ""
+    return f"{taint.key}{value}:{taint.effect}"
+
+
+def _conditions(record: NodeRecord) -> list[NodeConditionView]:
+    return [
+        NodeConditionView(each.type, each.status, each.reason, each.message, _moment(each.since_s))
+        for each in record.conditions
+    ]
+
+
+def _node_pod(snapshot: Snapshot, tenant: ExplainedPod, visibility: Visibility) -> NodePodView:
+    row = snapshot.pods.row[tenant.pod]
+    pod = snapshot.pods.records[row]
+    return NodePodView(
+        pod=tenant.pod,
+        uid=pod.uid,
+        workload=workload_of(snapshot, row),
+        phase=pod_phase(pod),
+        ready=bool(snapshot.pods.ready[row]),
+        priority=int(snapshot.pods.priority[row]),
+        created=_moment(pod.created_s),
+        requests=_amounts(snapshot, snapshot.pods.requests[row]),
+        usage=_amounts(snapshot, snapshot.pods.load[row]),
+        may_move=not tenant.kept_by,
+        handover=_handover(tenant.handover),
+        targets=tenant.targets,
+        kept_by=[refusal_view(each, visibility) for each in tenant.kept_by],
+    )
+
+
+def pod_phase(pod: PodRecord) -> str:
+    """Return the phase, as kubectl names it."""
+    return "Terminating" if pod.is_terminating else pod.reason or pod.phase
+
+
+def _stays(tenants: Iterable[ExplainedPod], visibility: Visibility) -> list[RefusalGroup]:
+    by_reason: dict[str, list[Rejection]] = {}
+    for tenant in tenants:
+        for each in tenant.kept_by[:1]:
+            by_reason.setdefault(each.reason, []).append(visible_refusal(each, visibility))
+        if not tenant.kept_by and not tenant.targets:
+            by_reason.setdefault("NoTarget", []).append(Rejection(tenant.pod, "NoTarget"))
+    return [
+        refusal_group(reason, found, len(found))
+        for reason, found in sorted(by_reason.items(), key=lambda each: (-len(each[1]), each[0]))
+    ]
+
+
+def refusal_group(reason: str, found: Sequence[Rejection], count: int) -> RefusalGroup:
+    meaning, remedy = meaning_and_remedy(reason)
+    examples = [RefusedSubject(each.subject, each.by, each.detail) for each in found[:_MOST_EXAMPLES]]
+    return RefusalGroup(str(reason), meaning, remedy, count, examples)
+
+
+# --- pods
+
+
+def find_pods(snapshot: Snapshot, wanted: PodQuery, visibility: Visibility) -> PodList:
+    """Search by parts of names. Runs in a thread: there may be 150,000."""
+    text = wanted.q.lower()
+    found: list[int] = []
+    rows: Iterable[int] = range(len(snapshot.pods))
+    if wanted.node:
+        node = snapshot.nodes.row.get(wanted.node)
+        rows = () if node is None else snapshot.pods.on(node).tolist()
+    for row in rows:
+        pod = snapshot.pods.records[row]
+        if (
+            (not text or text in pod.key)
+            and (not wanted.namespace or pod.namespace == wanted.namespace)
+            and visibility.sees(pod.namespace)
+        ):
+            found.append(row)
+    return PodList([_pod_summary(snapshot, row) for row in found[: wanted.limit]], len(found))
+
+
+def _pod_summary(snapshot: Snapshot, row: int) -> PodSummary:
+    pod = snapshot.pods.records[row]
+    return PodSummary(
+        pod.key,
+        pod.uid,
+        pod.node,
+        workload_of(snapshot, row),
+        pod_phase(pod),
+        bool(snapshot.pods.ready[row]),
+        pod.uid in snapshot.moving,
+    )
+
+
+def pod_matrix(
+    snapshot: Snapshot,
+    policy: Policy,
+    key: str,
+    visibility: Visibility,
+    *,
+    steered: bool | None = None,
+    guarded: bool = False,
+) -> PodMatrix:
+    """Raises `KeyError` if there is no such pod, or the viewer may not see it."""
+    if not visibility.sees_key(key):
+        raise KeyError(key)
+    explained = explain_pod(snapshot, policy, key, steered=steered, guarded=guarded)
+    row = snapshot.pods.row[key]
+    columns, rows = _matrix(explained.places) if visibility.nodes else ([], [])
+    recovery = explained.recovery
+    return PodMatrix(
+        pod=key,
+        uid=snapshot.pods.records[row].uid,
+        node=explained.node,
+        workload=workload_of(snapshot, row),
+        may_move=explained.may_move,
+        in_window=explained.in_window,
+        handover=_handover(explained.handover),
+        why=explained.why,
+        kept_by=_refusals(explained.kept_by, visibility),
+        kept_in_maintenance_by=_refusals(explained.kept_in_maintenance_by, visibility),
+        group=explained.group,
+        members=list(explained.members),
+        node_count=len(snapshot.nodes),
+        columns=columns,
+        rows=rows,
+        trouble=recovery.failure if recovery else "",
+        tries=recovery.used if recovery else 0,
+        allowed_tries=recovery.retries if recovery else None,
+        next=recovery.next if recovery else "",
+        assumptions=_pod_assumptions(snapshot, explained),
+    )
+
+
+def _pod_assumptions(snapshot: Snapshot, explained: PodExplanation) -> list[str]:
+    return [*snapshot.assumptions, *filter(None, (explained.assumed,)), *explained.assumptions]
+
+
+def _refusals(found: Iterable[Rejection], visibility: Visibility) -> list[RefusalView]:
+    return [refusal_view(each, visibility) for each in found]
+
+
+def _matrix(places: NodeAvailability | None) -> tuple[list[RuleColumn], list[VerdictRow]]:
+    """Nodes to which the same rules say no are one row: thousands of nodes differ in few ways."""
+    if places is None:
+        return [], []
+    columns = [
+        RuleColumn(str(each.rule), each.reason, each.rule not in _OUR_RULES, len(each.nodes))
+        for each in places.forbidden
+    ]
+    verdicts: dict[str, list[tuple[int, str]]] = {name: [] for name in places.available}
+    for number, each in enumerate(places.forbidden):
+        for name, detail in each.nodes:
+            verdicts.setdefault(name, []).append((number, detail))
+    rows: dict[tuple[int, ...], list[str]] = {}
+    for name in sorted(verdicts):
+        rows.setdefault(tuple(number for number, _ in verdicts[name]), []).append(name)
+    return columns, [
+        VerdictRow(
+            list(forbidden_by),
+            names,
+            {name: [text for _, text in verdicts[name]] for name in names[:_MOST_DETAILED]}
+            if forbidden_by
+            else {},
+        )
+        for forbidden_by, names in sorted(
+            rows.items(), key=lambda each: (len(each[0]), -len(each[1]), each[0])
+        )
+    ]

@@ -1,0 +1,177 @@
+"""The page of a cluster that lives: events, actions, and a move that is watched to its end."""
+
+import asyncio
+import contextlib
+import json
+
+import pytest
+
+from rescheduler.cluster.codecs.record_resources import NODES
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
+from rescheduler.kube.api_resources import CONFIG_MAPS, merge_patch
+from rescheduler.web.cluster_grid import LoadHistory
+from tests.building import cluster
+
+
+class Stream:
+    """An EventSource."""
+
+    def __init__(self, content):
+        self._content = content
+        self.last_id = ""
+        self.seen = []
+
+    async def next(self, *names, where=lambda _: True):
+        """Return the data of the next event of these names."""
+        async with asyncio.timeout(20):
+            event = {}
+            async for raw in self._content:
+                line = raw.decode().rstrip("\n")
+                if line and not line.startswith(":"):
+                    key, _, value = line.partition(": ")
+                    event[key] = value
+                elif event.get("event"):
+                    self.last_id = event.get("id", self.last_id)
+                    found, event = (event["event"], json.loads(event["data"])), {}
+                    self.seen.append(found[0])
+                    if found[0] in names and where(found[1]):
+                        return found[1]
+        return pytest.fail(f"no event of {names}; seen: {self.seen}")
+
+
+@contextlib.asynccontextmanager
+async def listening(browser, last_id=""):
+    headers = {"Last-Event-ID": last_id} if last_id else {}
+    async with browser.http.get(f"{browser.base}/api/v1/events", headers=headers) as answer:
+        assert answer.status == 200
+        assert answer.content_type == "text/event-stream"
+        yield Stream(answer.content)
+
+
+async def test_changes_of_nodes_arrive_as_rows(live):
+    """Only what changed is sent, with a number that follows that of the cluster."""
+    browser, client = live
+    async with listening(browser) as stream:
+        assert (await stream.next("resync"))["why"] == "start"
+        before = await browser.get("cluster")
+        await client.patch(NODES, "node-2", merge_patch({"spec": {"unschedulable": True}}))
+        row = before["nodes"]["names"].index("node-2")
+        delta = await stream.next(
+            "nodes", where=lambda each: row in each["rows"] and each["flags"][each["rows"].index(row)] & 2
+        )
+        assert delta["revision"] > before["revision"]
+        assert all(len(each["usage"]) == len(delta["rows"]) for each in delta["resources"])
+
+
+async def test_a_new_node_makes_pages_load_the_cluster_anew(live):
+    browser, client = live
+    async with listening(browser) as stream:
+        await browser.get("cluster")
+        await client.delete(NODES, "node-3")
+        assert (await stream.next("resync", where=lambda each: each["why"] == "nodes"))["epoch"]
+
+
+async def test_a_client_that_comes_back_continues_where_it_was(live):
+    browser, client = live
+    async with listening(browser) as stream:
+        await browser.get("cluster")
+        await stream.next("resync")
+    async with listening(browser) as other:
+        await client.patch(NODES, "node-2", merge_patch({"spec": {"unschedulable": True}}))
+        await other.next("nodes", where=lambda each: 2 in [flag & 2 for flag in each["flags"]])
+    async with listening(browser, stream.last_id) as again:
+        await again.next("nodes", where=lambda each: 2 in [flag & 2 for flag in each["flags"]])
+        assert "resync" not in again.seen
+
+
+@pytest.mark.parametrize("last_id", ["other-3", "x", "-", "0123456789abcdef-99999999999999999999"])
+async def test_after_a_restart_of_the_server_pages_load_everything_anew(live, last_id):
+    browser, _ = live
+    async with listening(browser, last_id) as stream:
+        assert (await stream.next("resync"))["why"] == "restarted"
+
+
+async def test_a_move_is_previewed_confirmed_and_watched_to_its_end(live):
+    """The preview has exactly the PodMigration that is then created."""
+    browser, client = live
+    pod = (await browser.get("pods?q=shop/web&limit=1"))["pods"][0]["pod"]
+    preview = await browser.post("actions/preview", {"kind": "move", "pod": pod, "node": "node-2"})
+    (change,) = preview["changes"]
+    assert (change["verb"], change["kind"], change["namespace"]) == ("create", "PodMigration", "shop")
+    assert (await client.list(POD_MIGRATIONS)).items == [], "a preview changes nothing"
+    async with listening(browser) as stream:
+        result = await browser.post("actions/confirm", {"confirmation": preview["confirmation"]})
+        assert result["migrations"] == [f"shop/{change['name']}"]
+        created = await client.get(POD_MIGRATIONS, result["migrations"][0])
+        assert created["spec"] == change["manifest"]["spec"] | {
+            key: value for key, value in created["spec"].items() if key not in change["manifest"]["spec"]
+        }
+        assert created["spec"]["reason"] == "requested by me"
+        done = await stream.next(
+            "migrations", where=lambda each: any(one["phase"] == "Completed" for one in each["changed"])
+        )
+    moved = next(one for one in done["changed"] if one["phase"] == "Completed")
+    assert (moved["to"], moved["readySecondsLost"]) == ("node-2", 0.0)
+    assert moved["step"] in moved["steps"]
+    detail = await browser.get(f"migrations/{moved['key']}")
+    assert detail["timeline"][0]["reason"] == "Created"
+    found = await browser.get("migrations?state=finished&node=node-2")
+    assert (found["total"], found["running"]) == (1, 0)
+    assert (await browser.get("migrations?strategy=LoadBalancing"))["total"] == 0
+
+
+async def test_a_confirmation_is_used_once_and_by_its_session(live):
+    browser, client = live
+    preview = await browser.post("actions/preview", {"kind": "pause", "why": "maintenance"})
+    assert (await browser.call("actions/confirm", {"confirmation": "guess"}))[0] == 404
+    await browser.post("actions/confirm", {"confirmation": preview["confirmation"]})
+    item = await client.get(CONFIG_MAPS, "rescheduler/rescheduler-state")
+    assert json.loads(item["data"]["pause"])["why"] == "maintenance"
+    assert (await browser.call("actions/confirm", {"confirmation": preview["confirmation"]}))[0] == 404
+
+
+async def test_a_refused_move_has_reasons_and_no_confirmation(live):
+    browser, _ = live
+    pod = (await browser.get("pods?q=shop/web&limit=1"))["pods"][0]
+    preview = await browser.post("actions/preview", {"kind": "move", "pod": pod["pod"], "node": pod["node"]})
+    assert preview["confirmation"] == ""
+    assert [each["reason"] for each in preview["refused"]] == ["TargetUnfit"]
+
+
+async def test_a_node_is_drained_and_returned(live):
+    browser, client = live
+    preview = await browser.post("actions/preview", {"kind": "drain", "node": "node-3"})
+    async with listening(browser) as stream:
+        await browser.get("cluster")
+        await browser.post("actions/confirm", {"confirmation": preview["confirmation"]})
+        await stream.next("nodes", where=lambda each: 6 in [flag & 6 for flag in each["flags"]])
+    preview = await browser.post("actions/preview", {"kind": "undrain", "node": "node-3"})
+    assert {change["kind"] for change in preview["changes"]} == {"Node"}
+    await browser.post("actions/confirm", {"confirmation": preview["confirmation"]})
+    assert not (await client.get(NODES, "node-3")).unschedulable
+
+
+async def test_unknown_objects_are_not_found(live):
+    browser, _ = live
+    for body in (
+        {"kind": "move", "pod": "shop/none"},
+        {"kind": "drain", "node": "none"},
+        {"kind": "cancel", "migration": "shop/none"},
+    ):
+        assert (await browser.call("actions/preview", body))[0] == 404
+    assert (await browser.call("migrations/shop/none"))[0] == 404
+
+
+def test_the_history_is_bounded_and_follows_nodes():
+    """A node that comes later has no past; one that goes is forgotten."""
+    history = LoadHistory(interval_s=10, most=3)
+    first = cluster().node("a").pod("x/1", on="a", cpu="1")
+    for number in range(5):
+        assert history.add(first.snapshot(now=1000.0 + 10 * number), ["cpu"])
+    assert not history.add(first.snapshot(now=1041.0), ["cpu"])
+    assert len(history.of_node("a").at) == 3
+    assert len(history.balance().points) == 3
+    history.add(first.node("b").snapshot(now=1060.0), ["cpu"])
+    assert len(history.of_node("b").at) == 1
+    assert len(history.of_node("a").at) == 3
+    assert history.of_node("gone").at == []
