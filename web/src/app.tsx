@@ -182,7 +182,9 @@ function Banner() {
   if (embedded || known.mode === "file") {
     return (
       <div class="banner quiet">
-        <span>{t("banner.saved")}</span> <Time at={cluster.value.takenAt} />
+        <span>
+          {t("banner.saved")} <Time at={cluster.value.takenAt} />
+        </span>
       </div>
     );
   }

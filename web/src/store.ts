@@ -17,6 +17,7 @@ import type {
 } from "./api/types.gen";
 import type { Language } from "./lib/format";
 import type { Theme } from "./lib/load-scale";
+import { formatRoute, navigate, route } from "./lib/router";
 
 export const session = signal<SessionView | null>(null);
 export const status = signal<StatusView | null>(null);
@@ -83,14 +84,29 @@ export async function start(): Promise<void> {
   setInterval(() => {
     now.value = Date.now();
   }, 1000);
+  await enter(takeSecret());
+}
+
+async function enter(secret: string | null): Promise<void> {
   try {
-    session.value = await api.session();
+    session.value = secret ? await api.login(secret) : await api.session();
+    failure.value = null;
   } catch (error) {
-    failure.value = asApiError(error);
-    setTimeout(() => void start(), 3000);
+    const cause = asApiError(error);
+    if (secret && cause.status === 401) return enter(null);
+    failure.value = cause;
+    setTimeout(() => void enter(secret), 3000);
     return;
   }
   if (session.value.authenticated) await follow();
+}
+
+/** The secret of the link that `rescheduler web` prints: `#/login/SECRET`. It doesn't stay in the address. */
+function takeSecret(): string | null {
+  const { view, parts } = route.value;
+  if (view !== "login" || !parts[0]) return null;
+  navigate(formatRoute("cluster"), true);
+  return parts[0];
 }
 
 export async function login(token: string): Promise<void> {

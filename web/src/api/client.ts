@@ -56,7 +56,8 @@ let csrfToken = "";
 
 async function request<T>(path: string, body?: unknown): Promise<T> {
   if (embedded) {
-    if (body === undefined && path in embedded) return embedded[path] as T;
+    const answer = embedded[path] ?? embedded[path.split("?", 1)[0]!];
+    if (body === undefined && answer !== undefined) return answer as T;
     throw new ApiError(404, "NotInFile", "");
   }
   let response: Response;

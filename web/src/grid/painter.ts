@@ -43,7 +43,10 @@ export interface Flight {
 }
 
 const LARGE = 44;
-const BAR = 10;
+
+function barWidth(height: number): number {
+  return Math.round(Math.min(30, Math.max(12, height * 0.2)));
+}
 
 export function readPalette(element: Element, theme: Theme): Palette {
   const style = getComputedStyle(element);
@@ -181,7 +184,7 @@ function paintLargeCell(
   width: number,
   height: number,
 ): void {
-  const bar = Math.max(BAR, Math.round(height * 0.12));
+  const bar = barWidth(height);
   context.fillStyle = palette.surface;
   context.fillRect(x, y, width, height);
   paintBar(context, palette, node, x, y, bar, height);
@@ -228,7 +231,7 @@ export function podSquares(count: number, width: number, height: number): { side
 
 /** Where the pods of a large cell are, in screen coordinates; the same arithmetic as in the painting. */
 export function podArea(x: number, y: number, width: number, height: number): readonly [number, number, number, number] {
-  const bar = Math.max(BAR, Math.round(height * 0.12));
+  const bar = barWidth(height);
   const size = height >= 70 ? 12 : 11;
   const top = y + 7 + size + 8;
   return [x + bar + 8, top, width - bar - 14, y + height - 6 - top];

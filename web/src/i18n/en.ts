@@ -95,6 +95,7 @@ export const en = {
   "answer.podsMoving.other": "{n} pods moving",
   "answer.planned.one": "{n} move planned",
   "answer.planned.other": "{n} moves planned",
+  "answer.planning": "planning",
   "answer.checked": "checked",
   "answer.problems.one": "{n} problem",
   "answer.problems.other": "{n} problems",
@@ -117,6 +118,7 @@ export const en = {
   "cluster.otherResource": "Other resource",
   "cluster.measure": "Measure",
   "cluster.groupBy": "Group by",
+  "cluster.mean": "mean {percent}",
   "cluster.noLabel": "without label",
   "cluster.as": "Show as",
   "cluster.asGrid": "Grid",
@@ -313,5 +315,5 @@ export const en = {
   "login.token": "Bearer token",
   "login.submit": "Log in",
   "login.wrong": "The API server doesn't accept this token. It may have expired.",
-  "login.link": "Open the link that `rescheduler web` printed in your terminal. It works once; start the command again for a new one.",
+  "login.link": "Open the link that `rescheduler web` printed in your terminal.",
 } as const;

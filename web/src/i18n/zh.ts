@@ -93,6 +93,7 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   "answer.podsMoving.other": "{n} 个 Pod 迁移中",
   "answer.planned.one": "计划 {n} 次迁移",
   "answer.planned.other": "计划 {n} 次迁移",
+  "answer.planning": "正在规划",
   "answer.checked": "上次检查",
   "answer.problems.one": "{n} 个问题",
   "answer.problems.other": "{n} 个问题",
@@ -114,6 +115,7 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   "cluster.otherResource": "其他资源",
   "cluster.measure": "度量",
   "cluster.groupBy": "分组",
+  "cluster.mean": "均值 {percent}",
   "cluster.noLabel": "无此标签",
   "cluster.as": "显示方式",
   "cluster.asGrid": "网格",
@@ -303,5 +305,5 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   "login.token": "Bearer 令牌",
   "login.submit": "登录",
   "login.wrong": "API 服务器不接受此令牌，它可能已过期。",
-  "login.link": "请打开终端中 `rescheduler web` 打印的链接。链接只能使用一次；重新运行命令可得到新链接。",
+  "login.link": "请打开终端中 `rescheduler web` 打印的链接。",
 };

@@ -48,8 +48,10 @@ export function startRouter(): void {
   read();
 }
 
-export function navigate(target: string): void {
-  location.hash = target;
+export function navigate(target: string, replacing = false): void {
+  if (replacing) history.replaceState(null, "", target);
+  else location.hash = target;
+  route.value = parseRoute(location.hash);
 }
 
 /** Change single parameters of the current address without a new entry in the browser's history. */

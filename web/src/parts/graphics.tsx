@@ -83,7 +83,7 @@ export function BeforeAfter({ histogram, title }: { readonly histogram: Histogra
           );
         })}
         <line x1="0" x2={WIDTH} y1={HEIGHT} y2={HEIGHT} class="axis" />
-        <line x1={(mean / 100) * WIDTH} x2={(mean / 100) * WIDTH} y1="0" y2={HEIGHT} class="mean" />
+        <line x1={(mean / 100) * WIDTH} x2={(mean / 100) * WIDTH} y1="6" y2={HEIGHT} class="mean" />
         {[0, 50, 100].map((tick) => (
           <text key={tick} x={(tick / 100) * WIDTH} y={HEIGHT + 13} text-anchor={tick === 0 ? "start" : tick === 100 ? "end" : "middle"}>
             {tick}%

@@ -54,7 +54,7 @@ function Balance() {
 }
 
 function Moving() {
-  const planned = plan.value?.moves.length ?? status.value?.plannedMoves ?? 0;
+  const planned = plan.value?.moves.length ?? 0;
   const active = running.value.length;
   const latest = running.value[0];
   const check = status.value?.lastCheck;
@@ -65,7 +65,7 @@ function Moving() {
           <a href={formatRoute("moves", latest.key.split("/"))}>{latest.pod.split("/")[1]}</a> {latest.step},{" "}
         </>
       ) : null}
-      <a href={formatRoute("plan")}>{plural("answer.planned", planned)}</a>
+      {plan.value ? <a href={formatRoute("plan")}>{plural("answer.planned", planned)}</a> : t("answer.planning")}
       {check ? (
         <>
           {", "}

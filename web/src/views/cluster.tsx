@@ -1,6 +1,6 @@
 /** The first screen: is the cluster balanced, what is moving, is anything wrong? Below: every node. */
 
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { api } from "../api/client";
 import type { ClusterView as Cluster, LabelColumn, PlanView } from "../api/types.gen";
 import { NodeGrid, type MoveFlight } from "../grid/node-grid";
@@ -13,7 +13,7 @@ import { useRequest } from "../lib/use-request";
 import { LoadBar, NodeLink, Segmented } from "../parts/basics";
 import { DataTable } from "../parts/data-table";
 import { LoadLegend } from "../parts/load-legend";
-import { cluster, language, migrations, plan, running, theme } from "../store";
+import { cluster, language, migrations, plan, theme } from "../store";
 import { Answers } from "./answers";
 import { NodePanel } from "./node-panel";
 
@@ -43,7 +43,9 @@ export function ClusterPage() {
     [groups, view, loads, after, pods],
   );
   const layoutGroups = useMemo(() => groups.map(({ name, rows }) => ({ name, size: rows.length })), [groups]);
-  const headings = groups.map(({ name, rows }) => `${printable(name)}  ${plural("nodes", rows.length)}`);
+  const headings = groups.map(
+    ({ name, rows, mean }) => `${printable(name)}   ${plural("nodes", rows.length)}, ${t("cluster.mean", { percent: percent(mean, language.value) })}`,
+  );
 
   return (
     <div class={`cluster ${parts[0] ? "with-panel" : ""}`}>
@@ -118,17 +120,20 @@ function usePods(view: Cluster, current: PlanView | null): ReadonlyMap<string, r
   const names = view.nodes.names;
   const moving = useMemo(() => new Set(current?.moves.map(({ pod }) => pod)), [current]);
   const [keys, setKeys] = useState<ReadonlyMap<string, readonly string[]>>(new Map());
+  const loaded = useRef(new Map<string, number>());
   useEffect(() => {
     if (names.length > PODS_SHOWN_UP_TO) return;
     let wanted = true;
     void (async () => {
-      const found = new Map<string, readonly string[]>();
-      for (const name of names) {
-        if (!wanted) return;
+      for (const [row, name] of names.entries()) {
+        const size = view.nodes.pods[row]!;
+        if (loaded.current.get(name) === size) continue;
         const detail = await api.node(name).catch(() => null);
-        if (detail) found.set(name, detail.pods.map(({ pod }) => pod));
+        if (!wanted) return;
+        if (!detail) continue;
+        loaded.current.set(name, size);
+        setKeys((old) => new Map(old).set(name, detail.pods.map(({ pod }) => pod)));
       }
-      if (wanted) setKeys(found);
     })();
     return () => {
       wanted = false;
@@ -302,9 +307,4 @@ function NodeState({ node }: { readonly node: GridNode }) {
     ...(node.warned && node.ready ? [t("node.suspect")] : []),
   ];
   return <span class={node.warned ? "danger" : "muted"}>{words.join(", ")}</span>;
-}
-
-/** For the shell: the number beside "Moves". */
-export function runningCount(): number {
-  return running.value.length;
 }

@@ -163,8 +163,9 @@ function Matrix({ matrix }: { readonly matrix: PodMatrix }) {
             {order.map((index) => {
               const column = matrix.columns[index]!;
               return (
-                <th key={index} scope="col" class="rule" title={column.reason}>
+                <th key={index} scope="col" class="rule">
                   {column.rule}
+                  <span class="muted small">{column.reason}</span>
                   <span class="muted small">{plural("why.forbids", column.nodes)}</span>
                 </th>
               );
@@ -188,7 +189,8 @@ function MatrixRow({ row, order, matrix }: { readonly row: VerdictRow; readonly 
       <th scope="row">
         <details>
           <summary>
-            {plural("nodes", row.nodes.length)} <span class="muted small">{fits ? t("why.fitsHere") : ""}</span>
+            {row.nodes.length > 2 ? plural("nodes", row.nodes.length) : printable(row.nodes.join(", "))}{" "}
+            <span class="muted small">{fits ? t("why.fitsHere") : ""}</span>
           </summary>
           <ul class="plain-list matrix-nodes">
             {row.nodes.slice(0, 50).map((node) => (
