@@ -92,7 +92,7 @@ async def serve_shop(port: int) -> None:
 
 async def _serve(page: PageModel, authorizer: LinkAuthorizer, port: int) -> None:
     async with serve_page(page, authorizer, PageOptions(port=port)) as bound:
-        print(f"http://127.0.0.1:{bound}/#/login/{authorizer.secret}", flush=True)
+        print(f"http://127.0.0.1:{bound}/#login={authorizer.secret}", flush=True)
         await asyncio.Event().wait()
 
 

@@ -17,7 +17,7 @@ import type {
 } from "./api/types.gen";
 import type { Language } from "./lib/format";
 import type { Theme } from "./lib/load-scale";
-import { formatRoute, navigate, route } from "./lib/router";
+import { formatRoute, navigate } from "./lib/router";
 
 export const session = signal<SessionView | null>(null);
 export const status = signal<StatusView | null>(null);
@@ -101,12 +101,12 @@ async function enter(secret: string | null): Promise<void> {
   if (session.value.authenticated) await follow();
 }
 
-/** The secret of the link that `rescheduler web` prints: `#/login/SECRET`. It doesn't stay in the address. */
+/** The secret of the link that `rescheduler web` prints: `#login=SECRET`. It doesn't stay in the address. */
 function takeSecret(): string | null {
-  const { view, parts } = route.value;
-  if (view !== "login" || !parts[0]) return null;
+  const secret = /^#login=(.+)$/.exec(location.hash)?.[1];
+  if (!secret) return null;
   navigate(formatRoute("cluster"), true);
-  return parts[0];
+  return decodeURIComponent(secret);
 }
 
 export async function login(token: string): Promise<void> {

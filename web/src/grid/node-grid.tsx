@@ -20,7 +20,10 @@ interface Props {
   readonly headings: readonly string[];
   readonly theme: Theme;
   readonly selected: string | null;
+  /** Animated once each. */
   readonly flights: readonly MoveFlight[];
+  /** Shown as long as they are there. */
+  readonly links: readonly MoveFlight[];
   readonly label: string;
   readonly help: string;
   readonly tooltip: (node: GridNode, pod: string | null) => ComponentChildren;
@@ -77,14 +80,13 @@ export function NodeGrid(props: Props) {
     surface.current?.mark({ hovered: hover.index, selected: indexOf.get(props.selected ?? "") ?? -1, focused });
   }, [hover.index, props.selected, focused, indexOf]);
 
-  useEffect(() => {
-    surface.current?.fly(
-      props.flights.flatMap((flight) => {
-        const [from, to] = [indexOf.get(flight.from), indexOf.get(flight.to)];
-        return from === undefined || to === undefined ? [] : [{ id: flight.id, from, to }];
-      }),
-    );
-  }, [props.flights, indexOf]);
+  const located = (moves: readonly MoveFlight[]) =>
+    moves.flatMap((move) => {
+      const [from, to] = [indexOf.get(move.from), indexOf.get(move.to)];
+      return from === undefined || to === undefined ? [] : [{ id: move.id, from, to }];
+    });
+  useEffect(() => surface.current?.fly(located(props.flights)), [props.flights, indexOf]);
+  useEffect(() => surface.current?.mark({ links: located(props.links) }), [props.links, indexOf]);
 
   const pointers = usePointers({
     frame,

@@ -1,12 +1,14 @@
 /** Draws the node grid. Two canvases: cells change with the data, the overlay with the pointer and with moving pods. */
 
+import { printable } from "../lib/format";
 import { loadColor, type Theme } from "../lib/load-scale";
 import { HEADING, type GridLayout } from "./layout";
 import type { Viewport } from "./viewport";
 
 export interface GridPod {
+  /** `namespace/name`. */
   readonly key: string;
-  /** Share of the node's allocatable, in percent; the square's size doesn't depend on it. */
+  /** Whether the plan moves it. */
   readonly moving: boolean;
 }
 
@@ -35,14 +37,20 @@ export interface Palette {
   readonly font: string;
 }
 
-export interface Flight {
+/** A pod between two cells. */
+export interface Link {
   readonly from: number;
   readonly to: number;
+}
+
+export interface Flight extends Link {
   /** 0 at the source node, 1 at the target node. */
   readonly progress: number;
 }
 
 const LARGE = 44;
+/** From this width on, the name and the load of a node stand in one line. */
+const ONE_LINE = 150;
 
 function barWidth(height: number): number {
   return Math.round(Math.min(30, Math.max(12, height * 0.2)));
@@ -191,26 +199,20 @@ function paintLargeCell(
   context.strokeStyle = node.warned ? palette.danger : palette.line;
   context.lineWidth = 1;
   context.strokeRect(x + 0.5, y + 0.5, width - 1, height - 1);
-  const size = height >= 70 ? 12 : 11;
   const left = x + bar + 8;
-  const room = width - bar - 14;
+  const room = x + width - 6 - left;
   const figures = node.load === null || !node.ready ? "" : loadText(node);
+  const oneLine = width >= ONE_LINE;
   context.textBaseline = "top";
-  context.font = `${size}px ${palette.font}`;
-  const figuresWidth = context.measureText(figures).width;
-  const oneLine = room - figuresWidth > 76;
+  context.font = `12px ${palette.font}`;
   context.fillStyle = palette.text;
-  context.fillText(shortened(context, node.name, oneLine ? room - figuresWidth - 8 : room), left, y + 7);
+  const figuresWidth = oneLine ? context.measureText(figures).width + 8 : 0;
+  context.fillText(shortened(context, printable(node.name), room - figuresWidth), left, y + 7);
   context.fillStyle = palette.muted;
-  if (oneLine) {
-    context.textAlign = "right";
-    context.fillText(figures, x + width - 6, y + 7);
-    context.textAlign = "left";
-  } else if (height >= 44) {
-    context.fillText(figures, left, y + 7 + size + 3);
-  }
-  const top = y + 7 + size + (oneLine ? 8 : size + 9);
-  paintPods(context, palette, node, left, top, room, y + height - 6 - top);
+  context.textAlign = oneLine ? "right" : "left";
+  context.fillText(figures, oneLine ? x + width - 6 : left, y + (oneLine ? 7 : 22));
+  context.textAlign = "left";
+  paintPods(context, palette, node, podArea(x, y, width, height));
 }
 
 function loadText(node: GridNode): string {
@@ -219,42 +221,54 @@ function loadText(node: GridNode): string {
   return changes ? `${now} → ${Math.round(node.after ?? 0)}%` : now;
 }
 
-/** How the pods of a cell are arranged: the side of a square, and squares in a row. Null where there is no room. */
-export function podSquares(count: number, width: number, height: number): { side: number; columns: number } | null {
+/** How the pods of a cell are arranged: squares in a row, and whether each row is one pod with its name. */
+export interface PodArrangement {
+  readonly side: number;
+  readonly columns: number;
+  readonly step: number;
+  readonly named: boolean;
+}
+
+const NAMED_ROW = 15;
+
+/** Null where there is no room. */
+export function arrangePods(count: number, width: number, height: number): PodArrangement | null {
   if (count === 0 || width < 8 || height < 5) return null;
-  for (let side = 12; side >= 3; side--) {
+  if (count * NAMED_ROW <= height && width >= 110) return { side: 9, columns: 1, step: NAMED_ROW, named: true };
+  for (let side = 14; side >= 3; side--) {
     const columns = Math.floor((width + 2) / (side + 2));
-    if (columns > 0 && Math.ceil(count / columns) * (side + 2) - 2 <= height) return { side, columns };
+    if (columns > 0 && Math.ceil(count / columns) * (side + 2) - 2 <= height) return { side, columns, step: side + 2, named: false };
   }
   return null;
 }
 
-/** Where the pods of a large cell are, in screen coordinates; the same arithmetic as in the painting. */
+/** Where the pods of a large cell are, in screen coordinates: left, top, width, height. */
 export function podArea(x: number, y: number, width: number, height: number): readonly [number, number, number, number] {
-  const bar = barWidth(height);
-  const size = height >= 70 ? 12 : 11;
-  const top = y + 7 + size + 8;
-  return [x + bar + 8, top, width - bar - 14, y + height - 6 - top];
+  const left = x + barWidth(height) + 8;
+  const top = y + (width >= ONE_LINE ? 27 : 42);
+  return [left, top, x + width - 6 - left, y + height - 6 - top];
 }
 
 function paintPods(
   context: CanvasRenderingContext2D,
   palette: Palette,
   node: GridNode,
-  x: number,
-  y: number,
-  width: number,
-  height: number,
+  [x, y, width, height]: readonly [number, number, number, number],
 ): void {
   const count = node.pods?.length ?? node.podCount;
-  const squares = podSquares(count, width, height);
-  if (!squares) return;
-  const step = squares.side + 2;
-  context.fillStyle = palette.line;
+  const arrangement = arrangePods(count, width, height);
+  if (!arrangement) return;
+  const { side, columns, step, named } = arrangement;
+  context.font = `11px ${palette.font}`;
   for (let index = 0; index < count; index++) {
-    const moving = node.pods?.[index]?.moving ?? false;
-    context.fillStyle = moving ? palette.accent : palette.line;
-    context.fillRect(x + (index % squares.columns) * step, y + Math.floor(index / squares.columns) * step, squares.side, squares.side);
+    const pod = node.pods?.[index];
+    const left = x + (index % columns) * step;
+    const top = y + Math.floor(index / columns) * step;
+    context.fillStyle = pod?.moving ? palette.accent : palette.line;
+    context.fillRect(left, top, side, side);
+    if (!named || !pod) continue;
+    context.fillStyle = pod.moving ? palette.accent : palette.muted;
+    context.fillText(shortened(context, printable(pod.key.split("/")[1] ?? pod.key), width - side - 6), left + side + 6, top - 1);
   }
 }
 
@@ -280,6 +294,8 @@ export interface OverlayState {
   readonly selected: number;
   readonly focused: number;
   readonly flights: readonly Flight[];
+  /** Moves that run now. */
+  readonly links: readonly Link[];
   readonly drag: { readonly x: number; readonly y: number; readonly target: number } | null;
 }
 
@@ -297,6 +313,7 @@ export function paintOverlay(context: CanvasRenderingContext2D, scene: Scene, ov
   outline(overlay.hovered, palette.text, 1.5);
   outline(overlay.selected, palette.accent, 2);
   outline(overlay.focused, palette.accent, 2);
+  for (const link of overlay.links) paintLink(context, scene, link);
   for (const flight of overlay.flights) paintFlight(context, scene, flight);
   if (overlay.drag) {
     outline(overlay.drag.target, palette.accent, 2);
@@ -305,28 +322,53 @@ export function paintOverlay(context: CanvasRenderingContext2D, scene: Scene, ov
   }
 }
 
-/** A pod on its way: a square on a shallow arc, with a line to where it goes. */
-function paintFlight(context: CanvasRenderingContext2D, { layout, view, palette }: Scene, flight: Flight): void {
+interface Curve {
+  readonly from: readonly [number, number];
+  readonly middle: readonly [number, number];
+  readonly to: readonly [number, number];
+}
+
+/** A shallow arc between two cells. */
+function curveBetween({ layout, view }: Scene, from: number, to: number): Curve {
   const center = (index: number): readonly [number, number] => [
     (layout.positions[index * 2]! + layout.cellWidth / 2) * view.scale + view.x,
     (layout.positions[index * 2 + 1]! + layout.cellHeight / 2) * view.scale + view.y,
   ];
-  const [fromX, fromY] = center(flight.from);
-  const [toX, toY] = center(flight.to);
-  const middleX = (fromX + toX) / 2;
-  const middleY = (fromY + toY) / 2 - Math.min(60, Math.hypot(toX - fromX, toY - fromY) * 0.2);
-  const t = flight.progress < 0.5 ? 2 * flight.progress ** 2 : 1 - (2 - 2 * flight.progress) ** 2 / 2;
-  const x = (1 - t) ** 2 * fromX + 2 * (1 - t) * t * middleX + t ** 2 * toX;
-  const y = (1 - t) ** 2 * fromY + 2 * (1 - t) * t * middleY + t ** 2 * toY;
-  context.strokeStyle = palette.accent;
+  const [start, end] = [center(from), center(to)];
+  const lift = Math.min(60, Math.hypot(end[0] - start[0], end[1] - start[1]) * 0.2);
+  return { from: start, middle: [(start[0] + end[0]) / 2, (start[1] + end[1]) / 2 - lift], to: end };
+}
+
+function strokeCurve(context: CanvasRenderingContext2D, curve: Curve): void {
+  context.beginPath();
+  context.moveTo(...curve.from);
+  context.quadraticCurveTo(...curve.middle, ...curve.to);
+  context.stroke();
+}
+
+/** A move that runs: a dashed line with a square at its target. */
+function paintLink(context: CanvasRenderingContext2D, scene: Scene, link: Link): void {
+  const curve = curveBetween(scene, link.from, link.to);
+  context.strokeStyle = scene.palette.accent;
+  context.lineWidth = 1.5;
+  context.setLineDash([5, 4]);
+  strokeCurve(context, curve);
+  context.setLineDash([]);
+  context.lineWidth = 2;
+  context.strokeRect(curve.to[0] - 5, curve.to[1] - 5, 10, 10);
+}
+
+/** A pod on its way: a square on the arc, slow at both ends. */
+function paintFlight(context: CanvasRenderingContext2D, scene: Scene, flight: Flight): void {
+  const curve = curveBetween(scene, flight.from, flight.to);
+  context.strokeStyle = scene.palette.accent;
   context.globalAlpha = 0.45;
   context.lineWidth = 1;
-  context.beginPath();
-  context.moveTo(fromX, fromY);
-  context.quadraticCurveTo(middleX, middleY, toX, toY);
-  context.stroke();
+  strokeCurve(context, curve);
   context.globalAlpha = 1;
-  const side = Math.max(6, Math.min(12, layout.cellHeight * view.scale * 0.5));
-  context.fillStyle = palette.accent;
-  context.fillRect(x - side / 2, y - side / 2, side, side);
+  const t = flight.progress < 0.5 ? 2 * flight.progress ** 2 : 1 - (2 - 2 * flight.progress) ** 2 / 2;
+  const at = (axis: 0 | 1) => (1 - t) ** 2 * curve.from[axis] + 2 * (1 - t) * t * curve.middle[axis] + t ** 2 * curve.to[axis];
+  const side = Math.max(6, Math.min(12, scene.layout.cellHeight * scene.view.scale * 0.5));
+  context.fillStyle = scene.palette.accent;
+  context.fillRect(at(0) - side / 2, at(1) - side / 2, side, side);
 }

@@ -2,10 +2,10 @@
 
 import type { Theme } from "../lib/load-scale";
 import {
+  arrangePods,
   paintCells,
   paintOverlay,
   podArea,
-  podSquares,
   readPalette,
   type OverlayState,
   type Palette,
@@ -27,7 +27,7 @@ export class GridSurface {
   private readonly overlay: CanvasRenderingContext2D;
   private scene: Scene | null = null;
   private palette: Palette | null = null;
-  private marks: OverlayState = { hovered: -1, selected: -1, focused: -1, flights: [], drag: null };
+  private marks: OverlayState = { hovered: -1, selected: -1, focused: -1, flights: [], links: [], drag: null };
   private flights: ActiveFlight[] = [];
   private flown = new Set<string>();
   private cellsChanged = false;
@@ -71,12 +71,12 @@ export class GridSurface {
     const cellX = layout.positions[index * 2]! * view.scale + view.x;
     const cellY = layout.positions[index * 2 + 1]! * view.scale + view.y;
     const area = podArea(cellX, cellY, layout.cellWidth * view.scale, layout.cellHeight * view.scale);
-    const squares = podSquares(pods.length, area[2], area[3]);
-    if (!squares) return null;
-    const column = Math.floor((x - area[0]) / (squares.side + 2));
-    const row = Math.floor((y - area[1]) / (squares.side + 2));
-    if (column < 0 || row < 0 || column >= squares.columns) return null;
-    return pods[row * squares.columns + column]?.key ?? null;
+    const arrangement = arrangePods(pods.length, area[2], area[3]);
+    if (!arrangement) return null;
+    const column = arrangement.named ? 0 : Math.floor((x - area[0]) / arrangement.step);
+    const row = Math.floor((y - area[1]) / arrangement.step);
+    if (x < area[0] || column < 0 || row < 0 || column >= arrangement.columns) return null;
+    return pods[row * arrangement.columns + column]?.key ?? null;
   }
 
   close(): void {

@@ -7,7 +7,7 @@ export interface Viewport {
 }
 
 export const FITTED: Viewport = { x: 0, y: 0, scale: 1 };
-const LARGEST_CELL = 220;
+const LARGEST_CELL = 260;
 
 export interface Extent {
   readonly width: number;

@@ -52,7 +52,7 @@ export const en = {
   "picker.none": "No match",
   "histogram.before": "Before",
   "histogram.after": "After",
-  "histogram.figures": "mean {mean}%, spread {spread}, deviation {deviation}",
+  "histogram.figures": "mean {mean}% ±{deviation}, spread {spread}",
   "column.change": "Change",
   "column.condition": "Condition",
   "column.finished": "Finished",
@@ -194,7 +194,7 @@ export const en = {
   "refusal.more.other": "and {n} more",
 
   // What if
-  "whatIf.intro": "Plan again with other settings or another cluster. Nothing changes in the cluster.",
+  "whatIf.intro": "Plan again with other settings, fewer nodes or more. Nothing changes in the cluster.",
   "whatIf.settings": "Settings",
   "whatIf.imbalance": "Tolerated spread",
   "whatIf.cpu": "cpu threshold",
@@ -267,7 +267,7 @@ export const en = {
   "moves.search": "Pod or migration",
   "moves.clearFilters": "Clear filters",
   "moves.lost": "Ready-seconds lost",
-  "moves.lostNote": "a workload had too few ready pods",
+  "moves.lostNote": "while too few pods were ready",
   "moves.evictionLost": "Plain eviction",
   "moves.evictionLostNote": "would have lost at least",
   "moves.saved": "Saved",

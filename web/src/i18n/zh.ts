@@ -51,7 +51,7 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   "picker.none": "没有匹配项",
   "histogram.before": "迁移前",
   "histogram.after": "迁移后",
-  "histogram.figures": "均值 {mean}%，极差 {spread}，标准差 {deviation}",
+  "histogram.figures": "均值 {mean}% ±{deviation}，极差 {spread}",
   "column.change": "变更",
   "column.condition": "状况",
   "column.finished": "完成时间",
@@ -188,7 +188,7 @@ export const zh: Readonly<Record<keyof typeof en, string>> = {
   "refusal.more.one": "还有 {n} 个",
   "refusal.more.other": "还有 {n} 个",
 
-  "whatIf.intro": "换一组设置或换一个集群重新规划，不会改动集群。",
+  "whatIf.intro": "调整设置、减少或增加节点后重新规划，不会改动集群。",
   "whatIf.settings": "设置",
   "whatIf.imbalance": "允许的极差",
   "whatIf.cpu": "cpu 阈值",

@@ -29,19 +29,27 @@ export function Name({ children }: { readonly children: string }) {
 
 export function NodeLink({ name }: { readonly name: string }) {
   return (
-    <a href={formatRoute("cluster", [name])}>
-      <Name>{name}</Name>
+    <a href={formatRoute("cluster", [name])} class="node-link" title={name.length > 26 ? printable(name) : undefined}>
+      <bdi>{printable(name)}</bdi>
     </a>
   );
 }
 
 /** `namespace/name`, with the namespace in gray. */
-export function PodLink({ pod }: { readonly pod: string }) {
+export function PodName({ pod }: { readonly pod: string }) {
   const [namespace = "", name = ""] = pod.split("/", 2);
   return (
-    <a href={formatRoute("why", [namespace, name])} class="pod-link">
+    <>
       <bdi class="name muted">{printable(namespace)}/</bdi>
       <Name>{name}</Name>
+    </>
+  );
+}
+
+export function PodLink({ pod }: { readonly pod: string }) {
+  return (
+    <a href={formatRoute("why", pod.split("/", 2))}>
+      <PodName pod={pod} />
     </a>
   );
 }

@@ -13,7 +13,7 @@ import { useRequest } from "../lib/use-request";
 import { LoadBar, NodeLink, Segmented } from "../parts/basics";
 import { DataTable } from "../parts/data-table";
 import { LoadLegend } from "../parts/load-legend";
-import { cluster, language, migrations, plan, theme } from "../store";
+import { cluster, language, migrations, plan, running, theme } from "../store";
 import { Answers } from "./answers";
 import { NodePanel } from "./node-panel";
 
@@ -42,6 +42,8 @@ export function ClusterPage() {
     () => groups.flatMap(({ rows }) => rows.map((row) => gridNode(view, row, loads, after, pods))),
     [groups, view, loads, after, pods],
   );
+  const flights = useFlights(wave);
+  const links = useMemo(() => running.value.slice(0, 40).map(({ uid, from, to }) => ({ id: uid, from, to })), [running.value]);
   const layoutGroups = useMemo(() => groups.map(({ name, rows }) => ({ name, size: rows.length })), [groups]);
   const headings = groups.map(
     ({ name, rows, mean }) => `${printable(name)}   ${plural("nodes", rows.length)}, ${t("cluster.mean", { percent: percent(mean, language.value) })}`,
@@ -63,7 +65,8 @@ export function ClusterPage() {
             headings={headings}
             theme={theme.value}
             selected={parts[0] ?? null}
-            flights={useFlights(wave)}
+            flights={flights}
+            links={links}
             label={t("cluster.grid", { n: nodes.length })}
             help={t("cluster.gridHelp")}
             tooltip={(node, pod) => <Tooltip node={node} pod={pod} />}
@@ -118,7 +121,10 @@ function useGroupLabel(view: Cluster, groupBy: string): LabelColumn | null {
 /** The pods of each node, where there are few enough nodes to show them. */
 function usePods(view: Cluster, current: PlanView | null): ReadonlyMap<string, readonly GridPod[]> {
   const names = view.nodes.names;
-  const moving = useMemo(() => new Set(current?.moves.map(({ pod }) => pod)), [current]);
+  const moving = useMemo(
+    () => new Set([...(current?.moves ?? []), ...running.value].map(({ pod }) => pod)),
+    [current, running.value],
+  );
   const [keys, setKeys] = useState<ReadonlyMap<string, readonly string[]>>(new Map());
   const loaded = useRef(new Map<string, number>());
   useEffect(() => {

@@ -7,7 +7,7 @@ import { plural, t } from "../i18n";
 import { decimal, duration, printable } from "../lib/format";
 import { formatRoute, route, setQuery } from "../lib/router";
 import { useRequest } from "../lib/use-request";
-import { Empty, Failure, Figure, Loading, Name, NodeLink, Section, Time } from "../parts/basics";
+import { Empty, Failure, Figure, Loading, Name, NodeLink, PodName, Section, Time } from "../parts/basics";
 import { DataTable } from "../parts/data-table";
 import { TimeChart } from "../parts/graphics";
 import { language, mayAct, migrations, now, running, session, status } from "../store";
@@ -33,7 +33,7 @@ export function MovesPage() {
           <PauseButton />
         </div>
         <Trouble />
-        <Section title={t("moves.running")} note={plural("moves", running.value.length)}>
+        <Section title={t("moves.running")} note={running.value.length ? plural("moves", running.value.length) : null}>
           {running.value.length ? <RunningTable /> : <Empty title={t("moves.noneRunning")}>{t("moves.noneRunningHelp")}</Empty>}
         </Section>
         <Costs data={history.data} />
@@ -132,7 +132,7 @@ function RunningTable() {
           title: t("column.pod"),
           cell: (move) => (
             <a href={moveHref(move.key)}>
-              <Name>{move.pod}</Name>
+              <PodName pod={move.pod} />
             </a>
           ),
           sort: ({ pod }) => pod,
@@ -252,7 +252,7 @@ function HistoryTable({ rows, selected }: { readonly rows: readonly MigrationVie
           title: t("column.pod"),
           cell: (move) => (
             <a href={moveHref(move.key)}>
-              <Name>{move.pod}</Name>
+              <PodName pod={move.pod} />
             </a>
           ),
           sort: ({ pod }) => pod,
