@@ -72,11 +72,11 @@ export function NodeGrid(props: Props) {
     };
   }, []);
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     surface.current?.show({ nodes: props.nodes, headings: props.headings, layout, view, ...size }, props.theme);
   }, [props.nodes, props.headings, props.theme, layout, view, size]);
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     surface.current?.mark({ hovered: hover.index, selected: indexOf.get(props.selected ?? "") ?? -1, focused });
   }, [hover.index, props.selected, focused, indexOf]);
 
@@ -85,8 +85,8 @@ export function NodeGrid(props: Props) {
       const [from, to] = [indexOf.get(move.from), indexOf.get(move.to)];
       return from === undefined || to === undefined ? [] : [{ id: move.id, from, to }];
     });
-  useEffect(() => surface.current?.fly(located(props.flights)), [props.flights, indexOf]);
-  useEffect(() => surface.current?.mark({ links: located(props.links) }), [props.links, indexOf]);
+  useLayoutEffect(() => surface.current?.fly(located(props.flights)), [props.flights, indexOf]);
+  useLayoutEffect(() => surface.current?.mark({ links: located(props.links) }), [props.links, indexOf]);
 
   const pointers = usePointers({
     frame,

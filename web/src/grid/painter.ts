@@ -49,6 +49,7 @@ export interface Flight extends Link {
 }
 
 const LARGE = 44;
+const TINY = 17;
 /** From this width on, the name and the load of a node stand in one line. */
 const ONE_LINE = 150;
 
@@ -109,7 +110,7 @@ function paintHeadings(context: CanvasRenderingContext2D, { layout, view, headin
   });
 }
 
-/** A cell without text: the bar is the cell. */
+/** A cell without text: the bar is the cell. Where a bar would be a few pixels, the color alone tells the load. */
 function paintSmallCell(
   context: CanvasRenderingContext2D,
   { palette }: Scene,
@@ -119,7 +120,8 @@ function paintSmallCell(
   width: number,
   height: number,
 ): void {
-  paintBar(context, palette, node, x, y, width, height);
+  if (height >= TINY || !node.ready || node.load === null) paintBar(context, palette, node, x, y, width, height);
+  else paintTinyCell(context, palette, node, node.load, x, y, width, height);
   if (node.warned && height >= 8) {
     context.fillStyle = palette.danger;
     context.beginPath();
@@ -128,6 +130,33 @@ function paintSmallCell(
     context.lineTo(x + width - height * 0.45, y);
     context.fill();
   }
+}
+
+/** The ghost of a tiny cell is a triangle: up where the plan adds load, down where it takes load away. */
+function paintTinyCell(
+  context: CanvasRenderingContext2D,
+  palette: Palette,
+  node: GridNode,
+  load: number,
+  x: number,
+  y: number,
+  width: number,
+  height: number,
+): void {
+  context.fillStyle = loadColor(load, palette.theme);
+  context.fillRect(x, y, width, height);
+  if (node.after === null || Math.abs(node.after - load) < 0.5) return;
+  const [base, tip] = node.after > load ? [y + height - 1, y + 1] : [y + 1, y + height - 1];
+  context.fillStyle = palette.accent;
+  context.strokeStyle = palette.surface;
+  context.lineWidth = 1;
+  context.beginPath();
+  context.moveTo(x + 1, base);
+  context.lineTo(x + width - 1, base);
+  context.lineTo(x + width / 2, tip);
+  context.closePath();
+  context.stroke();
+  context.fill();
 }
 
 function paintBar(

@@ -89,9 +89,3 @@ export function loadColor(percent: number, theme: Theme): string {
   const step = Math.round((Math.min(100, Math.max(0, percent)) / 100) * (STEPS - 1));
   return CSS[theme][Number.isFinite(step) ? step : 0]!;
 }
-
-/** Black or white, whichever is readable on the color of that load. */
-export function textOnLoad(percent: number, theme: Theme): string {
-  const step = Math.round((Math.min(100, Math.max(0, percent)) / 100) * (STEPS - 1));
-  return SCALE[theme][Number.isFinite(step) ? step : 0]![0] > 0.63 ? "#1a1a1a" : "#ffffff";
-}
