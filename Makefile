@@ -75,6 +75,19 @@ check: $(READY) ## format, lint, strict types, import contracts, generated files
 	@$(BIN)/python -m tools.migration_diagrams --check docs/migrations.md
 	@$(BIN)/python -m tools.helm_chart --check deploy/helm
 	@$(BIN)/python -m tools.permissions_reference --check docs/security.md
+	@$(BIN)/python -m tools.web_page_check
+
+.PHONY: web
+web: web/node_modules/.ready ## type-check, test and build the web page into the package (needs Node 20.19 or newer)
+	@cd web && npm run --silent types && npm run --silent check && npm run --silent test && npm run --silent build
+
+.PHONY: test-web
+test-web: $(READY) web/node_modules/.ready ## the web page in Chromium (CHROMIUM=/usr/bin/chromium)
+	@$(BIN)/pytest tests/web $(ARGS)
+
+web/node_modules/.ready: web/package-lock.json
+	@cd web && npm ci --no-fund --no-audit
+	@touch $@
 
 .PHONY: fix
 fix: $(READY) ## format and mend what the linter can mend

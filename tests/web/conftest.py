@@ -27,7 +27,7 @@ class PageServer:
 
     def start(self) -> None:
         command = [sys.executable, "-m", "tests.web.page_servers", self.kind, str(self.port)]
-        self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)  # noqa: S603
+        self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         self.link = self.process.stdout.readline().strip()
         assert "#login=" in self.link, f"the server of {self.kind} did not start"
@@ -37,6 +37,8 @@ class PageServer:
         if self.process is not None:
             self.process.terminate()
             self.process.wait(timeout=20)
+            assert self.process.stdout is not None
+            self.process.stdout.close()
             self.process = None
 
     def address(self, route: str) -> str:
@@ -78,9 +80,15 @@ class Visitor:
     _open: list[Page] = field(default_factory=list)
 
     def visit(
-        self, server: PageServer, route: str = "cluster", *, width: int = 1600, theme: str = "light", language: str = "en-GB",
+        self,
+        server: PageServer,
+        route: str = "cluster",
+        *,
+        width: int = 1600,
+        theme: str = "light",
+        language: str = "en-GB",
         motion: str = "reduce",
-    ) -> Page:  # fmt: skip
+    ) -> Page:
         context = self.browser.new_context(
             viewport={"width": width, "height": SIZES[width]},
             color_scheme=theme,  # type: ignore[arg-type]

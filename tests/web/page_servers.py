@@ -14,6 +14,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import msgspec
+from rescheduler.web.page_model import LivePage, PageModel, SavedPage
+from rescheduler.web.web_authorization import LinkAuthorizer
+from rescheduler.web.web_server import PageOptions, serve_page
 
 from bench import clusters
 from kubesim.running_cluster import simulated_server
@@ -32,9 +35,6 @@ from rescheduler.config.policy import Policy
 from rescheduler.kube.access import cluster_config
 from rescheduler.kube.client import Client
 from rescheduler.kube.http_transport import HttpTransport
-from rescheduler.web.page_model import LivePage, PageModel, SavedPage
-from rescheduler.web.web_authorization import LinkAuthorizer
-from rescheduler.web.web_server import PageOptions, serve_page
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'\u202e\u0007"
 
@@ -47,7 +47,7 @@ def big_snapshot(nodes: int, pods: int) -> Snapshot:
 
 
 def hostile_snapshot() -> Snapshot:
-    """Return a cluster with markup in names and labels, as no API server accepts it, but as a file may have it."""
+    """Return a cluster with markup in names and labels: no API server accepts it, but a file may have it."""
     made = clusters.big_cluster(30, 400)
     old = made.nodes[0].name
     made.nodes[0] = msgspec.structs.replace(
@@ -77,7 +77,7 @@ async def serve_shop(port: int) -> None:
         server.cluster.admission.webhooks.caller = await stack.enter_async_context(HttpsWebhookCaller())
         running = await stack.enter_async_context(await serve(server, port=0))
         kubeconfig = Path(folder, "kubeconfig")
-        kubeconfig.write_text(running.kubeconfig)
+        await asyncio.to_thread(kubeconfig.write_text, running.kubeconfig)
         network = await stack.enter_async_context(
             HttpTransport(cluster_config.load_cluster_access(str(kubeconfig)))
         )

@@ -27,7 +27,8 @@ async (kind) => {
   const times = [];
   if (kind === 'pan') {
     for (let i = 0; i < 8; i++) {
-      element.dispatchEvent(new WheelEvent('wheel', {deltaY: -40, clientX: box.left + 300, clientY: box.top + 200, cancelable: true}));
+      element.dispatchEvent(new WheelEvent('wheel',
+        {deltaY: -40, clientX: box.left + 300, clientY: box.top + 200, cancelable: true}));
       await nextFrame();
     }
     send('pointerdown', 500, 300, 1);
@@ -35,7 +36,7 @@ async (kind) => {
   for (let i = 0; i < 120; i++) {
     painting = 0;
     const start = performance.now();
-    if (kind === 'hover') send('pointermove', 20 + (i * 37) % (box.width - 40), 40 + (i * 17) % (box.height - 80), 0);
+    if (kind === 'hover') send('pointermove', 20 + (i * 37) % 900, 40 + (i * 17) % 400, 0);
     if (kind === 'zoom') element.dispatchEvent(new WheelEvent('wheel',
       {deltaY: i % 40 < 20 ? -20 : 20, clientX: box.left + 300, clientY: box.top + 200, cancelable: true}));
     if (kind === 'pan') send('pointermove', 500 + 40 * Math.sin(i / 5), 300 + 40 * Math.cos(i / 5), 1);

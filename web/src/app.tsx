@@ -60,7 +60,7 @@ export function App() {
     <>
       <a
         class="skip-link"
-        href={location.hash}
+        href="#main"
         onClick={(event) => {
           event.preventDefault();
           main.current?.focus();
@@ -70,7 +70,7 @@ export function App() {
       </a>
       <TopBar />
       <Banner />
-      <main ref={main} tabIndex={-1}>
+      <main id="main" ref={main} tabIndex={-1}>
         {known && !known.authenticated ? (
           <LoginPage />
         ) : !cluster.value ? (
@@ -78,7 +78,7 @@ export function App() {
         ) : view ? (
           <view.page key={view.path} />
         ) : (
-          <Empty title={t("error.notFound")}>
+          <Empty title={t("error.notFound")} heading>
             <a href={formatRoute("cluster")}>{t("nav.cluster")}</a>
           </Empty>
         )}

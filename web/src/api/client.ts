@@ -44,7 +44,7 @@ export class ApiError extends Error {
 
 type Embedded = Readonly<Record<string, unknown>>;
 
-/** The answers that `plan --html` wrote into the document, by path. */
+/** The answers that `plan --html` wrote into the document, by path without query. */
 export function readEmbedded(page: Document): Embedded | null {
   const element = page.getElementById("rescheduler-data");
   return element?.textContent ? (JSON.parse(element.textContent) as Embedded) : null;
@@ -56,7 +56,7 @@ let csrfToken = "";
 
 async function request<T>(path: string, body?: unknown): Promise<T> {
   if (embedded) {
-    const answer = embedded[path] ?? embedded[path.split("?", 1)[0]!];
+    const answer = embedded[`/${PREFIX}${decodeURIComponent(path.split("?", 1)[0]!)}`];
     if (body === undefined && answer !== undefined) return answer as T;
     throw new ApiError(404, "NotInFile", "");
   }

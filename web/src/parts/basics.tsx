@@ -98,10 +98,12 @@ export function Loading({ what }: { readonly what: string }) {
   );
 }
 
-export function Empty({ title, children }: { readonly title: string; readonly children?: ComponentChildren }) {
+/** Nothing to show, and why. `heading`: it is all that the page shows. */
+export function Empty({ title, children, heading }: { readonly title: string; readonly children?: ComponentChildren; readonly heading?: boolean }) {
+  const Title = heading ? "h1" : "p";
   return (
     <div class="state">
-      <p class="state-title">{title}</p>
+      <Title class="state-title">{title}</Title>
       {children ? <div class="muted">{children}</div> : null}
     </div>
   );

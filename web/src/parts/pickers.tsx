@@ -19,7 +19,7 @@ export function NodeInput(props: PickerProps) {
 }
 
 export function PodInput(props: PickerProps) {
-  return <Picker {...props} find={async (text) => (await api.pods(text, MOST)).pods.map(({ pod }) => pod)} />;
+  return <Picker {...props} find={async (text) => (await api.pods(text, MOST)).pods.map(({ pod }) => pod).filter((pod) => pod.includes(text))} />;
 }
 
 function Picker({ label, onPick, find, autoFocus }: PickerProps & { readonly find: (text: string) => Promise<readonly string[]> }) {

@@ -52,6 +52,7 @@ export function ClusterPage() {
   return (
     <div class={`cluster ${parts[0] ? "with-panel" : ""}`}>
       <div class="cluster-main">
+        <h1 class="visually-hidden">{t("nav.cluster")}</h1>
         <Answers />
         <Controls view={view} resource={resource} measure={measure} groupBy={groupBy} asTable={asTable} />
         {asTable ? (

@@ -1,6 +1,6 @@
 /** The current plan. */
 
-import { api } from "../api/client";
+import { api, embedded } from "../api/client";
 import { t } from "../i18n";
 import { saveJson } from "../lib/save-file";
 import { Failure, Loading, Time } from "../parts/basics";
@@ -23,9 +23,11 @@ export function PlanPage() {
           </p>
         </div>
         <div class="actions">
-          <button type="button" onClick={() => void api.planDocument().then((document) => saveJson("plan.json", document))}>
-            {t("plan.export")}
-          </button>
+          {embedded ? null : (
+            <button type="button" onClick={() => void api.planDocument().then((document) => saveJson("plan.json", document))}>
+              {t("plan.export")}
+            </button>
+          )}
           {mayAct("apply") && view.moves.length ? (
             <button type="button" class="primary" onClick={() => openAction({ kind: "apply" })}>
               {t("act.apply")}

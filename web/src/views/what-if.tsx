@@ -1,7 +1,7 @@
 /** Change settings and the cluster in thought; the server plans again and changes nothing. */
 
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { api } from "../api/client";
+import { api, ApiError, embedded } from "../api/client";
 import type { WhatIfView } from "../api/types.gen";
 import { plural, t } from "../i18n";
 import { formatRoute, route } from "../lib/router";
@@ -75,7 +75,8 @@ export function WhatIfPage() {
         </div>
         {outcome.result ? <ResultActions result={outcome.result} /> : null}
       </div>
-      <div class="what-if">
+      {embedded ? <Failure error={new ApiError(404, "NotInFile", "")} /> : null}
+      <div class="what-if" hidden={Boolean(embedded)}>
         <Form form={form} change={(changes) => setForm({ ...form, ...changes })} reset={reset} />
         <div class="what-if-result" aria-busy={outcome.loading}>
           <Result outcome={outcome} />
