@@ -85,6 +85,10 @@ web: web/node_modules/.ready ## type-check, test and build the web page into the
 test-web: $(READY) web/node_modules/.ready ## the web page in Chromium (CHROMIUM=/usr/bin/chromium)
 	@$(BIN)/pytest tests/web $(ARGS)
 
+.PHONY: web-pictures
+web-pictures: $(READY) ## take the pictures of the web page for the docs
+	@PICTURES=1 $(BIN)/pytest tests/web/test_screenshots.py $(ARGS)
+
 web/node_modules/.ready: web/package-lock.json
 	@cd web && npm ci --no-fund --no-audit
 	@touch $@

@@ -164,6 +164,7 @@ function Preferences() {
         {language.value === "en" ? "中文" : "EN"}
       </button>
       <button type="button" class="plain" onClick={() => chooseTheme(next[themeChoice.value])} aria-label={t("theme.label", { theme: t(`theme.${themeChoice.value}`) })}>
+        <span aria-hidden="true">◐</span>
         {t(`theme.${themeChoice.value}`)}
       </button>
       {session.value?.authenticated && session.value.login === "token" && !embedded ? (

@@ -230,10 +230,10 @@ function paintLargeCell(
   context.strokeRect(x + 0.5, y + 0.5, width - 1, height - 1);
   const left = x + bar + 8;
   const room = x + width - 6 - left;
-  const figures = node.load === null || !node.ready ? "" : loadText(node);
   const oneLine = width >= ONE_LINE;
   context.textBaseline = "top";
   context.font = `12px ${palette.font}`;
+  const figures = loadText(context, node, room);
   context.fillStyle = palette.text;
   const figuresWidth = oneLine ? context.measureText(figures).width + 8 : 0;
   context.fillText(shortened(context, printable(node.name), room - figuresWidth), left, y + 7);
@@ -244,10 +244,13 @@ function paintLargeCell(
   paintPods(context, palette, node, podArea(x, y, width, height));
 }
 
-function loadText(node: GridNode): string {
-  const now = `${Math.round(node.load ?? 0)}%`;
-  const changes = node.after !== null && Math.abs(node.after - (node.load ?? 0)) >= 0.5;
-  return changes ? `${now} → ${Math.round(node.after ?? 0)}%` : now;
+/** The load now and after the plan, or only the one now where there is no room for both. */
+function loadText(context: CanvasRenderingContext2D, node: GridNode, room: number): string {
+  if (node.load === null || !node.ready) return "";
+  const now = `${Math.round(node.load)}%`;
+  if (node.after === null || Math.abs(node.after - node.load) < 0.5) return now;
+  const both = `${now} → ${Math.round(node.after)}%`;
+  return context.measureText(both).width <= room ? both : now;
 }
 
 /** How the pods of a cell are arranged: squares in a row, and whether each row is one pod with its name. */
@@ -264,7 +267,7 @@ const NAMED_ROW = 15;
 export function arrangePods(count: number, width: number, height: number): PodArrangement | null {
   if (count === 0 || width < 8 || height < 5) return null;
   if (count * NAMED_ROW <= height && width >= 110) return { side: 9, columns: 1, step: NAMED_ROW, named: true };
-  for (let side = 14; side >= 3; side--) {
+  for (let side = 20; side >= 3; side--) {
     const columns = Math.floor((width + 2) / (side + 2));
     if (columns > 0 && Math.ceil(count / columns) * (side + 2) - 2 <= height) return { side, columns, step: side + 2, named: false };
   }
@@ -303,7 +306,7 @@ function paintPods(
 
 const shortNames = new Map<string, string>();
 
-/** Names of nodes often differ at the end, so the middle is left out. */
+/** Names of nodes differ at the end, so the beginning goes first. */
 function shortened(context: CanvasRenderingContext2D, text: string, width: number): string {
   const key = `${context.font}/${Math.round(width)}/${text}`;
   let short = shortNames.get(key);
@@ -311,7 +314,8 @@ function shortened(context: CanvasRenderingContext2D, text: string, width: numbe
     if (shortNames.size > 20000) shortNames.clear();
     short = text;
     for (let keep = text.length; keep > 2 && context.measureText(short).width > width; keep--) {
-      short = `${text.slice(0, Math.ceil(keep / 2))}…${text.slice(text.length - Math.floor(keep / 2))}`;
+      const head = width < 90 ? 0 : Math.floor(keep / 3);
+      short = `${text.slice(0, head)}…${text.slice(text.length - (keep - head))}`;
     }
     shortNames.set(key, short);
   }

@@ -64,7 +64,7 @@ export function BeforeAfter({ histogram, title }: { readonly histogram: Histogra
       <p class="small">
         <strong>{label}</strong> <span class="muted">{note}</span>
       </p>
-      <svg viewBox={`0 0 ${WIDTH} ${HEIGHT + 18}`} role="img" aria-label={`${title}, ${label}: ${note}`}>
+      <svg viewBox={`0 0 ${WIDTH} ${HEIGHT + 1}`} role="img" aria-label={`${title}, ${label}: ${note}`}>
         {bins.map((bin, index) => {
           const height = (values[index]! / most) * (HEIGHT - 6);
           const width = WIDTH / bins.length;
@@ -84,12 +84,12 @@ export function BeforeAfter({ histogram, title }: { readonly histogram: Histogra
         })}
         <line x1="0" x2={WIDTH} y1={HEIGHT} y2={HEIGHT} class="axis" />
         <line x1={(mean / 100) * WIDTH} x2={(mean / 100) * WIDTH} y1="6" y2={HEIGHT} class="mean" />
-        {[0, 50, 100].map((tick) => (
-          <text key={tick} x={(tick / 100) * WIDTH} y={HEIGHT + 13} text-anchor={tick === 0 ? "start" : tick === 100 ? "end" : "middle"}>
-            {tick}%
-          </text>
-        ))}
       </svg>
+      <p class="ticks" aria-hidden="true">
+        <span>0%</span>
+        <span>50%</span>
+        <span>100%</span>
+      </p>
     </div>
   );
   return (

@@ -151,7 +151,7 @@ function Loads({ node }: { readonly node: NodeDetail }) {
       columns={[
         { key: "resource", title: t("column.resource"), cell: (name) => <Name>{name}</Name> },
         { key: "load", title: t("column.load"), cell: (name) => <LoadBar value={share(node.usage, node.allocatable, name)} /> },
-        { key: "requests", title: t("measure.requests"), numeric: true, cell: (name) => amount(name, node.requests[name] ?? 0) },
+        { key: "requests", title: t("measure.requests"), numeric: true, wideOnly: true, cell: (name) => amount(name, node.requests[name] ?? 0) },
         { key: "size", title: t("measure.size"), numeric: true, cell: (name) => amount(name, node.allocatable[name] ?? 0) },
       ]}
     />
