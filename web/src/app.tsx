@@ -143,7 +143,7 @@ function Connection() {
   return (
     <>
       <span class={`connection ${state}`} role="status">
-        {t(`connection.${state}`)}
+        <span>{t(`connection.${state}`)}</span>
       </span>
       {known.clusterName ? <span class="name wide-only">{printable(known.clusterName)}</span> : null}
     </>

@@ -262,12 +262,13 @@ export interface PodArrangement {
 }
 
 const NAMED_ROW = 15;
+const LARGEST_SQUARE = 13;
 
 /** Null where there is no room. */
 export function arrangePods(count: number, width: number, height: number): PodArrangement | null {
   if (count === 0 || width < 8 || height < 5) return null;
   if (count * NAMED_ROW <= height && width >= 110) return { side: 9, columns: 1, step: NAMED_ROW, named: true };
-  for (let side = 20; side >= 3; side--) {
+  for (let side = LARGEST_SQUARE; side >= 3; side--) {
     const columns = Math.floor((width + 2) / (side + 2));
     if (columns > 0 && Math.ceil(count / columns) * (side + 2) - 2 <= height) return { side, columns, step: side + 2, named: false };
   }
@@ -341,7 +342,14 @@ export function paintOverlay(context: CanvasRenderingContext2D, scene: Scene, ov
     const y = layout.positions[index * 2 + 1]! * view.scale + view.y;
     context.strokeStyle = color;
     context.lineWidth = thickness;
-    context.strokeRect(x - 1.5, y - 1.5, layout.cellWidth * view.scale + 3, layout.cellHeight * view.scale + 3);
+    // Around small cells, inside of large ones: at the edge, the outside of a cell is cut off.
+    const offset = layout.cellHeight * view.scale < 20 ? 1.5 : -1;
+    context.strokeRect(
+      x - offset,
+      y - offset,
+      layout.cellWidth * view.scale + 2 * offset,
+      layout.cellHeight * view.scale + 2 * offset,
+    );
   };
   outline(overlay.hovered, palette.text, 1.5);
   outline(overlay.selected, palette.accent, 2);
