@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 ROOT = Path(__file__).parents[2]
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
@@ -43,6 +43,9 @@ class PageServer:
 
     def address(self, route: str) -> str:
         return f"{self.link.split('#')[0]}#/{route}"
+
+
+expect.set_options(timeout=30_000)  # planning 5,000 nodes on a busy machine takes seconds
 
 
 @pytest.fixture(scope="session")

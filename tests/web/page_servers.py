@@ -54,7 +54,9 @@ def hostile_snapshot() -> Snapshot:
         made.nodes[0], name=HOSTILE, labels={**made.nodes[0].labels, HOSTILE: HOSTILE}
     )
     made.pods[:] = [
-        msgspec.structs.replace(pod, name=f"{HOSTILE}{row}", node=HOSTILE) if pod.node == old else pod
+        msgspec.structs.replace(pod, key=f"{pod.namespace}/{HOSTILE}{row}", node=HOSTILE)
+        if pod.node == old
+        else pod
         for row, pod in enumerate(made.pods)
     ]
     return made.state().freeze(clusters.NOW_S)
