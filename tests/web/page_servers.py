@@ -87,7 +87,8 @@ async def serve_shop(port: int) -> None:
         await install_prerequisites(client)
         await stack.enter_async_context(running_webhook(client))
         daemon = await stack.enter_async_context(running_daemon(client, server.clock.now))
-        page = LivePage("demo", "demo shop", daemon.rescheduler)
+        page = LivePage("demo", "demo shop", daemon.rescheduler, daemon.state)
+        daemon.listener.listeners.append(page.listener)
         stack.push_async_callback(page.close)
         await _serve(page, LinkAuthorizer(page, read_only=False, client=client, user="demo"), port)
 

@@ -17,7 +17,7 @@ def shop() -> Iterator[PageServer]:
     server.stop()
 
 
-def test_move_to_its_end(visitor: Visitor, shop: PageServer) -> None:
+def test_move_to_its_end(shop: PageServer, visitor: Visitor) -> None:
     """A move appears by itself, passes its steps, and ends in the history with what it cost."""
     page = visitor.visit(shop, "moves", motion="no-preference")
     expect(page.locator(".steps").first).to_be_visible(timeout=60_000)
@@ -28,7 +28,7 @@ def test_move_to_its_end(visitor: Visitor, shop: PageServer) -> None:
     expect(page.locator(".panel")).to_contain_text("Completed")
 
 
-def test_action(visitor: Visitor, shop: PageServer) -> None:
+def test_action(shop: PageServer, visitor: Visitor) -> None:
     """Pausing shows the exact request before it is made; afterwards the page says that it is paused."""
     page = visitor.visit(shop, "moves")
     page.get_by_role("button", name="Pause moves").click()
@@ -41,7 +41,7 @@ def test_action(visitor: Visitor, shop: PageServer) -> None:
     expect(page.get_by_role("button", name="Resume moves")).to_be_visible(timeout=30_000)
 
 
-def test_restarted_server(visitor: Visitor, shop: PageServer) -> None:
+def test_restarted_server(shop: PageServer, visitor: Visitor) -> None:
     """Without its server the page says so and keeps what it has; with a new one, the new link logs in."""
     visitor.expected = ("net::ERR", "401", "EventSource")
     page = visitor.visit(shop)
@@ -56,7 +56,7 @@ def test_restarted_server(visitor: Visitor, shop: PageServer) -> None:
     expect(page.locator(".connection")).to_have_text(re.compile("Live"), timeout=30_000)
 
 
-def test_wrong_secret(visitor: Visitor, shop: PageServer) -> None:
+def test_wrong_secret(shop: PageServer, visitor: Visitor) -> None:
     """A wrong link logs nobody in, and doesn't stay in the address."""
     visitor.expected = ("401",)
     context = visitor.browser.new_context()

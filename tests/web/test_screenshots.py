@@ -33,7 +33,7 @@ def test_picture(
     """The view has its content at this width, and nothing is wider than the window."""
     kind, route, content = PICTURES[name]
     page = visitor.visit(server_of(kind), route, width=width, theme=theme)
-    if name not in {"moves"}:
+    if name != "moves":
         page.wait_for_selector(content)
     if name == "why":
         page.locator("tbody tr a").first.click()
