@@ -68,8 +68,10 @@ export function App() {
       >
         {t("skip")}
       </a>
-      <TopBar />
-      <Banner />
+      <header>
+        <TopBar />
+        <Banner />
+      </header>
       <main id="main" ref={main} tabIndex={-1}>
         {known && !known.authenticated ? (
           <LoginPage />
@@ -99,7 +101,7 @@ function Waiting() {
 function TopBar() {
   const known = session.value;
   return (
-    <header class="topbar">
+    <div class="topbar">
       <a class="brand" href={formatRoute("cluster")}>
         <Mark />
         rescheduler
@@ -122,7 +124,7 @@ function TopBar() {
         {known?.authenticated ? <Connection /> : null}
         <Preferences />
       </div>
-    </header>
+    </div>
   );
 }
 
