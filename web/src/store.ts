@@ -149,14 +149,23 @@ export async function reload(): Promise<void> {
   try {
     const [newCluster, newStatus] = await Promise.all([api.cluster(), api.status()]);
     [cluster.value, status.value, failure.value] = [newCluster, newStatus, null];
-    const [newPlan, list] = await Promise.allSettled([api.plan(), api.migrations({ limit: 200 })]);
-    if (newPlan.status === "fulfilled") plan.value = newPlan.value;
-    if (list.status === "fulfilled") migrations.value = list.value.migrations;
+    void loadPlan();
+    migrations.value = (await api.migrations({ limit: 200 })).migrations;
   } catch (error) {
     const apiError = asApiError(error);
     if (apiError.status === 401 && session.value) session.value = { ...session.value, authenticated: false };
     failure.value = apiError;
     if (apiError.status === 503 || apiError.status === 0) setTimeout(() => void reload(), 2000);
+  }
+}
+
+/** Planning a large cluster can take longer than a request may: the plan is there at the next try. */
+async function loadPlan(): Promise<void> {
+  try {
+    plan.value = await api.plan();
+  } catch (error) {
+    const { status: code } = asApiError(error);
+    if (code === 0 || code === 429 || code >= 500) setTimeout(() => void loadPlan(), 2000);
   }
 }
 
@@ -192,8 +201,7 @@ function receiveMigrations(delta: MigrationsDelta): void {
 }
 
 async function receivePlan(event: PlanEvent): Promise<void> {
-  if (event.revision === plan.value?.revision) return;
-  plan.value = await api.plan().catch(() => plan.value);
+  if (event.revision !== plan.value?.revision) await loadPlan();
 }
 
 async function receiveResync(event: ResyncEvent): Promise<void> {
