@@ -75,13 +75,16 @@ export function WhatIfPage() {
         </div>
         {outcome.result ? <ResultActions result={outcome.result} /> : null}
       </div>
-      {embedded ? <Failure error={new ApiError(404, "NotInFile", "")} /> : null}
-      <div class="what-if" hidden={Boolean(embedded)}>
-        <Form form={form} change={(changes) => setForm({ ...form, ...changes })} reset={reset} />
-        <div class="what-if-result" aria-busy={outcome.loading}>
-          <Result outcome={outcome} />
+      {embedded ? (
+        <Failure error={new ApiError(404, "NotInFile", "")} />
+      ) : (
+        <div class="what-if">
+          <Form form={form} change={(changes) => setForm({ ...form, ...changes })} reset={reset} />
+          <div class="what-if-result" aria-busy={outcome.loading}>
+            <Result outcome={outcome} />
+          </div>
         </div>
-      </div>
+      )}
     </div>
   );
 }
