@@ -72,10 +72,10 @@ check: $(READY) ## format, lint, strict types, import contracts, generated files
 	@$(BIN)/python -m tests.conformance report --check docs/conformance.md
 	@$(BIN)/python -m tools.reasons_table --check docs/reasons.md
 	@$(BIN)/python -m tools.plan_schema --check docs/plan.schema.json
+	@$(BIN)/python -m tools.web_page_check
 	@$(BIN)/python -m tools.migration_diagrams --check docs/migrations.md
 	@$(BIN)/python -m tools.helm_chart --check deploy/helm
 	@$(BIN)/python -m tools.permissions_reference --check docs/security.md
-	@$(BIN)/python -m tools.web_page_check
 
 .PHONY: web
 web: web/node_modules/.ready ## type-check, test and build the web page into the package (needs Node 20.19 or newer)
