@@ -90,7 +90,7 @@ web-pictures: $(READY) ## take the pictures of the web page for the docs
 	@PICTURES=1 $(BIN)/pytest tests/web/test_screenshots.py $(ARGS)
 
 web/node_modules/.ready: web/package-lock.json
-	@cd web && npm ci --no-fund --no-audit
+	@cd web && npm install --no-save --no-fund --no-audit
 	@touch $@
 
 .PHONY: fix

@@ -51,7 +51,7 @@ export interface Flight extends Link {
 const LARGE = 44;
 const TINY = 17;
 /** From this width on, the name and the load of a node stand in one line. */
-const ONE_LINE = 150;
+const ONE_LINE = 200;
 
 function barWidth(height: number): number {
   return Math.round(Math.min(30, Math.max(12, height * 0.2)));
