@@ -36,7 +36,7 @@ def test_picture(
     if name != "moves":
         page.wait_for_selector(content)
     if name == "why":
-        page.locator("tbody tr a").first.click()
+        page.locator("tbody tr a", has_text="store-").first.click()
         page.wait_for_selector(".matrix")
     _settle(page)
     folder = ROOT / "docs/images/web" if os.environ.get("PICTURES") else tmp_path

@@ -62,7 +62,9 @@ function PlanFigures({ plan }: { readonly plan: PlanView }) {
         />
       ))}
       <Figure label={t("plan.highest")} value={percent(Math.max(0, ...plan.histograms.map((each) => each.highestAfter)), language.value)} note={t("plan.highestNote")} />
-      <Figure label={t("plan.planning")} value={`${plan.planningSeconds.toFixed(2)}s`} note={plan.usageSource} />
+      {plan.planningSeconds >= 0.005 ? (
+        <Figure label={t("plan.planning")} value={`${plan.planningSeconds.toFixed(2)}s`} note={plan.usageSource} />
+      ) : null}
     </dl>
   );
 }

@@ -141,7 +141,7 @@ function Matrix({ matrix }: { readonly matrix: PodMatrix }) {
   const order = matrix.columns.map((_, index) => index).sort((a, b) => Number(matrix.columns[b]!.isSchedulers) - Number(matrix.columns[a]!.isSchedulers));
   const rows = matrix.rows.slice().sort((a, b) => a.forbiddenBy.length - b.forbiddenBy.length || b.nodes.length - a.nodes.length);
   return (
-    <div class="table-scroll" tabIndex={0} role="region" aria-label={t("why.matrix")}>
+    <div class="table-scroll matrix-frame" tabIndex={0} role="region" aria-label={t("why.matrix")}>
       <table class="matrix">
         <caption class="visually-hidden">{t("why.matrix")}</caption>
         <thead>
