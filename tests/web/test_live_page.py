@@ -52,7 +52,6 @@ def test_restarted_server(shop: PageServer, visitor: Visitor) -> None:
     shop.start()
     expect(page.locator("h1")).to_have_text("Log in", timeout=60_000)
     page.goto(shop.link)
-    page.reload()
     expect(page.locator(".connection")).to_have_text(re.compile("Live"), timeout=30_000)
 
 

@@ -84,6 +84,11 @@ export async function start(): Promise<void> {
   setInterval(() => {
     now.value = Date.now();
   }, 1000);
+  // A new link that is pasted into the same window only changes the fragment.
+  addEventListener("hashchange", () => {
+    const secret = takeSecret();
+    if (secret) void enter(secret);
+  });
   await enter(takeSecret());
 }
 

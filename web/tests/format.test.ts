@@ -17,6 +17,7 @@ test("times are relative, in both languages and directions", () => {
 
 test.each([
   [0, "0s"],
+  [0.01, "0s"],
   [4.25, "4.3s"],
   [59, "59s"],
   [185, "3m 5s"],

@@ -80,7 +80,7 @@ export function exactTime(at: number, language: Language, timeZone?: string): st
 /** A length of time: 42s, 3m 5s, 2h 10m, 4d 3h. */
 export function duration(seconds: number): string {
   const whole = Math.max(0, Math.round(seconds));
-  if (whole < 60) return seconds > 0 && seconds < 9.95 && !Number.isInteger(seconds) ? `${seconds.toFixed(1)}s` : `${whole}s`;
+  if (whole < 60) return seconds >= 0.05 && seconds < 9.95 && !Number.isInteger(seconds) ? `${seconds.toFixed(1)}s` : `${whole}s`;
   const parts: readonly [number, string][] = [
     [Math.floor(whole / 86400), "d"],
     [Math.floor(whole / 3600) % 24, "h"],
