@@ -112,5 +112,5 @@ def test_groups(visitor: Visitor, server_of: Servers) -> None:
     expect(page.locator("tbody tr")).to_have_count(40)
     assert "resource=memory" in page.url
     assert "measure=requests" in page.url
-    page.get_by_role("button", name="Pods").click()
+    page.locator("th button", has_text="Pods").click()
     expect(page.locator("th[aria-sort=descending]")).to_have_count(1)

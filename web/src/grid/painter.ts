@@ -19,7 +19,9 @@ export interface GridNode {
   /** The plan's ghost: the load after the shown wave. */
   readonly after: number | null;
   readonly podCount: number;
+  /** Null until they are known; then `leaving` says how many of them the plan moves. */
   readonly pods: readonly GridPod[] | null;
+  readonly leaving: number;
   readonly ready: boolean;
   readonly schedulable: boolean;
   readonly warned: boolean;
@@ -297,7 +299,8 @@ function paintPods(
     const pod = node.pods?.[index];
     const left = x + (index % columns) * step;
     const top = y + Math.floor(index / columns) * step;
-    context.fillStyle = pod?.moving ? palette.accent : palette.line;
+    const moving = pod ? pod.moving : index >= count - node.leaving;
+    context.fillStyle = moving ? palette.accent : palette.line;
     context.fillRect(left, top, side, side);
     if (!named || !pod) continue;
     context.fillStyle = pod.moving ? palette.accent : palette.muted;

@@ -27,6 +27,13 @@ export function loadsAfter(plan: PlanView | null, resource: string, waves: numbe
   return result;
 }
 
+/** How many pods the plan moves away from each node. */
+export function leavingPods(plan: PlanView | null): ReadonlyMap<string, number> {
+  const result = new Map<string, number>();
+  for (const { from } of plan?.moves ?? []) result.set(from, (result.get(from) ?? 0) + 1);
+  return result;
+}
+
 function addWave(result: Map<string, number>, wave: WaveView, resource: string): void {
   const loads = wave.loads[resource];
   if (loads) wave.nodes.forEach((node, index) => result.set(node, loads[index]!));

@@ -6,7 +6,7 @@ import type { ClusterView as Cluster, LabelColumn, PlanView } from "../api/types
 import { NodeGrid, type MoveFlight } from "../grid/node-grid";
 import type { GridNode, GridPod } from "../grid/painter";
 import { t, plural } from "../i18n";
-import { FLAG, groupNodes, loadsAfter, loadsOf, type Measure } from "../lib/cluster-model";
+import { FLAG, groupNodes, leavingPods, loadsAfter, loadsOf, type Measure } from "../lib/cluster-model";
 import { percent, printable } from "../lib/format";
 import { formatRoute, navigate, route, setQuery } from "../lib/router";
 import { useRequest } from "../lib/use-request";
@@ -38,9 +38,10 @@ export function ClusterPage() {
   const order = `${view.epoch}/${view.nodes.names.length}/${resource}/${measure}/${groupBy}/${label?.values.length}`;
   const groups = useMemo(() => groupNodes(loads, label, t("cluster.noLabel")), [order]);
   const pods = usePods(view, plan.value);
+  const leaving = useMemo(() => leavingPods(plan.value), [plan.value]);
   const nodes = useMemo<readonly GridNode[]>(
-    () => groups.flatMap(({ rows }) => rows.map((row) => gridNode(view, row, loads, after, pods))),
-    [groups, view, loads, after, pods],
+    () => groups.flatMap(({ rows }) => rows.map((row) => gridNode(view, row, loads, after, pods, leaving))),
+    [groups, view, loads, after, pods, leaving],
   );
   const flights = useFlights(wave);
   const links = useMemo(() => running.value.slice(0, 40).map(({ uid, from, to }) => ({ id: uid, from, to })), [running.value]);
@@ -96,6 +97,7 @@ function gridNode(
   loads: readonly (number | null)[],
   after: ReadonlyMap<string, number>,
   pods: ReadonlyMap<string, readonly GridPod[]>,
+  leaving: ReadonlyMap<string, number>,
 ): GridNode {
   const name = view.nodes.names[row]!;
   const flags = view.nodes.flags[row] ?? 0;
@@ -105,6 +107,7 @@ function gridNode(
     after: after.get(name) ?? null,
     podCount: view.nodes.pods[row] ?? 0,
     pods: pods.get(name) ?? null,
+    leaving: leaving.get(name) ?? 0,
     ready: !(flags & FLAG.notReady),
     schedulable: !(flags & (FLAG.cordoned | FLAG.maintenance)),
     warned: Boolean(flags & (FLAG.notReady | FLAG.suspect)),
