@@ -198,6 +198,13 @@ export interface MigrationQuery {
   readonly limit?: number;
 }
 
+export interface TimelineEntry {
+  readonly at: string;
+  readonly source: "condition" | "event" | "migration";
+  readonly reason: string;
+  readonly message: string;
+}
+
 export interface MigrationView {
   readonly key: string;
   readonly uid: string;
@@ -380,16 +387,6 @@ export interface NodesDelta {
   readonly balance: readonly (ResourceBalance)[];
 }
 
-/** One request to the API server that the action makes. */
-export interface ObjectChange {
-  readonly verb: "create" | "delete" | "patch";
-  readonly kind: string;
-  readonly namespace: string;
-  readonly name: string;
-  /** The object or the patch, as it is sent. */
-  readonly manifest: Readonly<Record<string, unknown>>;
-}
-
 export interface OutlookForm {
   readonly before: SpreadForm;
   readonly after: SpreadForm;
@@ -509,6 +506,16 @@ export interface PodSummary {
   readonly phase: string;
   readonly ready: boolean;
   readonly moving: boolean;
+}
+
+/** One request to the API server that the action makes. */
+export interface ObjectChange {
+  readonly verb: "create" | "delete" | "patch";
+  readonly kind: string;
+  readonly namespace: string;
+  readonly name: string;
+  /** The object or the patch, as it is sent. */
+  readonly manifest: Readonly<Record<string, unknown>>;
 }
 
 /** A pod or a node that the plan does not change although a strategy asked; or the whole plan. */
@@ -669,13 +676,6 @@ export interface SuspectNode {
   readonly node: string;
   readonly workloads: number;
   readonly why: string;
-}
-
-export interface TimelineEntry {
-  readonly at: string;
-  readonly source: "condition" | "event" | "migration";
-  readonly reason: string;
-  readonly message: string;
 }
 
 export interface UndrainAction {
