@@ -82,10 +82,27 @@ check: $(READY) ## format, lint, strict types, import contracts, generated files
 	@$(BIN)/python -m tests.conformance report --check docs/conformance.md
 	@$(BIN)/python -m tools.reasons_table --check docs/reasons.md
 	@$(BIN)/python -m tools.plan_schema --check docs/plan.schema.json
+	@$(BIN)/python -m tools.web_page_check
 	@$(BIN)/python -m tools.migration_diagrams --check docs/migrations.md
 	@$(BIN)/python -m tools.helm_chart --check deploy/helm
 	@$(BIN)/python -m tools.permissions_reference --check docs/security.md
 	@$(BIN)/python -m tools.web_openapi_file --check web/openapi.json
+
+.PHONY: web
+web: web/node_modules/.ready ## type-check, test and build the web page into the package (needs Node 20.19 or newer)
+	@cd web && npm run --silent types && npm run --silent check && npm run --silent test && npm run --silent build
+
+.PHONY: test-web
+test-web: $(READY) web/node_modules/.ready ## the web page in Chromium (CHROMIUM=/usr/bin/chromium)
+	@$(BIN)/pytest tests/web $(ARGS)
+
+.PHONY: web-pictures
+web-pictures: $(READY) ## take the pictures of the web page for the docs
+	@PICTURES=1 $(BIN)/pytest tests/web/test_screenshots.py $(ARGS)
+
+web/node_modules/.ready: web/package-lock.json
+	@cd web && npm install --no-save --no-fund --no-audit
+	@touch $@
 
 .PHONY: fix
 fix: $(READY) ## format and mend what the linter can mend

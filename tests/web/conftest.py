@@ -1,0 +1,132 @@
+"""A browser, servers of pages, and pages that fail their test on any console error."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+ROOT = Path(__file__).parents[2]
+CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
+SIZES = {390: 844, 1024: 768, 1600: 1000}
+"""Height by width: a phone, a small screen, a large one."""
+
+
+@dataclass
+class PageServer:
+    """A process that serves one page."""
+
+    kind: str
+    port: int = 0
+    process: subprocess.Popen[str] | None = None
+    link: str = ""
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "tests.web.page_servers", self.kind, str(self.port)]
+        self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self.link = self.process.stdout.readline().strip()
+        assert "#login=" in self.link, f"the server of {self.kind} did not start"
+        self.port = int(self.link.split(":")[2].split("/")[0])
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.terminate()
+            self.process.wait(timeout=20)
+            assert self.process.stdout is not None
+            self.process.stdout.close()
+            self.process = None
+
+    def address(self, route: str) -> str:
+        return f"{self.link.split('#')[0]}#/{route}"
+
+
+expect.set_options(timeout=30_000)  # planning 5,000 nodes on a busy machine takes seconds
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="session")
+def server_of() -> Iterator[Callable[[str], PageServer]]:
+    """Start each kind of server once."""
+    servers: dict[str, PageServer] = {}
+
+    def get(kind: str) -> PageServer:
+        if kind not in servers:
+            servers[kind] = PageServer(kind)
+            servers[kind].start()
+        return servers[kind]
+
+    yield get
+    for server in servers.values():
+        server.stop()
+
+
+@dataclass
+class Visitor:
+    """A browser window that is logged in, and what its console said."""
+
+    browser: Browser
+    errors: list[str] = field(default_factory=list)
+    expected: tuple[str, ...] = ()
+    """Parts of console messages that the test provokes."""
+    _open: list[Page] = field(default_factory=list)
+
+    def visit(
+        self,
+        server: PageServer,
+        route: str = "cluster",
+        *,
+        width: int = 1600,
+        theme: str = "light",
+        language: str = "en-GB",
+        motion: str = "reduce",
+    ) -> Page:
+        context = self.browser.new_context(
+            viewport={"width": width, "height": SIZES[width]},
+            color_scheme=theme,  # type: ignore[arg-type]
+            locale=language,
+            reduced_motion=motion,  # type: ignore[arg-type]
+        )
+        context.set_default_timeout(30_000)
+        page = context.new_page()
+        page.on("console", lambda message: self._heard(message.type, message.text))
+        page.on("pageerror", lambda error: self._heard("error", str(error)))
+        page.on("dialog", lambda dialog: self._heard("error", f"dialog: {dialog.message}"))
+        page.goto(server.link)
+        page.wait_for_selector(".answers")
+        page.goto(server.address(route))
+        self._open.append(page)
+        return page
+
+    def _heard(self, kind: str, text: str) -> None:
+        if kind in {"error", "warning"} and not any(part in text for part in self.expected):
+            self.errors.append(text)
+
+    def close(self) -> None:
+        for page in self._open:
+            page.context.close()
+
+
+@pytest.fixture
+def visitor(browser: Browser) -> Iterator[Visitor]:
+    found = Visitor(browser)
+    yield found
+    found.close()
+    assert not found.errors
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """Return the source of axe-core. `make test-web` installs it."""
+    return (ROOT / "web/node_modules/axe-core/axe.min.js").read_text()

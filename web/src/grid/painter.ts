@@ -1,0 +1,418 @@
+/** Draws the node grid. Two canvases: cells change with the data, the overlay with the pointer and with moving pods. */
+
+import { printable } from "../lib/format";
+import { loadColor, type Theme } from "../lib/load-scale";
+import { HEADING, type GridLayout } from "./layout";
+import type { Viewport } from "./viewport";
+
+export interface GridPod {
+  /** `namespace/name`. */
+  readonly key: string;
+  /** Whether the plan moves it. */
+  readonly moving: boolean;
+}
+
+export interface GridNode {
+  readonly name: string;
+  /** Load in percent of allocatable; null where the resource doesn't exist on the node. */
+  readonly load: number | null;
+  /** The plan's ghost: the load after the shown wave. */
+  readonly after: number | null;
+  readonly podCount: number;
+  /** Null until they are known; then `leaving` says how many of them the plan moves. */
+  readonly pods: readonly GridPod[] | null;
+  readonly leaving: number;
+  readonly ready: boolean;
+  readonly schedulable: boolean;
+  readonly warned: boolean;
+}
+
+export interface Palette {
+  readonly theme: Theme;
+  readonly track: string;
+  readonly text: string;
+  readonly muted: string;
+  readonly line: string;
+  readonly accent: string;
+  readonly danger: string;
+  readonly surface: string;
+  readonly font: string;
+}
+
+/** A pod between two cells. */
+export interface Link {
+  readonly from: number;
+  readonly to: number;
+}
+
+export interface Flight extends Link {
+  /** 0 at the source node, 1 at the target node. */
+  readonly progress: number;
+}
+
+const LARGE = 44;
+const TINY = 17;
+/** From this width on, the name and the load of a node stand in one line. */
+const ONE_LINE = 200;
+
+function barWidth(height: number): number {
+  return Math.round(Math.min(30, Math.max(12, height * 0.2)));
+}
+
+export function readPalette(element: Element, theme: Theme): Palette {
+  const style = getComputedStyle(element);
+  const token = (name: string) => style.getPropertyValue(name).trim();
+  return {
+    theme,
+    track: token("--track"),
+    text: token("--text"),
+    muted: token("--muted"),
+    line: token("--line-strong"),
+    accent: token("--accent"),
+    danger: token("--danger"),
+    surface: token("--surface"),
+    font: style.fontFamily,
+  };
+}
+
+export interface Scene {
+  readonly nodes: readonly GridNode[];
+  readonly headings: readonly string[];
+  readonly layout: GridLayout;
+  readonly view: Viewport;
+  readonly palette: Palette;
+  readonly width: number;
+  readonly height: number;
+}
+
+export function paintCells(context: CanvasRenderingContext2D, scene: Scene): void {
+  const { layout, view, nodes, width, height } = scene;
+  const { positions } = layout;
+  const cellWidth = layout.cellWidth * view.scale;
+  const cellHeight = layout.cellHeight * view.scale;
+  context.clearRect(0, 0, width, height);
+  const paint = cellHeight >= LARGE ? paintLargeCell : paintSmallCell;
+  for (let index = 0; index < nodes.length; index++) {
+    const x = positions[index * 2]! * view.scale + view.x;
+    const y = positions[index * 2 + 1]! * view.scale + view.y;
+    if (x > width || y > height || x + cellWidth < 0 || y + cellHeight < 0) continue;
+    paint(context, scene, nodes[index]!, x, y, cellWidth, cellHeight);
+  }
+  if (layout.groups.length > 1) paintHeadings(context, scene);
+}
+
+function paintHeadings(context: CanvasRenderingContext2D, { layout, view, headings, palette }: Scene): void {
+  context.font = `600 12px ${palette.font}`;
+  context.textBaseline = "alphabetic";
+  context.fillStyle = palette.muted;
+  layout.groups.forEach((group, index) => {
+    const x = Math.max(0, group.x * view.scale + view.x);
+    const y = (group.y + HEADING) * view.scale + view.y;
+    context.fillText(shortened(context, headings[index] ?? group.name, group.width * view.scale), x, y - 6);
+  });
+}
+
+/** A cell without text: the bar is the cell. Where a bar would be a few pixels, the color alone tells the load. */
+function paintSmallCell(
+  context: CanvasRenderingContext2D,
+  { palette }: Scene,
+  node: GridNode,
+  x: number,
+  y: number,
+  width: number,
+  height: number,
+): void {
+  if (height >= TINY || !node.ready || node.load === null) paintBar(context, palette, node, x, y, width, height);
+  else paintTinyCell(context, palette, node, node.load, x, y, width, height);
+  if (node.warned && height >= 8) {
+    context.fillStyle = palette.danger;
+    context.beginPath();
+    context.moveTo(x + width, y);
+    context.lineTo(x + width, y + height * 0.45);
+    context.lineTo(x + width - height * 0.45, y);
+    context.fill();
+  }
+}
+
+/** The ghost of a tiny cell is a triangle: up where the plan adds load, down where it takes load away. */
+function paintTinyCell(
+  context: CanvasRenderingContext2D,
+  palette: Palette,
+  node: GridNode,
+  load: number,
+  x: number,
+  y: number,
+  width: number,
+  height: number,
+): void {
+  context.fillStyle = loadColor(load, palette.theme);
+  context.fillRect(x, y, width, height);
+  if (node.after === null || Math.abs(node.after - load) < 0.5) return;
+  const [base, tip] = node.after > load ? [y + height - 1, y + 1] : [y + 1, y + height - 1];
+  context.fillStyle = palette.accent;
+  context.strokeStyle = palette.surface;
+  context.lineWidth = 1;
+  context.beginPath();
+  context.moveTo(x + 1, base);
+  context.lineTo(x + width - 1, base);
+  context.lineTo(x + width / 2, tip);
+  context.closePath();
+  context.stroke();
+  context.fill();
+}
+
+function paintBar(
+  context: CanvasRenderingContext2D,
+  palette: Palette,
+  node: GridNode,
+  x: number,
+  y: number,
+  width: number,
+  height: number,
+): void {
+  context.fillStyle = palette.track;
+  context.fillRect(x, y, width, height);
+  if (!node.ready || node.load === null) {
+    paintHatching(context, node.ready ? palette.line : palette.danger, x, y, width, height);
+    return;
+  }
+  const level = Math.min(1, node.load / 100) * height;
+  context.fillStyle = loadColor(node.load, palette.theme);
+  context.fillRect(x, y + height - level, width, level);
+  if (!node.schedulable) {
+    context.strokeStyle = palette.muted;
+    context.lineWidth = 1;
+    context.strokeRect(x + 0.5, y + 0.5, width - 1, height - 1);
+  }
+  if (node.after !== null && Math.abs(node.after - node.load) >= 0.5) {
+    paintGhost(context, palette, y + height - level, y + height - Math.min(1, node.after / 100) * height, x, width);
+  }
+}
+
+/** The ghost: a line where the load will be, and a stem from where it is. */
+function paintGhost(context: CanvasRenderingContext2D, palette: Palette, now: number, then: number, x: number, width: number): void {
+  context.fillStyle = palette.accent;
+  const thickness = width >= 9 ? 2 : 1.5;
+  context.fillRect(x - 1, then - thickness / 2, width + 2, thickness);
+  if (width >= 6) context.fillRect(x + width / 2 - 0.5, Math.min(now, then), 1, Math.abs(now - then));
+}
+
+function paintHatching(context: CanvasRenderingContext2D, color: string, x: number, y: number, width: number, height: number): void {
+  context.save();
+  context.beginPath();
+  context.rect(x, y, width, height);
+  context.clip();
+  context.strokeStyle = color;
+  context.lineWidth = 1;
+  context.beginPath();
+  for (let offset = -height; offset < width; offset += 4) {
+    context.moveTo(x + offset, y + height);
+    context.lineTo(x + offset + height, y);
+  }
+  context.stroke();
+  context.restore();
+}
+
+/** A cell with the node's name, load and pods beside its bar. */
+function paintLargeCell(
+  context: CanvasRenderingContext2D,
+  { palette }: Scene,
+  node: GridNode,
+  x: number,
+  y: number,
+  width: number,
+  height: number,
+): void {
+  const bar = barWidth(height);
+  context.fillStyle = palette.surface;
+  context.fillRect(x, y, width, height);
+  paintBar(context, palette, node, x, y, bar, height);
+  context.strokeStyle = node.warned ? palette.danger : palette.line;
+  context.lineWidth = 1;
+  context.strokeRect(x + 0.5, y + 0.5, width - 1, height - 1);
+  const left = x + bar + 8;
+  const room = x + width - 6 - left;
+  const oneLine = width >= ONE_LINE;
+  context.textBaseline = "top";
+  context.font = `12px ${palette.font}`;
+  const figures = loadText(context, node, room);
+  context.fillStyle = palette.text;
+  const figuresWidth = oneLine ? context.measureText(figures).width + 8 : 0;
+  context.fillText(shortened(context, printable(node.name), room - figuresWidth), left, y + 7);
+  context.fillStyle = palette.muted;
+  context.textAlign = oneLine ? "right" : "left";
+  context.fillText(figures, oneLine ? x + width - 6 : left, y + (oneLine ? 7 : 22));
+  context.textAlign = "left";
+  paintPods(context, palette, node, podArea(x, y, width, height));
+}
+
+/** The load now and after the plan, or only the one now where there is no room for both. */
+function loadText(context: CanvasRenderingContext2D, node: GridNode, room: number): string {
+  if (node.load === null || !node.ready) return "";
+  const now = `${Math.round(node.load)}%`;
+  if (node.after === null || Math.abs(node.after - node.load) < 0.5) return now;
+  const both = `${now} → ${Math.round(node.after)}%`;
+  return context.measureText(both).width <= room ? both : now;
+}
+
+/** How the pods of a cell are arranged: squares in a row, and whether each row is one pod with its name. */
+export interface PodArrangement {
+  readonly side: number;
+  readonly columns: number;
+  readonly step: number;
+  readonly named: boolean;
+}
+
+const NAMED_ROW = 15;
+const LARGEST_SQUARE = 13;
+
+/** Null where there is no room. */
+export function arrangePods(count: number, width: number, height: number): PodArrangement | null {
+  if (count === 0 || width < 8 || height < 5) return null;
+  if (count * NAMED_ROW <= height && width >= 110) return { side: 9, columns: 1, step: NAMED_ROW, named: true };
+  for (let side = LARGEST_SQUARE; side >= 3; side--) {
+    const columns = Math.floor((width + 2) / (side + 2));
+    if (columns > 0 && Math.ceil(count / columns) * (side + 2) - 2 <= height) return { side, columns, step: side + 2, named: false };
+  }
+  return null;
+}
+
+/** Where the pods of a large cell are, in screen coordinates: left, top, width, height. */
+export function podArea(x: number, y: number, width: number, height: number): readonly [number, number, number, number] {
+  const left = x + barWidth(height) + 8;
+  const top = y + (width >= ONE_LINE ? 27 : 42);
+  return [left, top, x + width - 6 - left, y + height - 6 - top];
+}
+
+function paintPods(
+  context: CanvasRenderingContext2D,
+  palette: Palette,
+  node: GridNode,
+  [x, y, width, height]: readonly [number, number, number, number],
+): void {
+  const count = node.pods?.length ?? node.podCount;
+  const arrangement = arrangePods(count, width, height);
+  if (!arrangement) return;
+  const { side, columns, step, named } = arrangement;
+  context.font = `11px ${palette.font}`;
+  for (let index = 0; index < count; index++) {
+    const pod = node.pods?.[index];
+    const left = x + (index % columns) * step;
+    const top = y + Math.floor(index / columns) * step;
+    const moving = pod ? pod.moving : index >= count - node.leaving;
+    context.fillStyle = moving ? palette.accent : palette.line;
+    context.fillRect(left, top, side, side);
+    if (!named || !pod) continue;
+    context.fillStyle = pod.moving ? palette.accent : palette.muted;
+    context.fillText(shortened(context, printable(pod.key.split("/")[1] ?? pod.key), width - side - 6), left + side + 6, top - 1);
+  }
+}
+
+const shortNames = new Map<string, string>();
+
+/** Names of nodes differ at the end, so the beginning goes first. */
+function shortened(context: CanvasRenderingContext2D, text: string, width: number): string {
+  const key = `${context.font}/${Math.round(width)}/${text}`;
+  let short = shortNames.get(key);
+  if (short === undefined) {
+    if (shortNames.size > 20000) shortNames.clear();
+    short = text;
+    for (let keep = text.length; keep > 2 && context.measureText(short).width > width; keep--) {
+      const head = width < 90 ? 0 : Math.floor(keep / 3);
+      short = `${text.slice(0, head)}…${text.slice(text.length - (keep - head))}`;
+    }
+    shortNames.set(key, short);
+  }
+  return short;
+}
+
+export interface OverlayState {
+  readonly hovered: number;
+  readonly selected: number;
+  readonly focused: number;
+  readonly flights: readonly Flight[];
+  /** Moves that run now. */
+  readonly links: readonly Link[];
+  readonly drag: { readonly x: number; readonly y: number; readonly target: number } | null;
+}
+
+export function paintOverlay(context: CanvasRenderingContext2D, scene: Scene, overlay: OverlayState): void {
+  const { layout, view, palette } = scene;
+  context.clearRect(0, 0, scene.width, scene.height);
+  const outline = (index: number, color: string, thickness: number) => {
+    if (index < 0 || index * 2 >= layout.positions.length) return;
+    const x = layout.positions[index * 2]! * view.scale + view.x;
+    const y = layout.positions[index * 2 + 1]! * view.scale + view.y;
+    context.strokeStyle = color;
+    context.lineWidth = thickness;
+    // Around small cells, inside of large ones: at the edge, the outside of a cell is cut off.
+    const offset = layout.cellHeight * view.scale < 20 ? 1.5 : -1;
+    context.strokeRect(
+      x - offset,
+      y - offset,
+      layout.cellWidth * view.scale + 2 * offset,
+      layout.cellHeight * view.scale + 2 * offset,
+    );
+  };
+  outline(overlay.hovered, palette.text, 1.5);
+  outline(overlay.selected, palette.accent, 2);
+  outline(overlay.focused, palette.accent, 2);
+  for (const link of overlay.links) paintLink(context, scene, link);
+  for (const flight of overlay.flights) paintFlight(context, scene, flight);
+  if (overlay.drag) {
+    outline(overlay.drag.target, palette.accent, 2);
+    context.fillStyle = palette.accent;
+    context.fillRect(overlay.drag.x - 6, overlay.drag.y - 6, 12, 12);
+  }
+}
+
+interface Curve {
+  readonly from: readonly [number, number];
+  readonly middle: readonly [number, number];
+  readonly to: readonly [number, number];
+}
+
+/** A shallow arc between two cells. */
+function curveBetween({ layout, view }: Scene, from: number, to: number): Curve {
+  const center = (index: number): readonly [number, number] => [
+    (layout.positions[index * 2]! + layout.cellWidth / 2) * view.scale + view.x,
+    (layout.positions[index * 2 + 1]! + layout.cellHeight / 2) * view.scale + view.y,
+  ];
+  const [start, end] = [center(from), center(to)];
+  const lift = Math.min(60, Math.hypot(end[0] - start[0], end[1] - start[1]) * 0.2);
+  return { from: start, middle: [(start[0] + end[0]) / 2, (start[1] + end[1]) / 2 - lift], to: end };
+}
+
+function strokeCurve(context: CanvasRenderingContext2D, curve: Curve): void {
+  context.beginPath();
+  context.moveTo(...curve.from);
+  context.quadraticCurveTo(...curve.middle, ...curve.to);
+  context.stroke();
+}
+
+/** A move that runs: a dashed line with a square at its target. */
+function paintLink(context: CanvasRenderingContext2D, scene: Scene, link: Link): void {
+  const curve = curveBetween(scene, link.from, link.to);
+  context.strokeStyle = scene.palette.accent;
+  context.lineWidth = 1.5;
+  context.setLineDash([5, 4]);
+  strokeCurve(context, curve);
+  context.setLineDash([]);
+  context.lineWidth = 2;
+  context.strokeRect(curve.to[0] - 5, curve.to[1] - 5, 10, 10);
+}
+
+/** A pod on its way: a square on the arc, slow at both ends. */
+function paintFlight(context: CanvasRenderingContext2D, scene: Scene, flight: Flight): void {
+  const curve = curveBetween(scene, flight.from, flight.to);
+  context.strokeStyle = scene.palette.accent;
+  context.globalAlpha = 0.45;
+  context.lineWidth = 1;
+  strokeCurve(context, curve);
+  context.globalAlpha = 1;
+  const t = flight.progress < 0.5 ? 2 * flight.progress ** 2 : 1 - (2 - 2 * flight.progress) ** 2 / 2;
+  const at = (axis: 0 | 1) => (1 - t) ** 2 * curve.from[axis] + 2 * (1 - t) * t * curve.middle[axis] + t ** 2 * curve.to[axis];
+  const side = Math.max(6, Math.min(12, scene.layout.cellHeight * scene.view.scale * 0.5));
+  context.fillStyle = scene.palette.accent;
+  context.fillRect(at(0) - side / 2, at(1) - side / 2, side, side);
+}

@@ -1,0 +1,115 @@
+/** The two canvases of the grid. All painting happens in one animation frame, at most once per frame. */
+
+import type { Theme } from "../lib/load-scale";
+import {
+  arrangePods,
+  paintCells,
+  paintOverlay,
+  podArea,
+  readPalette,
+  type OverlayState,
+  type Palette,
+  type Scene,
+} from "./painter";
+
+const FLIGHT_MS = 1200;
+const FLIGHTS_AT_ONCE = 60;
+
+interface ActiveFlight {
+  readonly id: string;
+  readonly from: number;
+  readonly to: number;
+  readonly start: number;
+}
+
+export class GridSurface {
+  private readonly cells: CanvasRenderingContext2D;
+  private readonly overlay: CanvasRenderingContext2D;
+  private scene: Scene | null = null;
+  private palette: Palette | null = null;
+  private marks: OverlayState = { hovered: -1, selected: -1, focused: -1, flights: [], links: [], drag: null };
+  private flights: ActiveFlight[] = [];
+  private flown = new Set<string>();
+  private cellsChanged = false;
+  private requested = 0;
+
+  constructor(private readonly element: HTMLElement) {
+    const [cells, overlay] = element.querySelectorAll("canvas");
+    this.cells = cells!.getContext("2d")!;
+    this.overlay = overlay!.getContext("2d")!;
+  }
+
+  show(scene: Omit<Scene, "palette">, theme: Theme): void {
+    // The palette is read once per theme: reading computed styles in every frame would force a layout.
+    if (this.palette?.theme !== theme) this.palette = readPalette(this.element, theme);
+    if (this.scene?.width !== scene.width || this.scene.height !== scene.height) this.resize(scene.width, scene.height);
+    this.scene = { ...scene, palette: this.palette };
+    this.cellsChanged = true;
+    this.request();
+  }
+
+  mark(marks: Partial<OverlayState>): void {
+    this.marks = { ...this.marks, ...marks };
+    this.request();
+  }
+
+  /** Animate each move once. Without motion the cells simply change. */
+  fly(moves: readonly { id: string; from: number; to: number }[]): void {
+    const fresh = moves.filter((move) => !this.flown.has(move.id));
+    this.flown = new Set(moves.map((move) => move.id));
+    if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
+    const start = performance.now();
+    this.flights.push(...fresh.slice(0, FLIGHTS_AT_ONCE).map((move) => ({ ...move, start })));
+    if (this.flights.length > 0) this.request();
+  }
+
+  /** The pod whose square is at a point of a cell, if the cell is large enough to show pods. */
+  podAt(index: number, x: number, y: number): string | null {
+    const { layout, view, nodes } = this.scene ?? {};
+    const pods = nodes?.[index]?.pods;
+    if (!layout || !view || !pods || layout.cellHeight * view.scale < 60) return null;
+    const cellX = layout.positions[index * 2]! * view.scale + view.x;
+    const cellY = layout.positions[index * 2 + 1]! * view.scale + view.y;
+    const area = podArea(cellX, cellY, layout.cellWidth * view.scale, layout.cellHeight * view.scale);
+    const arrangement = arrangePods(pods.length, area[2], area[3]);
+    if (!arrangement) return null;
+    const column = arrangement.named ? 0 : Math.floor((x - area[0]) / arrangement.step);
+    const row = Math.floor((y - area[1]) / arrangement.step);
+    if (x < area[0] || column < 0 || row < 0 || column >= arrangement.columns) return null;
+    return pods[row * arrangement.columns + column]?.key ?? null;
+  }
+
+  close(): void {
+    cancelAnimationFrame(this.requested);
+  }
+
+  private resize(width: number, height: number): void {
+    const ratio = devicePixelRatio || 1;
+    for (const context of [this.cells, this.overlay]) {
+      context.canvas.width = Math.round(width * ratio);
+      context.canvas.height = Math.round(height * ratio);
+      context.canvas.style.width = `${width}px`;
+      context.canvas.style.height = `${height}px`;
+      context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    }
+  }
+
+  private request(): void {
+    if (!this.requested) this.requested = requestAnimationFrame((time) => this.paint(time));
+  }
+
+  private paint(time: number): void {
+    this.requested = 0;
+    if (!this.scene) return;
+    if (this.cellsChanged) paintCells(this.cells, this.scene);
+    this.cellsChanged = false;
+    this.flights = this.flights.filter((flight) => time - flight.start < FLIGHT_MS);
+    const flights = this.flights.map((flight) => ({
+      from: flight.from,
+      to: flight.to,
+      progress: Math.min(1, Math.max(0, (time - flight.start) / FLIGHT_MS)),
+    }));
+    paintOverlay(this.overlay, this.scene, { ...this.marks, flights });
+    if (this.flights.length > 0) this.request();
+  }
+}

@@ -1,0 +1,100 @@
+/** Three questions, answered in words and figures. */
+
+import type { ComponentChildren } from "preact";
+import { plural, t } from "../i18n";
+import { judgeBalance } from "../lib/cluster-model";
+import { decimal, percent } from "../lib/format";
+import { formatRoute } from "../lib/router";
+import { NodeLink, Time } from "../parts/basics";
+import { cluster, language, plan, running, status } from "../store";
+
+type Tone = "good" | "active" | "bad" | "quiet";
+
+function Answer(props: { readonly question: string; readonly answer: string; readonly tone: Tone; readonly children?: ComponentChildren }) {
+  return (
+    <div class="answer">
+      <dt>{props.question}</dt>
+      <dd>
+        <span class={`answer-word ${props.tone}`}>{props.answer}</span>
+        <span class="muted small">{props.children}</span>
+      </dd>
+    </div>
+  );
+}
+
+export function Answers() {
+  return (
+    <dl class="answers">
+      <Balance />
+      <Moving />
+      <Trouble />
+    </dl>
+  );
+}
+
+function Balance() {
+  const verdict = judgeBalance(cluster.value!, status.value?.thresholds ?? {});
+  if (!verdict) return <Answer question={t("answer.balanced")} answer={t("answer.unknown")} tone="quiet" />;
+  return (
+    <Answer
+      question={t("answer.balanced")}
+      answer={verdict.balanced ? t("answer.yes") : t("answer.no")}
+      tone={verdict.balanced ? "good" : "bad"}
+    >
+      {t("answer.spread", {
+        resource: verdict.resource,
+        spread: decimal(verdict.spread, 0, language.value),
+        limit: decimal(verdict.limit, 0, language.value),
+      })}
+      {": "}
+      <NodeLink name={verdict.lowest.node} /> {percent(verdict.lowest.percent, language.value)} – <NodeLink name={verdict.highest.node} />{" "}
+      {percent(verdict.highest.percent, language.value)}
+    </Answer>
+  );
+}
+
+function Moving() {
+  const planned = plan.value?.moves.length ?? 0;
+  const active = running.value.length;
+  const latest = running.value[0];
+  const check = status.value?.lastCheck;
+  return (
+    <Answer question={t("answer.moving")} answer={active ? plural("answer.podsMoving", active) : t("answer.nothing")} tone={active ? "active" : "quiet"}>
+      {latest ? (
+        <>
+          <a href={formatRoute("moves", latest.key.split("/"))}>{latest.pod.split("/")[1]}</a> {latest.step},{" "}
+        </>
+      ) : null}
+      {plan.value ? <a href={formatRoute("plan")}>{plural("answer.planned", planned)}</a> : t("answer.planning")}
+      {check ? (
+        <>
+          {", "}
+          {t("answer.checked")} <Time at={check} />
+        </>
+      ) : null}
+    </Answer>
+  );
+}
+
+function Trouble() {
+  const view = status.value;
+  if (!view) return <Answer question={t("answer.wrong")} answer={t("answer.unknown")} tone="quiet" />;
+  const parts = [
+    ...view.halts.map(({ words }) => words),
+    view.nodesNotReady ? plural("answer.notReady", view.nodesNotReady) : "",
+    view.failing.length ? plural("answer.failing", view.failing.length) : "",
+    view.suspects.length ? plural("answer.suspect", view.suspects.length) : "",
+    ...view.problems,
+  ].filter(Boolean);
+  const quiet = [view.paused && !view.halts.length ? t("answer.paused") : "", view.dryRun ? t("answer.dryRun") : ""].filter(Boolean);
+  return (
+    <Answer
+      question={t("answer.wrong")}
+      answer={parts.length ? plural("answer.problems", parts.length) : t("answer.nothing")}
+      tone={parts.length ? "bad" : "good"}
+    >
+      {parts.length ? <a href={formatRoute("moves", [], { tab: "trouble" })}>{parts.slice(0, 3).join(", ")}</a> : null}
+      {[...quiet, parts.length ? "" : plural("answer.allReady", view.nodes)].filter(Boolean).join(", ")}
+    </Answer>
+  );
+}

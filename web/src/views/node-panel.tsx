@@ -1,0 +1,226 @@
+/** One node: its load over time, conditions, why it is suspect, what keeps it from being emptied, and its pods. */
+
+import { useEffect, useRef } from "preact/hooks";
+import { api } from "../api/client";
+import type { NodeDetail, NodePodView } from "../api/types.gen";
+import { plural, t } from "../i18n";
+import { amount } from "../lib/cluster-model";
+import { printable } from "../lib/format";
+import { formatRoute, navigate, route } from "../lib/router";
+import { useRequest } from "../lib/use-request";
+import { Failure, LoadBar, Loading, Name, PodLink, Time } from "../parts/basics";
+import { DataTable } from "../parts/data-table";
+import { TimeChart } from "../parts/graphics";
+import { cluster, mayAct } from "../store";
+import { openAction } from "./action-dialog";
+import { RefusalGroups } from "./refusals";
+
+export function NodePanel({ name }: { readonly name: string }) {
+  const row = cluster.value?.nodes.names.indexOf(name) ?? -1;
+  // Loaded anew when the node's own numbers change, not with every change in the cluster.
+  const version = `${cluster.value?.nodes.pods[row]}/${cluster.value?.nodes.flags[row]}`;
+  const request = useRequest(`${name}@${version}`, () => api.node(name));
+  const heading = useRef<HTMLHeadingElement>(null);
+  useEffect(() => heading.current?.focus({ preventScroll: true }), [name]);
+  const close = () => navigate(formatRoute("cluster", [], Object.fromEntries(route.value.query)));
+  return (
+    <aside class="panel" aria-label={t("node.panel", { name: printable(name) })} onKeyDown={(event) => event.key === "Escape" && close()}>
+      <div class="panel-head">
+        <h2 ref={heading} tabIndex={-1}>
+          <Name>{name}</Name>
+        </h2>
+        <button type="button" class="plain" onClick={close} aria-label={t("close")}>
+          ✕
+        </button>
+      </div>
+      {request.data ? (
+        <Detail node={request.data} />
+      ) : request.error ? (
+        <Failure error={request.error} retry={request.again} />
+      ) : (
+        <Loading what={t("node.loading")} />
+      )}
+    </aside>
+  );
+}
+
+function Detail({ node }: { readonly node: NodeDetail }) {
+  return (
+    <div class="panel-body">
+      <p class="facts">
+        <span class={node.ready ? undefined : "danger"}>{node.ready ? t("node.ready") : t("node.notReady")}</span>
+        {node.schedulable ? null : <span>{t("node.cordoned")}</span>}
+        {node.inMaintenance ? <span>{t("node.maintenance")}</span> : null}
+        <span class="muted">
+          {t("node.created")} <Time at={node.created} />
+        </span>
+      </p>
+      <Actions node={node} />
+      {node.suspect.length ? <Suspect workloads={node.suspect} /> : null}
+      <Loads node={node} />
+      {node.load.at.length > 1 ? (
+        <TimeChart
+          title={t("node.loadOverTime")}
+          at={node.load.at}
+          height={120}
+          series={Object.entries(node.load.loads).map(([resource, values], index) => ({
+            label: resource,
+            values,
+            color: index === 0 ? "--text" : "--muted",
+            dashed: index > 0,
+          }))}
+        />
+      ) : null}
+      <section class="section">
+        <h3>{t("node.stays")}</h3>
+        {node.maintenance?.message ? <p>{printable(node.maintenance.message)}</p> : null}
+        {node.stays.length ? <RefusalGroups groups={node.stays} /> : <p class="muted">{t("node.nothingStays")}</p>}
+      </section>
+      <section class="section">
+        <h3>
+          {plural("pods", node.pods.length)}
+          {node.hiddenPods ? <span class="muted"> {t("node.hidden", { n: node.hiddenPods })}</span> : null}
+        </h3>
+        <PodTable pods={node.pods} allocatable={node.allocatable} />
+      </section>
+      <section class="section">
+        <h3>{t("node.couldCome")}</h3>
+        <p class="muted">{node.takesNone ? printable(node.takesNone) : plural("node.couldComeCount", node.couldCome)}</p>
+      </section>
+      <section class="section">
+        <h3>{t("node.conditions")}</h3>
+        <DataTable
+          caption={t("node.conditions")}
+          rows={node.conditions}
+          rowKey={({ type }) => type}
+          columns={[
+            { key: "type", title: t("column.condition"), cell: ({ type }) => <Name>{type}</Name> },
+            { key: "status", title: t("column.status"), cell: ({ status }) => <Name>{status}</Name> },
+            { key: "since", title: t("column.since"), cell: ({ since }) => <Time at={since} /> },
+            { key: "message", title: t("column.message"), cell: ({ message }) => <Name>{message}</Name> },
+          ]}
+        />
+      </section>
+      <Labels node={node} />
+    </div>
+  );
+}
+
+function Actions({ node }: { readonly node: NodeDetail }) {
+  const kind = node.inMaintenance ? "undrain" : "drain";
+  return (
+    <div class="actions">
+      <a class="button" href={formatRoute("what-if", [], { drain: node.name })}>
+        {t("node.tryDrain")}
+      </a>
+      <a class="button" href={formatRoute("what-if", [], { like: node.name, count: 2 })}>
+        {t("node.tryMore")}
+      </a>
+      {mayAct(kind) ? (
+        <button type="button" onClick={() => openAction({ kind, node: node.name })}>
+          {t(`act.${kind}`)}
+        </button>
+      ) : null}
+    </div>
+  );
+}
+
+function Suspect({ workloads }: { readonly workloads: readonly string[] }) {
+  return (
+    <section class="section notice">
+      <h3>{t("node.suspect")}</h3>
+      <p>{t("node.suspectWhy")}</p>
+      <ul class="plain-list">
+        {workloads.map((workload) => (
+          <li key={workload}>
+            <Name>{workload}</Name>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+function Loads({ node }: { readonly node: NodeDetail }) {
+  const rows = Object.keys(node.allocatable).filter((name) => (node.allocatable[name] ?? 0) > 0);
+  return (
+    <DataTable
+      caption={t("node.resources")}
+      rows={rows}
+      rowKey={(name) => name}
+      columns={[
+        { key: "resource", title: t("column.resource"), cell: (name) => <Name>{name}</Name> },
+        { key: "load", title: t("column.load"), cell: (name) => <LoadBar value={share(node.usage, node.allocatable, name)} /> },
+        { key: "requests", title: t("measure.requests"), numeric: true, wideOnly: true, cell: (name) => amount(name, node.requests[name] ?? 0) },
+        { key: "size", title: t("measure.size"), numeric: true, cell: (name) => amount(name, node.allocatable[name] ?? 0) },
+      ]}
+    />
+  );
+}
+
+type Amounts = Readonly<Record<string, number>>;
+
+function share(amounts: Amounts, allocatable: Amounts, name: string): number | null {
+  const size = allocatable[name] ?? 0;
+  return size > 0 ? (100 * (amounts[name] ?? 0)) / size : null;
+}
+
+function PodTable({ pods, allocatable }: { readonly pods: readonly NodePodView[]; readonly allocatable: Amounts }) {
+  return (
+    <DataTable
+      caption={t("node.pods")}
+      rows={pods}
+      rowKey={({ uid }) => uid}
+      columns={[
+        { key: "pod", title: t("column.pod"), cell: ({ pod }) => <PodLink pod={pod} />, sort: ({ pod }) => pod },
+        {
+          key: "cpu",
+          title: "cpu",
+          numeric: true,
+          cell: ({ usage }) => amount("cpu", usage["cpu"] ?? 0),
+          sort: ({ usage }) => share(usage, allocatable, "cpu") ?? 0,
+        },
+        {
+          key: "memory",
+          title: "memory",
+          numeric: true,
+          cell: ({ usage }) => amount("memory", usage["memory"] ?? 0),
+          sort: ({ usage }) => share(usage, allocatable, "memory") ?? 0,
+        },
+        {
+          key: "move",
+          title: t("column.mayMove"),
+          cell: (pod) =>
+            pod.mayMove ? (
+              <span>{pod.handover}</span>
+            ) : (
+              <span class="muted" title={printable(pod.keptBy.map(({ meaning }) => meaning).join("; "))}>
+                {pod.keptBy[0]?.reason ?? t("no")}
+              </span>
+            ),
+          sort: ({ mayMove, keptBy }) => (mayMove ? "" : (keptBy[0]?.reason ?? "~")),
+        },
+      ]}
+    />
+  );
+}
+
+function Labels({ node }: { readonly node: NodeDetail }) {
+  return (
+    <details>
+      <summary>{t("node.labels")}</summary>
+      <ul class="plain-list mono">
+        {node.taints.map((taint) => (
+          <li key={taint}>
+            {t("node.taint")}: <Name>{taint}</Name>
+          </li>
+        ))}
+        {Object.entries(node.labels).map(([key, value]) => (
+          <li key={key}>
+            <Name>{`${key}=${value}`}</Name>
+          </li>
+        ))}
+      </ul>
+    </details>
+  );
+}

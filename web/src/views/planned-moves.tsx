@@ -1,0 +1,125 @@
+/** The parts of a plan that the Plan and the What if views share. */
+
+import type { PlanView } from "../api/types.gen";
+import { plural, t } from "../i18n";
+import { percent } from "../lib/format";
+import { Empty, Figure, Name, NodeLink, PodLink, Section } from "../parts/basics";
+import { DataTable } from "../parts/data-table";
+import { BeforeAfter } from "../parts/graphics";
+import { language } from "../store";
+import { RefusalGroups } from "./refusals";
+
+export function PlanBody({ plan }: { readonly plan: PlanView }) {
+  const refusedCount = plan.refused.reduce((sum, { count }) => sum + count, 0);
+  return (
+    <>
+      <PlanFigures plan={plan} />
+      {plan.histograms.length ? (
+        <Section title={t("plan.beforeAfter")} note={t("plan.beforeAfterNote")}>
+          <div class="columns">
+            {plan.histograms.map((histogram) => (
+              <BeforeAfter key={histogram.resource} histogram={histogram} title={histogram.resource} />
+            ))}
+          </div>
+        </Section>
+      ) : null}
+      <Section title={t("plan.moves")} note={plan.hiddenMoves ? plural("plan.hidden", plan.hiddenMoves) : null}>
+        {plan.moves.length ? <MovesTable plan={plan} /> : <Empty title={t("plan.noMoves")}>{t("plan.noMovesWhy")}</Empty>}
+      </Section>
+      {plan.changes.length ? <NodeChanges plan={plan} /> : null}
+      <Section title={t("plan.refused")} note={refusedCount ? plural("plan.refusedCount", refusedCount) : null}>
+        {plan.refused.length ? <RefusalGroups groups={plan.refused} /> : <p class="muted">{t("plan.nothingRefused")}</p>}
+      </Section>
+      {plan.assumptions.length ? (
+        <Section title={t("plan.assumptions")}>
+          <ul class="bullets">
+            {plan.assumptions.map((text) => (
+              <li key={text}>
+                <Name>{text}</Name>
+              </li>
+            ))}
+          </ul>
+        </Section>
+      ) : null}
+    </>
+  );
+}
+
+function PlanFigures({ plan }: { readonly plan: PlanView }) {
+  return (
+    <dl class="figures">
+      <Figure label={t("plan.moves")} value={plan.moves.length} note={plural("waves", plan.waves.length)} />
+      {plan.histograms.map((each) => (
+        <Figure
+          key={each.resource}
+          label={t("plan.spreadOf", { resource: each.resource })}
+          value={
+            <>
+              {Math.round(each.highestBefore - each.lowestBefore)} → {Math.round(each.highestAfter - each.lowestAfter)}
+            </>
+          }
+          note={t("plan.points")}
+        />
+      ))}
+      <Figure label={t("plan.highest")} value={percent(Math.max(0, ...plan.histograms.map((each) => each.highestAfter)), language.value)} note={t("plan.highestNote")} />
+      {plan.planningSeconds >= 0.005 ? (
+        <Figure label={t("plan.planning")} value={`${plan.planningSeconds.toFixed(2)}s`} note={plan.usageSource} />
+      ) : null}
+    </dl>
+  );
+}
+
+function MovesTable({ plan }: { readonly plan: PlanView }) {
+  return (
+    <DataTable
+      caption={t("plan.moves")}
+      rows={plan.moves}
+      rowKey={({ uid, wave }) => `${uid}/${wave}`}
+      columns={[
+        { key: "wave", title: t("column.wave"), numeric: true, cell: ({ wave }) => wave + 1, sort: ({ wave }) => wave },
+        { key: "pod", title: t("column.pod"), cell: ({ pod }) => <PodLink pod={pod} />, sort: ({ pod }) => pod },
+        { key: "from", title: t("column.from"), cell: ({ from }) => <NodeLink name={from} />, sort: ({ from }) => from },
+        {
+          key: "to",
+          title: t("column.to"),
+          cell: ({ to, hop }) => (
+            <>
+              {to ? <NodeLink name={to} /> : <span class="muted">{t("plan.chosenLater")}</span>}
+              {hop ? <span class="muted small"> {t("plan.hop")}</span> : null}
+            </>
+          ),
+          sort: ({ to }) => to ?? "",
+        },
+        { key: "reason", title: t("column.reason"), cell: ({ reason }) => <Name>{reason}</Name> },
+        { key: "strategy", title: t("column.strategy"), wideOnly: true, cell: ({ strategy }) => <Name>{strategy}</Name>, sort: ({ strategy }) => strategy },
+        { key: "handover", title: t("column.handover"), wideOnly: true, cell: ({ handover }) => handover, sort: ({ handover }) => handover },
+        {
+          key: "gain",
+          title: t("column.gain"),
+          numeric: true,
+          wideOnly: true,
+          cell: ({ gain }) => percent(100 * gain, language.value, 1),
+          sort: ({ gain }) => gain,
+        },
+      ]}
+    />
+  );
+}
+
+function NodeChanges({ plan }: { readonly plan: PlanView }) {
+  return (
+    <Section title={t("plan.changes")}>
+      <DataTable
+        caption={t("plan.changes")}
+        rows={plan.changes}
+        rowKey={({ node, change }) => `${node}/${change}`}
+        columns={[
+          { key: "node", title: t("column.node"), cell: ({ node }) => <NodeLink name={node} /> },
+          { key: "change", title: t("column.change"), cell: ({ change }) => change },
+          { key: "strategy", title: t("column.strategy"), cell: ({ strategy }) => <Name>{strategy}</Name> },
+          { key: "reason", title: t("column.reason"), cell: ({ reason }) => <Name>{reason}</Name> },
+        ]}
+      />
+    </Section>
+  );
+}
