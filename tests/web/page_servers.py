@@ -14,9 +14,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import msgspec
-from rescheduler.web.page_model import LivePage, PageModel, SavedPage
-from rescheduler.web.web_authorization import LinkAuthorizer
-from rescheduler.web.web_server import PageOptions, serve_page
 
 from bench import clusters
 from kubesim.running_cluster import simulated_server
@@ -35,6 +32,9 @@ from rescheduler.config.policy import Policy
 from rescheduler.kube.access import cluster_config
 from rescheduler.kube.client import Client
 from rescheduler.kube.http_transport import HttpTransport
+from rescheduler.web.page_model import LivePage, PageModel, SavedPage
+from rescheduler.web.web_authorization import LinkAuthorizer
+from rescheduler.web.web_server import PageOptions, serve_page
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'\u202e\u0007"
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from playwright.sync_api import Browser, expect
-from rescheduler.web.page_model import SavedPage
-from rescheduler.web.plan_html import plan_html
 
 from rescheduler.cluster.sources.cluster_kinds import WebhookProbeResult
 from rescheduler.config.policy import Policy
+from rescheduler.web.page_model import SavedPage
+from rescheduler.web.plan_html import plan_html
 from tests.web.page_servers import big_snapshot
 
 
