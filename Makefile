@@ -49,6 +49,7 @@ e2e-full: $(READY) control-plane ## the long parts: more stories, 30,000 and 150
 
 .PHONY: e2e-nodes
 e2e-nodes: $(READY) node-programs $(IMAGE) ## tests on real nodes: containers, Services, our image (needs root; ARGS="-k name")
+	@$(BIN)/pytest tests/image
 	@$(BIN)/python -m tests.testbed.nodes $(BIN)/pytest tests/e2e_nodes -m "not full" $(ARGS)
 
 .PHONY: node-programs

@@ -189,7 +189,7 @@ class Storm:
     async def _calm_down(self):
         """One controller with a good line brings everything to its end."""
         async with self._executing(self.cluster.connect()):
-            for number in range(1, self.moves.wishes + 1):
+            for number in range(1, self.moves.created + 1):
                 await self.moves.until_over(f"moves/move-{number}", timeout_s=7200)
             await self.moves.until_nothing_left()
             for app, count in self.wanted.items():
