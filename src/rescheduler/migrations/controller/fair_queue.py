@@ -30,7 +30,11 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from rescheduler.api.podmigration import Migration, MigrationPhase
-from rescheduler.migrations.controller.concurrency_limits import ConcurrencyLimits, SlotClaim
+from rescheduler.migrations.controller.concurrency_limits import (
+    ConcurrencyLimits,
+    SlotClaim,
+    raised_node_limits,
+)
 from rescheduler.migrations.interruptions import GroupId, MigrationGroup, group_of
 from rescheduler.migrations.runtime_state import RuntimeStateHolder
 
@@ -193,6 +197,8 @@ class FairQueue:
     def grant(self, now: datetime, may_begin: MayBegin, *, everything: bool = False) -> list[str]:
         """Give turns, and return the keys in order; consider `everything` if conditions changed."""
         self._end_holds(now)
+        waiting = (entry.migration for entry in self._entries.values())
+        self._slots.raised = raised_node_limits(waiting, self._runtime.current.policy, now)
         lines = self._lines if everything or self._is_freed else self._lines_of_new()
         self._new, self._is_freed = {}, False
         if not lines or self._slots.is_full:
