@@ -18,8 +18,8 @@ from rescheduler.kube.api_resources import Object
 from rescheduler.kube.client import Client
 from rescheduler.steering.webhook.webhook_configurations import UrlAddress
 from tests.e2e.daemon.processes import Cluster, Replica, write_config
-from tests.e2e.facts.stage import AT_ONCE, Stage, until_usable
 from tests.e2e.permissions import DAEMON, WEBHOOK, kubeconfig_as
+from tests.stories.sandbox import AT_ONCE, Sandbox, until_usable
 from tests.testbed import ControlPlane, Part
 from tests.testbed.options import QUICK
 from tests.webhook_installed import install_webhook, uninstall_registrations
@@ -126,9 +126,9 @@ async def installed(
 
 
 @pytest.fixture
-async def stage(client: Client, namespace: str, play: Callable[..., Awaitable[Any]]) -> Stage:
+async def sandbox(client: Client, namespace: str, start_kubelet: Callable[..., Awaitable[Any]]) -> Sandbox:
     """Three nodes of 8 cpu, on which pods need a second to start."""
-    kubelet = await play({"pods": [AT_ONCE]}, nodes=3)
-    made = Stage(client, namespace, kubelet, await until_usable(client, kubelet, 3))
+    kubelet = await start_kubelet({"pods": [AT_ONCE]}, nodes=3)
+    made = Sandbox(client, namespace, kubelet, await until_usable(client, kubelet, 3))
     made.behave({"startup": "1s", "termination": "0s"})
     return made

@@ -9,8 +9,8 @@ import pytest
 
 from rescheduler.kube.client import Client
 from tests.e2e.evictions.conftest import Installed
-from tests.e2e.facts.observer import observing
-from tests.e2e.facts.stage import AT_ONCE, Stage, node_of, until_usable
+from tests.stories.observer import observing
+from tests.stories.sandbox import AT_ONCE, Sandbox, node_of, until_usable
 
 
 @pytest.mark.parametrize(
@@ -22,20 +22,20 @@ from tests.e2e.facts.stage import AT_ONCE, Stage, node_of, until_usable
     ],
 )
 async def test_drain(
-    replicas: int, budget: dict[str, int] | None, installed: Installed, stage: Stage
+    replicas: int, budget: dict[str, int] | None, installed: Installed, sandbox: Sandbox
 ) -> None:
     """ends, and as many pods as requested were ready all the time."""
-    await stage.deployment(replicas)
+    await sandbox.deployment(replicas)
     if budget is not None:
-        await stage.budget(**budget)
+        await sandbox.budget(**budget)
     await installed.start()
-    node = node_of((await stage.pods())[0])
-    async with observing(stage.client, stage.namespace) as seen:
+    node = node_of((await sandbox.pods())[0])
+    async with observing(sandbox.client, sandbox.namespace) as seen:
         done = await installed.drain(node)
     assert done.code == 0, done.out
     assert "is being moved to" in done.out, done.out
     assert min(seen.ready) >= replicas, seen.ready
-    assert all(node_of(pod) != node for pod in await stage.until_ready(replicas))
+    assert all(node_of(pod) != node for pod in await sandbox.until_ready(replicas))
 
 
 @pytest.mark.full
@@ -45,23 +45,23 @@ async def test_five_of_twenty_nodes_in_parallel(
     installed: Installed,
     client: Client,
     namespace: str,
-    play: Callable[..., Awaitable[Any]],
+    start_kubelet: Callable[..., Awaitable[Any]],
 ) -> None:
     """All are drained, and not one of the single replicas under budgets that allow nothing was missing.
 
     With the webhook killed in the middle it is as without rescheduler: the budgets refuse the rest, and what
     was begun is finished.
     """
-    kubelet = await play({"pods": [AT_ONCE]}, nodes=20)
-    stage = Stage(client, namespace, kubelet, await until_usable(client, kubelet, 20))
-    drained, others = stage.nodes[:5], stage.nodes[5:]
-    await stage.cordon(*others)
+    kubelet = await start_kubelet({"pods": [AT_ONCE]}, nodes=20)
+    sandbox = Sandbox(client, namespace, kubelet, await until_usable(client, kubelet, 20))
+    drained, others = sandbox.nodes[:5], sandbox.nodes[5:]
+    await sandbox.cordon(*others)
     apps = [f"app-{number}" for number in range(10)]
     for app in apps:
-        await stage.deployment(1, app=app)
-        await stage.budget(app, app=app, minAvailable=1)
-    await stage.cordon(*others, on=False)
-    stage.behave({"startup": "1s", "termination": "0s"})
+        await sandbox.deployment(1, app=app)
+        await sandbox.budget(app, app=app, minAvailable=1)
+    await sandbox.cordon(*others, on=False)
+    sandbox.behave({"startup": "1s", "termination": "0s"})
     await installed.start()
     async with contextlib.AsyncExitStack() as stack:
         seen = [await stack.enter_async_context(observing(client, namespace, app)) for app in apps]
@@ -75,4 +75,4 @@ async def test_five_of_twenty_nodes_in_parallel(
     if not webhook_dies:
         assert [each.code for each in done] == [0] * 5, [each.out for each in done]
         for app in apps:
-            assert all(node_of(pod) not in drained for pod in await stage.until_ready(1, app=app))
+            assert all(node_of(pod) not in drained for pod in await sandbox.until_ready(1, app=app))

@@ -16,27 +16,27 @@ from rescheduler.kube.api_resources import VALIDATING_WEBHOOKS, Object
 from rescheduler.kube.client import Client
 from rescheduler.kube.http_transport import HttpTransport
 from tests.e2e.evictions.conftest import Installed
-from tests.e2e.facts.observer import observing
-from tests.e2e.facts.stage import Stage, node_of
+from tests.stories.observer import observing
+from tests.stories.sandbox import Sandbox, node_of
 from tests.webhook_installed import configuration_of
 
 
-async def test_a_dry_run_passes_and_records_nothing(installed: Installed, stage: Stage) -> None:
+async def test_a_dry_run_passes_and_records_nothing(installed: Installed, sandbox: Sandbox) -> None:
     """kubectl would retry a refused dry run until its timeout."""
-    await stage.deployment(1)
+    await sandbox.deployment(1)
     await installed.start()
-    (pod,) = await stage.pods()
+    (pod,) = await sandbox.pods()
     done = await installed.drain(node_of(pod), "--dry-run=server")
     assert done.code == 0, done.out
     assert not await installed.migrations()
-    assert [each["metadata"]["uid"] for each in await stage.pods()] == [pod["metadata"]["uid"]]
+    assert [each["metadata"]["uid"] for each in await sandbox.pods()] == [pod["metadata"]["uid"]]
 
 
 @pytest.mark.full
-async def test_without_a_daemon_evictions_pass(installed: Installed, stage: Stage) -> None:
-    await stage.deployment(1)
+async def test_without_a_daemon_evictions_pass(installed: Installed, sandbox: Sandbox) -> None:
+    await sandbox.deployment(1)
     await installed.start_webhook()
-    (pod,) = await stage.pods()
+    (pod,) = await sandbox.pods()
     done = await installed.drain(node_of(pod))
     assert done.code == 0, done.out
     assert "no daemon leads" in done.out
@@ -44,23 +44,25 @@ async def test_without_a_daemon_evictions_pass(installed: Installed, stage: Stag
 
 
 @pytest.mark.full
-async def test_while_paused_evictions_pass(installed: Installed, stage: Stage) -> None:
-    await stage.deployment(1)
+async def test_while_paused_evictions_pass(installed: Installed, sandbox: Sandbox) -> None:
+    await sandbox.deployment(1)
     await installed.start()
     await installed.cluster.run("pause")
-    (pod,) = await stage.pods()
+    (pod,) = await sandbox.pods()
     done = await installed.drain(node_of(pod))
     assert done.code == 0, done.out
     assert "rescheduler is paused" in done.out
 
 
-async def test_with_the_webhook_killed_midway_nothing_is_stuck(installed: Installed, stage: Stage) -> None:
+async def test_with_the_webhook_killed_midway_nothing_is_stuck(
+    installed: Installed, sandbox: Sandbox
+) -> None:
     """As without rescheduler: the eviction is up to the budget, which allows it here."""
-    stage.behave({"startup": "0s", "termination": "0s"})
-    await stage.deployment(1)
+    sandbox.behave({"startup": "0s", "termination": "0s"})
+    await sandbox.deployment(1)
     await installed.start()
-    (pod,) = await stage.pods()
-    stage.start_slowly()
+    (pod,) = await sandbox.pods()
+    sandbox.start_slowly()
     draining = asyncio.create_task(installed.drain(node_of(pod)))
     assert installed.webhook is not None
     await installed.webhook.until_said("EvictionIntercepted")
@@ -69,28 +71,28 @@ async def test_with_the_webhook_killed_midway_nothing_is_stuck(installed: Instal
     assert done.code == 0, done.out
 
 
-async def test_no_target_waits_for_room(installed: Installed, stage: Stage) -> None:
+async def test_no_target_waits_for_room(installed: Installed, sandbox: Sandbox) -> None:
     """The copy is Pending without a nomination, so that an autoscaler provides a node for it."""
-    first, *others = stage.nodes
-    await stage.cordon(*others)
-    await stage.deployment(1)
-    await stage.budget(minAvailable=1)
+    first, *others = sandbox.nodes
+    await sandbox.cordon(*others)
+    await sandbox.deployment(1)
+    await sandbox.budget(minAvailable=1)
     await installed.start()
-    async with observing(stage.client, stage.namespace) as seen:
+    async with observing(sandbox.client, sandbox.namespace) as seen:
         draining = asyncio.create_task(installed.drain(first))
-        pending = await _until_pending(stage)
+        pending = await _until_pending(sandbox)
         assert "nominatedNodeName" not in pending["status"]
-        await stage.cordon(others[0], on=False)
+        await sandbox.cordon(others[0], on=False)
         done = await draining
     assert done.code == 0, done.out
     assert min(seen.ready) >= 1
-    assert [node_of(each) for each in await stage.until_ready(1)] == [others[0]]
+    assert [node_of(each) for each in await sandbox.until_ready(1)] == [others[0]]
 
 
-async def _until_pending(stage: Stage) -> Object:
+async def _until_pending(sandbox: Sandbox) -> Object:
     async with asyncio.timeout(30):
         while True:
-            for pod in await stage.pods():
+            for pod in await sandbox.pods():
                 conditions = pod["status"].get("conditions") or ()
                 if any(each.get("reason") == "Unschedulable" for each in conditions):
                     return pod
@@ -99,17 +101,17 @@ async def _until_pending(stage: Stage) -> Object:
 
 @pytest.mark.full
 @pytest.mark.parametrize("with_daemon", [True, False], ids=["with a daemon", "without a daemon"])
-async def test_a_person_moves_a_pod(with_daemon: bool, installed: Installed, stage: Stage) -> None:
+async def test_a_person_moves_a_pod(with_daemon: bool, installed: Installed, sandbox: Sandbox) -> None:
     """The person evicts as nobody that the webhook knows; but then the copy is ready."""
-    await stage.deployment(1)
-    await stage.budget(minAvailable=1)
+    await sandbox.deployment(1)
+    await sandbox.budget(minAvailable=1)
     if with_daemon:
         await installed.start_daemon()
     await installed.start_webhook()
-    (pod,) = await stage.pods()
-    target = await stage.free_node()
+    (pod,) = await sandbox.pods()
+    target = await sandbox.free_node()
     config = ("--config", str(installed.cluster.config))
-    async with observing(stage.client, stage.namespace) as seen:
+    async with observing(sandbox.client, sandbox.namespace) as seen:
         name = pod["metadata"]["name"]
         process = await installed.cluster.start(
             installed.cluster.admin, "move", name, "--to", target, *config
@@ -117,17 +119,17 @@ async def test_a_person_moves_a_pod(with_daemon: bool, installed: Installed, sta
         out, err = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 0, (out, err)
     assert min(seen.ready) >= 1
-    assert [node_of(each) for each in await stage.until_ready(1)] == [target]
+    assert [node_of(each) for each in await sandbox.until_ready(1)] == [target]
 
 
 @pytest.mark.full
-async def test_a_forged_review_moves_nothing(installed: Installed, stage: Stage) -> None:
+async def test_a_forged_review_moves_nothing(installed: Installed, sandbox: Sandbox) -> None:
     """Whoever reaches the port but does not know the path can't have a pod of another user moved."""
-    await stage.deployment(1)
+    await sandbox.deployment(1)
     await installed.start()
-    (pod,) = await stage.pods()
+    (pod,) = await sandbox.pods()
     request = {
-        "uid": "1", "name": pod["metadata"]["name"], "namespace": stage.namespace, "operation": "CREATE",
+        "uid": "1", "name": pod["metadata"]["name"], "namespace": sandbox.namespace, "operation": "CREATE",
         "subResource": "eviction", "userInfo": {"username": "system:admin"},
         "object": {"metadata": {"name": pod["metadata"]["name"]}},
     }  # fmt: skip
@@ -138,7 +140,7 @@ async def test_a_forged_review_moves_nothing(installed: Installed, stage: Stage)
             url = f"https://127.0.0.1:{installed.port}{path}"
             async with session.post(url, data=json.dumps({"request": request})) as response:
                 await response.read()
-        configuration = await stage.client.get(VALIDATING_WEBHOOKS, configuration_of(stage.namespace))
+        configuration = await sandbox.client.get(VALIDATING_WEBHOOKS, configuration_of(sandbox.namespace))
         real = configuration["webhooks"][1]["clientConfig"]["url"]
         assert not await installed.migrations()
         began = time.perf_counter()
@@ -150,17 +152,17 @@ async def test_a_forged_review_moves_nothing(installed: Installed, stage: Stage)
     )
 
 
-async def test_its_account_can_request_nothing_else(installed: Installed, stage: Stage) -> None:
+async def test_its_account_can_request_nothing_else(installed: Installed, sandbox: Sandbox) -> None:
     """What a compromised webhook can do: one make-before-break move per pod, to a node of the daemon's
     choice."""
-    await stage.deployment(1)
-    (pod,) = await stage.pods()
+    await sandbox.deployment(1)
+    (pod,) = await sandbox.pods()
     uid = pod["metadata"]["uid"]
     spec = {
         "pod": {"name": pod["metadata"]["name"], "uid": uid}, "sourceNode": node_of(pod),
         "strategy": "Eviction", "handover": "Adopt",
     }  # fmt: skip
-    good: Object = {"metadata": {"name": f"eviction-{uid}", "namespace": stage.namespace}, "spec": spec}
+    good: Object = {"metadata": {"name": f"eviction-{uid}", "namespace": sandbox.namespace}, "spec": spec}
     attempts = [
         {**good, "metadata": {**good["metadata"], "name": "another"}},
         {
@@ -171,7 +173,7 @@ async def test_its_account_can_request_nothing_else(installed: Installed, stage:
         {**good, "spec": {**spec, "strategy": "Manual"}},
         {**good, "spec": {**spec, "handover": "Evict"}},
         {**good, "spec": {**spec, "handover": "Auto"}},
-        {**good, "spec": {**spec, "targetNode": await stage.free_node()}},
+        {**good, "spec": {**spec, "targetNode": await sandbox.free_node()}},
     ]
     about = {"apiVersion": POD_MIGRATIONS.api_version, "kind": POD_MIGRATIONS.kind}
     webhook = Client(HttpTransport(load_cluster_access(installed.webhook_account)))
@@ -183,10 +185,10 @@ async def test_its_account_can_request_nothing_else(installed: Installed, stage:
         with pytest.raises(errors.AlreadyExists):
             await webhook.create(POD_MIGRATIONS, {**about, **good})
         with pytest.raises(errors.Forbidden):
-            await webhook.delete(POD_MIGRATIONS, stage.key(f"eviction-{uid}"))
+            await webhook.delete(POD_MIGRATIONS, sandbox.key(f"eviction-{uid}"))
         with pytest.raises(errors.Forbidden):
-            await webhook.evict(stage.key(pod["metadata"]["name"]), uid=uid)
+            await webhook.evict(sandbox.key(pod["metadata"]["name"]), uid=uid)
         with pytest.raises(errors.Forbidden):
-            await webhook.delete(PODS, stage.key(pod["metadata"]["name"]))
+            await webhook.delete(PODS, sandbox.key(pod["metadata"]["name"]))
     finally:
         await webhook.close()
