@@ -4,13 +4,15 @@ import contextlib
 
 from rescheduler.api.well_known_names import cluster_scoped_name
 from rescheduler.cluster.sources.webhook_probe import WEBHOOK_LABEL_SELECTOR
+from rescheduler.install.admission_policies import user_name
 from rescheduler.install.component_manifests import certificate_secret
-from rescheduler.install.object_metadata import with_install_id
+from rescheduler.install.object_metadata import DAEMON, with_install_id
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
 from rescheduler.kube.client import Client
 from rescheduler.steering.webhook.webhook_configurations import (
     WEBHOOK_CONFIGURATION,
+    UnguardedEvictions,
     WebhookAddress,
     webhook_configurations,
 )
@@ -28,9 +30,9 @@ async def install_webhook(client: Client, namespace: str, address: WebhookAddres
     with contextlib.suppress(errors.AlreadyExists):
         await client.create(SECRETS, certificate_secret(namespace))
     await uninstall_registrations(client)
-    for kind, item in zip(
-        (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS), webhook_configurations(address), strict=True
-    ):
+    unguarded = UnguardedEvictions(user_name(DAEMON, namespace))
+    items = webhook_configurations(address, unguarded=unguarded)
+    for kind, item in zip((MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS), items, strict=True):
         await client.create(kind, with_install_id(item, namespace))
 
 

@@ -17,7 +17,8 @@ import yaml
 
 from rescheduler.api.daemon_status import program_version
 from rescheduler.api.podmigration_crd import podmigration_crd
-from rescheduler.install.account_policies import daemon_policies, webhook_policies
+from rescheduler.config.policy import Policy
+from rescheduler.install.account_policies import daemon_policies
 from rescheduler.install.component_manifests import (
     EXTENDER_ONLY,
     WEB_ACTIONS,
@@ -29,6 +30,7 @@ from rescheduler.install.component_manifests import (
 from rescheduler.install.install_options import Options
 from rescheduler.install.manifests import as_yaml, daemon_network_policy, webhook_network_policy
 from rescheduler.install.object_metadata import with_install_id
+from rescheduler.install.webhook_policies import webhook_policies
 from rescheduler.kube.api_resources import Object
 
 __all__ = ["ChartValue", "chart", "described_values", "main", "values_schema", "values_yaml"]
@@ -98,6 +100,7 @@ def _resolved(schema: Any, components: Object) -> Any:
 
 
 _NAMESPACE: Final = "⟦namespace⟧"
+_EXCLUDED: Final = "⟦excludedNamespaces⟧"
 _PLACEHOLDER: Final = re.compile(r"⟦([\w.]+)⟧")
 _WHOLE_FIELD: Final = re.compile(r"^(?P<indent> *)(?P<name>[\w-]+): ⟦(?P<path>[\w.]+)⟧$")
 _NEWLINE: Final = "\n"
@@ -122,7 +125,7 @@ def chart() -> dict[str, str]:
     crd = podmigration_crd()
     crd["metadata"]["annotations"] = _KEEP
     daemon = _template(daemon_objects(options, _NAMESPACE, configuration_text(options)))
-    webhook = _template(webhook_objects(options, _NAMESPACE))
+    webhook = _template(webhook_objects(options, _NAMESPACE, _EXCLUDED))
     return {
         "Chart.yaml": _GENERATED + as_yaml(_chart_yaml()),
         "values.yaml": _GENERATED + values_yaml(),
@@ -252,6 +255,9 @@ def _reference(found: re.Match[str]) -> str:
 
 
 def _value_reference(path: str) -> str:
+    if path == "excludedNamespaces":
+        default = " ".join(f'"{each}"' for each in Policy().excluded_namespaces)
+        return f'{{{{ get .Values.args "excludedNamespaces" | default (list {default}) | toJson }}}}'
     return "{{ .Release.Namespace }}" if path == "namespace" else f"{{{{ .Values.{path} }}}}"
 
 

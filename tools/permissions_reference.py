@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator, Sequence
 
-from rescheduler.install.account_policies import DAEMON_POLICIES, WEBHOOK_POLICIES
+from rescheduler.install.account_policies import DAEMON_POLICIES
 from rescheduler.install.admission_policies import AdmissionPolicy
 from rescheduler.install.object_metadata import DAEMON, WEBHOOK
 from rescheduler.install.rbac import (
@@ -13,6 +13,7 @@ from rescheduler.install.rbac import (
     WEBHOOK_NAMESPACE_GRANTS,
     RbacGrant,
 )
+from rescheduler.install.webhook_policies import WEBHOOK_POLICIES
 from tools.generated_section import GeneratedSection
 
 __all__ = ["REFERENCE"]

@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 import yaml
 
 from rescheduler.api.well_known_names import INSTALL_ID
-from rescheduler.install.account_policies import daemon_policies, webhook_policies
+from rescheduler.install.account_policies import daemon_policies
 from rescheduler.install.admission_policies import user_name
 from rescheduler.install.install_options import AdmissionPolicies
 from rescheduler.install.object_metadata import with_install_id
 from rescheduler.install.rbac import RbacGrant, daemon_roles, webhook_roles
+from rescheduler.install.webhook_policies import webhook_policies
 from tests.testbed import ControlPlane
 
 __all__ = ["DAEMON", "WEBHOOK", "Request", "Seen", "kubeconfig_as", "unused"]

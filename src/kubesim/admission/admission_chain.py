@@ -4,6 +4,7 @@ Fields that a kind does not have are dropped; the client decides whether it gets
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal
 
 from kubesim.admission import admission_plugins, object_decoding, object_defaults
@@ -81,6 +82,21 @@ class WebhookDispatcher:
             if configurations := self._configurations(name):
                 attempt = self._attempt(kind, None, record.object, "", options)
                 await ask(configurations, attempt, self.caller, self._naming.uid)
+
+    async def review_subresource(
+        self,
+        kind: ResourceKind,
+        subresource: str,
+        content: Object,
+        content_kind: ResourceKind,
+        options: WriteOptions,
+    ) -> None:
+        """Call the validating webhooks for the creation of a subresource that has a kind of its own."""
+        if configurations := self._configurations("ValidatingWebhookConfiguration"):
+            attempt = self._attempt(kind, content, None, subresource, options)
+            attempt = replace(attempt, content_kind=content_kind)
+            warnings = await validate(configurations, attempt, self.caller, self._naming.uid)
+            options.warnings.extend(warnings)
 
     def _configurations(self, name: str) -> list[Object]:
         kind = self._kinds.named("admissionregistration.k8s.io/v1", name)

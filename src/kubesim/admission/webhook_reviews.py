@@ -35,6 +35,8 @@ class AdmissionAttributes:
     name: str = ""
     namespace: str = ""
     subresource: str = ""
+    content_kind: ResourceKind | None = None
+    """The kind of `object`, if it is not that of the resource: an Eviction of a pod."""
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
     dry_run: bool = False
     field_manager: str = ""
@@ -43,8 +45,8 @@ class AdmissionAttributes:
 
     def request(self, uid: str) -> Object:
         """Return the request in the form of an `AdmissionReview`."""
-        kind = self.kind
-        spoken = {"group": kind.group, "version": kind.version, "kind": kind.name}
+        kind, content = self.kind, self.content_kind or self.kind
+        spoken = {"group": content.group, "version": content.version, "kind": content.name}
         resource = {"group": kind.group, "version": kind.version, "resource": kind.plural}
         request: Object = {
             "uid": uid,
@@ -79,7 +81,8 @@ class AdmissionAttributes:
         """Return the object with its kind and version, which stored objects don't repeat."""
         if obj is None:
             return None
-        shown: Object = {"kind": self.kind.name, "apiVersion": self.kind.api_version} | obj
+        kind = self.content_kind or self.kind
+        shown: Object = {"kind": kind.name, "apiVersion": kind.api_version} | obj
         if self.operation == "CREATE":
             shown["metadata"] = {k: v for k, v in obj["metadata"].items() if k not in _GIVEN_LATER}
             if "status" in shown and self.kind.name != "Node":

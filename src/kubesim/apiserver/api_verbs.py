@@ -27,7 +27,7 @@ from kubesim.apiserver.watch_streams import OpenWatches, WatchOptions
 from kubesim.apiserver.write_options import Preconditions, WriteOptions, check_preconditions, unmet
 from kubesim.patches.patch_request import PatchRequest
 
-__all__ = ["ApiVerbs", "body_object"]
+__all__ = ["ApiVerbs", "body_object", "warning_headers"]
 
 _METRICS = "metrics.k8s.io"
 _WATCH_SECONDS = 1800.0
@@ -99,7 +99,7 @@ class ApiVerbs:
         warnings = self._cluster.admission.warnings(route.kind, content, options)
         kind, content = event_conversion.stored(route.kind, content)
         raw = await self._cluster.writer.create(kind, route.namespace, content, options)
-        headers = _warning([*warnings, *options.warnings])
+        headers = warning_headers([*warnings, *options.warnings])
         return bytes_response(201, shown.one(raw), shown.content_type, headers)
 
     async def replace(self, request: ServerRequest, route: RequestRoute) -> ServerResponse:
@@ -121,7 +121,7 @@ class ApiVerbs:
         answer = await self._change(
             request, route, replaced, options, may_create=route.kind.created_by_put and not route.subresource
         )
-        return answer._replace(headers={**answer.headers, **_warning([*warnings, *options.warnings])})
+        return answer._replace(headers={**answer.headers, **warning_headers([*warnings, *options.warnings])})
 
     async def patch(self, request: ServerRequest, route: RequestRoute) -> ServerResponse:
         options = WriteOptions.parse(request, kind="PatchOptions")
@@ -137,7 +137,9 @@ class ApiVerbs:
         changing = structs.replace(options, applies=patch.is_apply)
         may_create = patch.is_apply and not route.subresource
         answer = await self._change(request, route, patch, changing, may_create=may_create)
-        return answer._replace(headers={**answer.headers, **_warning([*patch.warnings, *options.warnings])})
+        return answer._replace(
+            headers={**answer.headers, **warning_headers([*patch.warnings, *options.warnings])}
+        )
 
     async def _change(
         self,
@@ -191,7 +193,8 @@ class ApiVerbs:
             await self._cluster.admission.webhooks.review_deletion(kind, record, options)
 
 
-def _warning(warnings: Sequence[str]) -> dict[str, str]:
+def warning_headers(warnings: Sequence[str]) -> dict[str, str]:
+    """Return the header that has the warnings for the client."""
     quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in warnings)
     return {"warning": ", ".join(f'299 - "{text}"' for text in quoted)} if warnings else {}
 

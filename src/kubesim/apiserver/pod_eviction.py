@@ -3,19 +3,21 @@
 from collections.abc import Iterator
 
 from kubesim.apiserver.api_messages import Object, ServerRequest, ServerResponse, object_response
-from kubesim.apiserver.api_verbs import body_object
+from kubesim.apiserver.api_verbs import body_object, warning_headers
+from kubesim.apiserver.kind_registry import ResourceKind
 from kubesim.apiserver.object_deletion import DeleteOptions
 from kubesim.apiserver.object_store import StoredObject
 from kubesim.apiserver.pod_subresources import success
 from kubesim.apiserver.request_route import RequestRoute
 from kubesim.apiserver.simulated_cluster import SimulatedCluster
 from kubesim.apiserver.status_errors import StatusError, bad_request
-from kubesim.apiserver.write_options import Preconditions
+from kubesim.apiserver.write_options import Preconditions, WriteOptions
 from kubesim.common_fields import condition, format_timestamp, set_condition, set_pod_condition
 from kubevalues import SelectorError, selector_from_object
 
 __all__ = ["evict"]
 
+_EVICTION = ResourceKind(group="policy", version="v1", name="Eviction", plural="evictions")
 _MOST_UNCONFIRMED = 2000
 _WOULD_VIOLATE = "Cannot evict pod as it would violate the pod's disruption budget."
 _TOO_MANY_BUDGETS = (
@@ -27,12 +29,17 @@ async def evict(cluster: SimulatedCluster, request: ServerRequest, route: Reques
     eviction = body_object(request)
     _expect_eviction(eviction, route)
     options = DeleteOptions.parse(request.query, eviction.get("deleteOptions"))
+    writing = WriteOptions.parse(request, kind="CreateOptions")
+    # Admission comes before the budgets, as in the real server. Only validating webhooks are called.
+    metadata = {**(eviction.get("metadata") or {}), "namespace": route.namespace}
+    reviewed = {**eviction, "metadata": metadata}
+    await cluster.admission.webhooks.review_subresource(route.kind, "eviction", reviewed, _EVICTION, writing)
     record = cluster.expect(route.kind, route.namespace, route.name)
     pod = record.object
     if not _needs_no_budget(pod):
         _check_budgets(cluster, record, pod, dry_run=options.dry_run)
     _delete(cluster, route, options)
-    return object_response(201, success())
+    return object_response(201, success(), warning_headers(writing.warnings))
 
 
 def _expect_eviction(content: Object, route: RequestRoute) -> None:

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 __all__ = [
+    "STATE_CONFIG_MAP",
     "DaemonStatus",
     "FailingPod",
     "Halt",
@@ -31,6 +32,8 @@ __all__ = [
     "program_version",
 ]
 
+STATE_CONFIG_MAP = "rescheduler-state"
+
 _Time = Annotated[datetime, Meta(tz=True)]
 
 
@@ -46,6 +49,15 @@ class HaltReason(StrEnum):
     def blocks_manual_moves(self) -> bool:
         """Whether manual moves wait, too: the state of the cluster itself can't be trusted."""
         return self not in {HaltReason.PAUSED, HaltReason.FAILURE_RATIO, HaltReason.NAMESPACE_FAILING}
+
+    @property
+    def stops_safe_evictions(self) -> bool:
+        """Whether evictions by other clients pass: moves are not wanted, or would hardly succeed.
+
+        The other halts only protect from balancing on incomplete data. A move on eviction takes one pod off a
+        node that it has to leave anyway, and is checked live before anything is evicted.
+        """
+        return self not in {HaltReason.NODES_NOT_READY, HaltReason.CACHES_STALE}
 
 
 class Halt(msgspec.Struct, frozen=True, rename="camel"):

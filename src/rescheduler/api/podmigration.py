@@ -16,6 +16,7 @@ from msgspec import Meta
 
 __all__ = [
     "COPY_FAILING",
+    "EVICTION",
     "FAILED_PODS",
     "MANUAL",
     "MAX_GROUP_SIZE",
@@ -41,6 +42,9 @@ MANUAL: Final = "Manual"
 
 FAILED_PODS: Final = "FailedPods"
 """The strategy of a move that gives a failing pod another node."""
+
+EVICTION: Final = "Eviction"
+"""The strategy of a move that another client caused: it wanted to evict the pod."""
 
 COPY_FAILING: Final = "CopyFailing"
 """The failure of a migration whose copy can't run."""
@@ -136,6 +140,10 @@ class MigrationSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
             description="Number of migrations in the group; none starts before all of them exist.",
         ),
     ] = 0
+    deadline: Annotated[
+        _Time | None,
+        Meta(description="When a move on eviction (strategy Eviction) is given up, at the latest."),
+    ] = None
     replicas: Annotated[
         int,
         Meta(

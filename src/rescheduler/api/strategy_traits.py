@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from rescheduler.api.podmigration import FAILED_PODS, MANUAL
+from rescheduler.api.podmigration import EVICTION, FAILED_PODS, MANUAL
 
 __all__ = ["BUILT_IN_TRAITS", "StrategyTraits", "traits_of"]
 
@@ -25,11 +25,17 @@ class StrategyTraits:
     """A failed migration is tried again on the same target, up to `maxRetries` times."""
     recovers: bool = False
     """Its pods fail where they run. Each move counts as an attempt on the workload's ledger."""
+    requested: bool = False
+    """Somebody asked for this very move: `minPodAge` and `podCooldown` don't apply."""
+    on_eviction: bool = False
+    """Another client waits until it may evict the pod: the move has a deadline, after which the eviction is
+    left to the API server, and it waits for room instead of failing."""
 
 
 BUILT_IN_TRAITS: Final[Mapping[str, StrategyTraits]] = {
     FAILED_PODS: StrategyTraits(urgent=True, ignores_windows=True, retries=False, recovers=True),
-    MANUAL: StrategyTraits(urgent=True, ignores_windows=True),
+    MANUAL: StrategyTraits(urgent=True, ignores_windows=True, requested=True),
+    EVICTION: StrategyTraits(urgent=True, ignores_windows=True, requested=True, on_eviction=True),
     "NodeMaintenance": StrategyTraits(urgent=True),
     "CostOptimization": StrategyTraits(),
     "LoadBalancing": StrategyTraits(),

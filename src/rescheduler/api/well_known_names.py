@@ -13,6 +13,7 @@ __all__ = [
     "CONTINUES_ANNOTATION",
     "CORDONED_BY_ANNOTATION",
     "EMPTY_CONDITION",
+    "EVICTION_WEBHOOK",
     "FAILED_ATTEMPTS_ANNOTATION",
     "FINALIZER",
     "GROUP",
@@ -34,6 +35,8 @@ __all__ = [
     "PROBE_ANSWERED",
     "PROBE_LABEL",
     "RESCHEDULING_LABEL",
+    "SAFE_EVICTIONS_ANNOTATION",
+    "SAFE_EVICTIONS_DEADLINE_ANNOTATION",
     "SCHEDULING_GATE",
     "SHARED_INSTALL_ID",
     "STEERED_BY_ANNOTATION",
@@ -115,6 +118,12 @@ RESCHEDULING_LABEL: Final = f"{_LEGACY_GROUP}/rescheduling"
 HANDOVER_ANNOTATION: Final = f"{GROUP}/handover"
 """The handover for pods of this workload."""
 
+SAFE_EVICTIONS_ANNOTATION: Final = f"{GROUP}/safe-evictions"
+"""On a workload or a namespace: whether evictions by other clients become moves (`auto`, `all` or `off`)."""
+
+SAFE_EVICTIONS_DEADLINE_ANNOTATION: Final = f"{GROUP}/safe-evictions-deadline"
+"""On a workload or a namespace: how long such a move may take; at most as long as configured."""
+
 FAILED_ATTEMPTS_ANNOTATION: Final = f"{GROUP}/failed-attempts"
 """Set by rescheduler: the ledger of nodes on which pods of the workload failed."""
 
@@ -137,6 +146,7 @@ EMPTY_CONDITION: Final = f"{GROUP}/Empty"
 
 STEERING_WEBHOOK: Final = "steering.rescheduler.dev"
 GUARD_WEBHOOK: Final = "surplus.rescheduler.dev"
+EVICTION_WEBHOOK: Final = "evictions.rescheduler.dev"
 
 PROBE_ANSWERED: Final = "WebhookProbeAnswered"
 """The reason with which a webhook denies a probe: no other component gives it."""

@@ -9,6 +9,7 @@ import msgspec
 
 from kubevalues.duration import short_duration
 from rescheduler.api.daemon_status import DaemonStatus, Pause
+from rescheduler.api.podmigration import EVICTION
 from rescheduler.cli.migrations_view import migration_list_lines
 from rescheduler.cli.terminal import Terminal, abbreviated_list, counted, wrapped
 from rescheduler.kube.leader_election import LeaseRecord
@@ -74,6 +75,7 @@ def status_lines(found: ObservedStatus, terminal: Terminal, now: datetime) -> It
     yield from _cluster(found, terminal)
     yield from _failing_lines(found, terminal)
     yield from _maintenance(found, terminal)
+    yield from _evictions(found, terminal)
     yield from _migrations(found, terminal, now)
 
 
@@ -168,6 +170,21 @@ def _maintenance(found: ObservedStatus, terminal: Terminal) -> Iterator[str]:
         else:
             words = f"{name}: has the maintenance label, but the daemon has not reported on it yet"
         yield from _field_lines(terminal, "" if place else "Maintenance", words)
+
+
+def _evictions(found: ObservedStatus, terminal: Terminal) -> Iterator[str]:
+    """What remains of drains by other clients, by node."""
+    by_node: dict[str, list[Object]] = {}
+    for item in found.running:
+        if item["spec"].get("strategy") == EVICTION:
+            by_node.setdefault(str(item["spec"].get("sourceNode")), []).append(item)
+    for place, (node, items) in enumerate(sorted(by_node.items())):
+        moving = sum(bool((item.get("status") or {}).get("phase") == "InProgress") for item in items)
+        words = (
+            f"{node}: {counted(len(items), 'pod')} left to move before eviction, "
+            f"{moving} moving, {len(items) - moving} waiting; {items[0]['spec'].get('reason', '')}"
+        )
+        yield from _field_lines(terminal, "" if place else "Evictions", words)
 
 
 def _migrations(found: ObservedStatus, terminal: Terminal, now: datetime) -> Iterator[str]:

@@ -17,6 +17,7 @@ __all__ = [
     "Taint",
     "cordoned_by_others",
     "in_maintenance",
+    "is_being_removed",
     "is_cordoned_by",
 ]
 
@@ -82,6 +83,14 @@ UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
 
 def in_maintenance(node: NodeRecord) -> bool:
     return node.labels.get(MAINTENANCE_LABEL) == "true"
+
+
+_REMOVAL_TAINTS = frozenset({"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"})
+
+
+def is_being_removed(node: NodeRecord) -> bool:
+    """Whether the node is deleted, or an autoscaler is about to remove it."""
+    return node.deleted_s is not None or any(taint.key in _REMOVAL_TAINTS for taint in node.taints)
 
 
 def is_cordoned_by(node: NodeRecord, strategy: str) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rescheduler.cluster.budget_record import BudgetRecord
-from rescheduler.cluster.node_record import NodeRecord, in_maintenance
+from rescheduler.cluster.node_record import NodeRecord, in_maintenance, is_being_removed
 from rescheduler.cluster.pod_constraints import Affinity, SchedulingConstraints
 from rescheduler.cluster.pod_record import PodRecord, PodVolume
 from rescheduler.cluster.resource_amounts import Resources
@@ -333,8 +333,9 @@ def _bounded(amount: int) -> int:
 
 
 def open_nodes(snapshot: Snapshot) -> Flags:
-    """Return [node]: whether the node is Ready, not cordoned and not in maintenance."""
-    return snapshot.nodes.ready & snapshot.nodes.schedulable & ~nodes_in_maintenance(snapshot)
+    """Return [node]: whether pods may go there: not cordoned, in maintenance or about to be removed."""
+    removed = np.fromiter(map(is_being_removed, snapshot.nodes.records), np.bool_)
+    return snapshot.nodes.ready & snapshot.nodes.schedulable & ~nodes_in_maintenance(snapshot) & ~removed
 
 
 def nodes_in_maintenance(snapshot: Snapshot) -> Flags:
@@ -348,4 +349,6 @@ def closed_because(snapshot: Snapshot, node: int) -> str:
         return "is not Ready"
     if not snapshot.nodes.schedulable[node]:
         return "is cordoned"
+    if is_being_removed(snapshot.nodes.records[node]):
+        return "is being removed"
     return "is in maintenance" if in_maintenance(snapshot.nodes.records[node]) else ""

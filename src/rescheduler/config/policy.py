@@ -40,6 +40,8 @@ __all__ = [
     "HaltWhen",
     "LeaderElection",
     "Policy",
+    "SafeEvictionMode",
+    "SafeEvictions",
     "UsageSource",
     "ZeroBudget",
 ]
@@ -58,6 +60,15 @@ class ZeroBudget(StrEnum):
     NEVER = "never"
     MAINTENANCE = "maintenance"
     ALWAYS = "always"
+
+
+class SafeEvictionMode(StrEnum):
+    """Which pods are moved before another client may evict them."""
+
+    AUTO = "auto"
+    ALL = "all"
+    ANNOTATED = "annotated"
+    OFF = "off"
 
 
 _SECOND = timedelta(seconds=1)
@@ -128,6 +139,20 @@ class HaltWhen:
     """Share of recent migrations that must fail to stop all moves."""
     not_ready_share: Share = 0.3
     """Share of nodes that must be not Ready to stop all moves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SafeEvictions:
+    __pydantic_config__ = BLOCK_CONFIG
+
+    mode: Annotated[SafeEvictionMode, one_of(SafeEvictionMode)] = SafeEvictionMode.AUTO
+    """Which pods are moved before another client may evict them. `auto`: pods that Adopt can move, if their
+    eviction would leave fewer ready pods than requested or be refused by their budget. `all`: every pod that
+    can be moved make-before-break. `annotated`: only where the annotation `rescheduler.dev/safe-evictions`
+    says so. `off`: none, whatever annotations say."""
+    deadline: Annotated[timedelta, duration(timedelta(seconds=10))] = timedelta(minutes=10)
+    """How long such a move may take; then the eviction is left to the API server. The annotation
+    `rescheduler.dev/safe-evictions-deadline` can shorten it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,6 +266,8 @@ class Policy:
     """Conditions under which no moves start."""
     failed_pods: FailedPodsPolicy = FailedPodsPolicy()
     """Recovery of pods that keep failing on their node."""
+    safe_evictions: SafeEvictions = SafeEvictions()
+    """Moves of pods that other clients want to evict."""
 
     def in_window(self, moment: datetime) -> bool:
         """Return whether moves may start at that moment."""

@@ -20,6 +20,7 @@ from rescheduler.api.podmigration import COPY_FAILING, ConditionType, Migration,
 from rescheduler.api.strategy_traits import traits_of
 from rescheduler.config.policy import HaltWhen
 from rescheduler.kube.api_resources import ApiCall
+from rescheduler.migrations.interruptions import DEADLINE_EXCEEDED
 from rescheduler.migrations.make_before_break import FAILS_LIKE_SOURCE
 
 __all__ = [
@@ -42,7 +43,7 @@ _MAX_ERROR_SHARE: Final = 0.5
 _NO_PAUSE: Final = Pause()
 _Holds = Callable[[Sequence[Migration], float], bool]
 _IGNORED_FAILURES: Final = frozenset(
-    {"Cancelled", "CopyRefused", "MarkRefused", "ScaledDown", "SourceGone", "WorkloadGone"}
+    {"Cancelled", "CopyRefused", DEADLINE_EXCEEDED, "MarkRefused", "ScaledDown", "SourceGone", "WorkloadGone"}
 )
 """Failures that don't mean that moves fail in general: another client caused them. A refusal at
 admission (quota, LimitRange, PodSecurity, webhooks) is a rule that a pod's owner or the operator has set."""

@@ -28,7 +28,7 @@ from rescheduler.api.daemon_status import (
     program_version,
 )
 from rescheduler.api.podmigration import Migration, MigrationPhase
-from rescheduler.api.strategy_traits import BUILT_IN_TRAITS
+from rescheduler.api.strategy_traits import BUILT_IN_TRAITS, traits_of
 from rescheduler.config.config_validation import known_strategies
 from rescheduler.config.policy import Policy
 from rescheduler.daemon.listeners import CheckReport, DaemonListener
@@ -85,6 +85,12 @@ class Metrics(DaemonListener):
             "migration_duration_seconds",
             "Duration of migrations.",
             "handover",
+            "outcome",
+            buckets=_LONG_BUCKETS_S,
+        )
+        self._safe_evictions = histogram(
+            "safe_eviction_wait_seconds",
+            "Time from the first eviction by another client to the end of the move.",
             "outcome",
             buckets=_LONG_BUCKETS_S,
         )
@@ -184,6 +190,8 @@ class Metrics(DaemonListener):
             self._duration.labels(handover, outcome).observe(
                 (status.finished_at - status.started_at).total_seconds()
             )
+        if traits_of(now.spec.strategy).on_eviction and status.finished_at is not None:
+            self._safe_evictions.labels(outcome).observe((status.finished_at - now.created).total_seconds())
         self._lost.labels(handover).inc(ready_seconds_lost(now))
 
     # -- the state of the process

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from rescheduler.api.daemon_status import (
+    STATE_CONFIG_MAP,
     DaemonStatus,
     Pause,
     UnreadableState,
@@ -41,8 +42,6 @@ __all__ = [
     "write_pause",
     "write_status",
 ]
-
-STATE_CONFIG_MAP: Final = "rescheduler-state"
 
 
 class WatchedState:

@@ -1,4 +1,4 @@
-"""The admission policies for the service accounts of the daemon and the webhook.
+"""The admission policies for the service account of the daemon.
 
 CEL sees only the object of the request, not the node or the source of a copy. docs/security.md lists the
 limits that follow from this.
@@ -27,12 +27,12 @@ from rescheduler.install.admission_policies import (
     unchanged_except,
 )
 from rescheduler.install.install_options import AdmissionPolicies
-from rescheduler.install.object_metadata import DAEMON, PRODUCT, WEBHOOK
+from rescheduler.install.object_metadata import DAEMON, PRODUCT
 from rescheduler.kube.api_resources import Object
 from rescheduler.migrations.labels_and_names import ANNOTATIONS, LABELS
 from rescheduler.recovery.replica_lineage import KSE_PREFIX
 
-__all__ = ["DAEMON_POLICIES", "WEBHOOK_POLICIES", "daemon_policies", "webhook_policies"]
+__all__ = ["DAEMON_POLICIES", "daemon_policies"]
 
 _OWN_ANNOTATIONS: Final = PolicyRequirement(
     f"Only annotations that start with {OWN_PREFIX} may change.",
@@ -344,57 +344,9 @@ _OTHERS: Final = (
 DAEMON_POLICIES: Final = (*_PODS, *_OTHERS)
 
 
-# -- the webhook
-
-_CA_BUNDLE_ONLY: Final = (
-    unchanged_except("dyn(w)", "dyn(o)", "k == 'clientConfig'")
-    + " && "
-    + unchanged_except("dyn(w.clientConfig)", "dyn(o.clientConfig)", "k == 'caBundle'")
-)
-
-WEBHOOK_POLICIES: Final = (
-    AdmissionPolicy(
-        "update-registrations",
-        "admissionregistration.k8s.io",
-        ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
-        ("UPDATE",),
-        (
-            # Otherwise the account could send every request of every user to an address of its choice.
-            PolicyRequirement(
-                "Of a webhook, only caBundle may change.",
-                "variables.webhooks.size() == variables.oldWebhooks.size()"
-                f" && variables.webhooks.all(w, variables.oldWebhooks.exists(o, {_CA_BUNDLE_ONLY}))",
-            ),
-            metadata_unchanged_except(),
-        ),
-        (*METADATA_VARIABLES, *new_and_old("webhooks", "oldWebhooks", "webhooks", "[]")),
-    ),
-    AdmissionPolicy(
-        "update-secrets",
-        "",
-        ("secrets",),
-        ("UPDATE",),
-        (
-            # A missing owner would delete the Secret, and an immutable Secret can't be renewed.
-            PolicyRequirement(
-                "Besides metadata, only data may change.",
-                unchanged_except("variables.whole", "variables.oldWhole", "k in ['metadata', 'data']"),
-            ),
-            metadata_unchanged_except(),
-        ),
-        (*METADATA_VARIABLES, *OBJECT_VARIABLES),
-    ),
-)
-
-
 # -- as objects
 
 
 def daemon_policies(options: AdmissionPolicies, namespace: str) -> list[Object]:
     """Return the policies for the daemon's service account, with their bindings."""
     return policy_objects(DAEMON_POLICIES, options, account=DAEMON, namespace=namespace)
-
-
-def webhook_policies(options: AdmissionPolicies, namespace: str) -> list[Object]:
-    """Return the policies for the webhook's service account, with their bindings."""
-    return policy_objects(WEBHOOK_POLICIES, options, account=WEBHOOK, namespace=namespace)

@@ -56,6 +56,7 @@ class AdmissionPolicy(NamedTuple):
     operations: tuple[str, ...]
     rules: tuple[PolicyRequirement, ...]
     variables: tuple[tuple[str, str], ...] = ()
+    version: str = "v1"
 
 
 def user_name(account: str, namespace: str) -> str:
@@ -89,7 +90,7 @@ def _policy_spec(policy: AdmissionPolicy, options: AdmissionPolicies, condition:
     rule = {
         "apiGroups": [policy.group],
         # Not "*", which would turn off the server's type check of the expressions.
-        "apiVersions": ["v1"],
+        "apiVersions": [policy.version],
         "operations": list(policy.operations),
         "resources": list(policy.resources),
     }

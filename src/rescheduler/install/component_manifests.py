@@ -5,12 +5,15 @@ certificates and `caBundle` into them, but neither create nor delete them. Apply
 therefore keeps what is there.
 """
 
+import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import yaml
 
+from rescheduler.config.policy import Policy
 from rescheduler.config.scheduler_file import API_VERSION, KIND, PLUGIN
+from rescheduler.install.admission_policies import user_name
 from rescheduler.install.install_options import Options
 from rescheduler.install.object_metadata import (
     DAEMON,
@@ -26,6 +29,7 @@ from rescheduler.kube.api_resources import Object
 from rescheduler.steering.webhook.webhook_configurations import (
     WEBHOOK_SECRET,
     ServiceAddress,
+    UnguardedEvictions,
     webhook_configurations,
 )
 
@@ -67,7 +71,7 @@ class ProgramSpec:
     replicas: int
     resources: dict[str, Any]
     configured: bool = False
-    """Whether it reads the configuration file."""
+    """Whether it reads the configuration file, which is that of the daemon."""
     grace_s: int = 30
 
 
@@ -102,7 +106,7 @@ def disruption_budget(program: ProgramSpec, namespace: str) -> Object:
 def _pod(program: ProgramSpec, options: Options) -> Object:
     volumes = [_SCRATCH]
     if program.configured:
-        volumes.append({"name": "configuration", "configMap": {"name": program.name}})
+        volumes.append({"name": "configuration", "configMap": {"name": DAEMON}})
     return {
         "serviceAccountName": program.name,
         "imagePullSecrets": options.image_pull_secrets,
@@ -238,13 +242,14 @@ _WEBHOOK_COMPONENT = "webhook"
 _EXTENDER_PORT_NAME = "extender"
 
 
-def webhook_objects(options: Options, namespace: str) -> list[Object]:
-    """Return the objects of the webhook."""
+def webhook_objects(options: Options, namespace: str, configuration: str) -> list[Object]:
+    """Return the objects of the webhook; `configuration` is the content of the configuration file."""
     program = ProgramSpec(
         name=WEBHOOK,
         component=_WEBHOOK_COMPONENT,
         command=(
             "webhook",
+            f"--config=/etc/rescheduler/{CONFIGURATION_FILE}",
             f"--service={WEBHOOK}",
             f"--port={WEBHOOK_PORT}",
             f"--extender-port={EXTENDER_PORT}",
@@ -256,6 +261,7 @@ def webhook_objects(options: Options, namespace: str) -> list[Object]:
         more_ports=((_EXTENDER_PORT_NAME, EXTENDER_PORT),),
         replicas=options.webhook.replicas,
         resources=options.webhook.resources,
+        configured=True,
     )
     return [
         *webhook_roles(namespace),
@@ -274,7 +280,7 @@ def webhook_objects(options: Options, namespace: str) -> list[Object]:
                 ],
             },
         },
-        *(() if options.webhook.extender_only is True else _registrations(namespace)),
+        *(() if options.webhook.extender_only is True else _registrations(namespace, configuration)),
     ]
 
 
@@ -287,8 +293,19 @@ def certificate_secret(namespace: str) -> Object:
     }
 
 
-def _registrations(namespace: str) -> list[Object]:
-    found = webhook_configurations(ServiceAddress(namespace, WEBHOOK))
+def _registrations(namespace: str, configuration: str) -> list[Object]:
+    unguarded = UnguardedEvictions(user_name(DAEMON, namespace), _excluded_namespaces(configuration))
+    found = webhook_configurations(ServiceAddress(namespace, WEBHOOK), unguarded=unguarded)
     return [
         {**each, "metadata": metadata(each["metadata"]["name"], "", _WEBHOOK_COMPONENT)} for each in found
     ]
+
+
+def _excluded_namespaces(configuration: str) -> str:
+    """Return the excluded namespaces as a list in CEL. In the chart, that is a placeholder."""
+    file = yaml.safe_load(configuration)
+    if not isinstance(file, dict):
+        return configuration
+    plugins = [each for profile in file.get("profiles") or () for each in profile.get("pluginConfig") or ()]
+    args = next((each.get("args") or {} for each in plugins if each.get("name") == PLUGIN), {})
+    return json.dumps(list(args.get("excludedNamespaces", Policy().excluded_namespaces)))

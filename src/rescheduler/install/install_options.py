@@ -29,7 +29,8 @@ def _tag() -> str:
 _Replicas = Annotated[int, Meta(ge=0, le=10)]
 _DAEMON_NEEDS: Final = {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}}
 """5,000 nodes and 150,000 pods need about 700 MB."""
-_WEBHOOK_NEEDS: Final = {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": "512Mi"}}
+_WEBHOOK_NEEDS: Final = {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}}
+"""It keeps all pods, like the daemon, but no snapshots."""
 
 
 class Image(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

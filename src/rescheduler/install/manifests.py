@@ -7,7 +7,7 @@ name the API server or Prometheus in every cluster, and RBAC limits what our pod
 import yaml
 
 from rescheduler.api.podmigration_crd import podmigration_crd
-from rescheduler.install.account_policies import daemon_policies, webhook_policies
+from rescheduler.install.account_policies import daemon_policies
 from rescheduler.install.component_manifests import configuration_text, daemon_objects, webhook_objects
 from rescheduler.install.install_options import NetworkPolicies, Options
 from rescheduler.install.object_metadata import (
@@ -21,6 +21,7 @@ from rescheduler.install.object_metadata import (
     metadata,
     with_install_id,
 )
+from rescheduler.install.webhook_policies import webhook_policies
 from rescheduler.kube.api_resources import Object
 
 __all__ = [
@@ -77,7 +78,7 @@ def install_manifests(
     found = [
         *_admission_policies(options, namespace),
         *daemon_objects(options, namespace, text),
-        *(webhook_objects(options, namespace) if options.webhook.enabled else ()),
+        *(webhook_objects(options, namespace, text) if options.webhook.enabled else ()),
         *_network_policies(options, namespace),
     ]
     return [

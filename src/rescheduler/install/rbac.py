@@ -111,6 +111,10 @@ DAEMON_NAMESPACE_GRANTS: Final = (
 
 WEBHOOK_CLUSTER_GRANTS: Final = (
     RbacGrant(GROUP, "podmigrations", _LIST_WATCH, "target nodes of replacements"),
+    RbacGrant(GROUP, "podmigrations", ("create",), "the move of a pod that another client wants to evict"),
+    RbacGrant("", "pods", _LIST_WATCH, "whether an eviction would disrupt a workload"),
+    RbacGrant("", "namespaces", _LIST_WATCH, "annotations about safe evictions"),
+    RbacGrant("policy", "poddisruptionbudgets", _LIST_WATCH, "whether a budget would refuse an eviction"),
     *(
         RbacGrant(group, resource, _LIST_WATCH, "nodes on which pods of a workload failed")
         for group, resource in _WORKLOADS_WITH_ATTEMPTS
@@ -137,6 +141,8 @@ WEBHOOK_NAMESPACE_GRANTS: Final = (
         "its certificates",
         ("rescheduler-webhook-cert",),
     ),
+    RbacGrant("coordination.k8s.io", "leases", _LIST_WATCH, "whether a daemon leads", ("rescheduler",)),
+    RbacGrant("", "configmaps", _LIST_WATCH, "whether moves are paused or halted", ("rescheduler-state",)),
 )
 
 

@@ -8,7 +8,7 @@ first those that have started, then the oldest. All others are refused.
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from rescheduler.api.podmigration import Handover, Migration, MigrationPhase
@@ -16,15 +16,19 @@ from rescheduler.api.strategy_traits import traits_of
 from rescheduler.cluster.node_record import Taint
 from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.workload_record import WorkloadRecord, is_rolling_out
+from rescheduler.config.policy import Policy
 from rescheduler.migrations.observation import Observation, Transition, Wait
 from rescheduler.migrations.transition_table import MigrationStep, Trigger
 from rescheduler.rules.taint_toleration import tolerates
 
 __all__ = [
+    "DEADLINE_EXCEEDED",
     "SOURCE_GONE",
     "TARGET_LOST",
     "GroupId",
     "MigrationGroup",
+    "deadline_exceeded",
+    "deadline_of",
     "group_member_failed",
     "group_of",
     "interrupted",
@@ -40,6 +44,8 @@ __all__ = [
 
 
 SOURCE_GONE = "SourceGone"
+DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
+"""The failure of a move on eviction that took too long."""
 
 _TEMPLATE_HASH_LABEL = "pod-template-hash"
 
@@ -140,12 +146,39 @@ def _workload_transition(message: str, failure: str, *, final: bool = False) -> 
 def time_left(observation: Observation) -> timedelta:
     """Return how much time is left until the attempt is rolled back; negative when it is over."""
     began = observation.migration.status.started_at
-    if began is None:
-        return observation.policy.migration_timeout
-    return began + observation.policy.migration_timeout - observation.now
+    limit = observation.policy.migration_timeout
+    left = limit if began is None else began + limit - observation.now
+    deadline = deadline_of(observation.migration, observation.policy)
+    return left if deadline is None else min(left, deadline - observation.now)
+
+
+def deadline_of(migration: Migration, policy: Policy) -> datetime | None:
+    """Return when a move on eviction is given up for good; None for other moves.
+
+    Whoever recorded the move can shorten the time that is configured, not extend it.
+    """
+    if not traits_of(migration.spec.strategy).on_eviction:
+        return None
+    latest = migration.created + policy.safe_evictions.deadline
+    return latest if migration.spec.deadline is None else min(latest, migration.spec.deadline)
+
+
+def deadline_exceeded(observation: Observation) -> Transition | None:
+    """Return the end of a move on eviction that took too long: the eviction is the API server's now."""
+    deadline = deadline_of(observation.migration, observation.policy)
+    if deadline is None or observation.now < deadline:
+        return None
+    step = observation.migration.status.step or "Queued"
+    words = (
+        f"not moved before the deadline of safe evictions ({deadline:%H:%M:%S} UTC); the last step was "
+        f"{step}. The next eviction of the pod is left to the API server and its budget"
+    )
+    return Transition(Trigger.TIMED_OUT, words, DEADLINE_EXCEEDED, final=True)
 
 
 def _timed_out(observation: Observation) -> Transition | None:
+    if (ended := deadline_exceeded(observation)) is not None:
+        return ended
     if time_left(observation) > timedelta():
         return None
     step, limit = observation.migration.status.step, observation.policy.migration_timeout

@@ -59,6 +59,8 @@ FAILS_LIKE_SOURCE: Final = "FailsLikeSource"
 _MAX_UNSCHEDULABLE: Final = timedelta(seconds=30)
 """How long the scheduler may take to place a copy; its target had room a moment ago."""
 
+_LOOK_FOR_ROOM_EVERY: Final = timedelta(seconds=10)
+
 _TIMESTAMP_RESOLUTION: Final = timedelta(seconds=1)
 """Times of conditions are whole seconds, rounded down, so the real time may be almost a second later."""
 
@@ -88,8 +90,9 @@ def creating(observation: Observation) -> Decision:
 
 def placing(observation: Observation) -> Decision:
     copy, target = observation.target, observation.migration.target_node
-    if copy is not None and copy.node == target:
-        return Transition(Trigger.COPY_BOUND, f"copy {copy.name} bound to {target}")
+    source_node = observation.migration.spec.source_node
+    if copy is not None and copy.node and (copy.node == target or (not target and copy.node != source_node)):
+        return Transition(Trigger.COPY_BOUND, f"copy {copy.name} bound to {copy.node}")
     ended = _interrupted_or_group_failed(observation) or copy_gone(observation)
     if ended is not None:
         return ended
@@ -97,11 +100,13 @@ def placing(observation: Observation) -> Decision:
     if copy.node:
         return Transition(
             Trigger.COPY_MISPLACED,
-            f"the scheduler placed the copy on {copy.node}, because it did not fit on {target}",
+            f"the scheduler placed the copy on {copy.node}, because it did not fit on {target or 'others'}",
             "TargetDidNotFit",
         )
     if (lost := target_lost(observation)) is not None:
         return lost
+    if not target:
+        return _placing_anywhere(observation, copy)
     if SCHEDULING_GATE in copy.shape.scheduling_gates:
         if copy.nominated_node != target:
             return Perform(NominateNode(observation.target_reference, target))
@@ -111,6 +116,21 @@ def placing(observation: Observation) -> Decision:
             return Transition(Trigger.COPY_MISPLACED, why, "TargetDidNotFit")
         return Perform(RemoveSchedulingGate(observation.target_reference))
     return _wait_for_scheduler(observation, copy)
+
+
+def _placing_anywhere(observation: Observation, copy: PodRecord) -> Decision:
+    """No node had room. The copy waits Pending, so that an autoscaler provides a node for it.
+
+    It gets no nomination: Karpenter and the cluster autoscaler ignore pods that have one.
+    """
+    over_at = observation.now + time_left(observation)
+    if SCHEDULING_GATE in copy.shape.scheduling_gates:
+        if observation.may_preempt:
+            again_at = min(observation.now + _LOOK_FOR_ROOM_EVERY, over_at)
+            words = f"waiting for room: the copy could preempt {observation.may_preempt}"
+            return Wait(again_at, words)
+        return Perform(RemoveSchedulingGate(observation.target_reference))
+    return Wait(over_at, f"copy {copy.name} is Pending until a node has room for it")
 
 
 def _wait_for_scheduler(observation: Observation, copy: PodRecord) -> Decision:

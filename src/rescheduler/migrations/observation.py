@@ -58,6 +58,8 @@ class RevalidationResult:
     """In one word, for programs."""
     message: str = ""
     """In words, for people."""
+    waits_for_room: bool = False
+    """Approved without a target: the copy waits Pending until a node has room."""
 
 
 @dataclass(frozen=True, slots=True)

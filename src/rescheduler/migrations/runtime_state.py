@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from rescheduler.api.daemon_status import Halt, HaltReason
-from rescheduler.api.podmigration import MANUAL, Migration
+from rescheduler.api.podmigration import EVICTION, MANUAL, Migration
 from rescheduler.api.strategy_traits import traits_of
 from rescheduler.cluster.sources.webhook_probe import NO_WEBHOOK_REGISTERED
 from rescheduler.config.policy import Policy
@@ -68,7 +68,7 @@ class RuntimeState:
         NodeMaintenance is always urgent: `rescheduler drain` uses it even if the policy does not enable it.
         """
         urgent = {each.name for each in strategies_of(self.policy) if each.urgent}
-        return frozenset({MANUAL, NodeMaintenance.name, *urgent})
+        return frozenset({MANUAL, EVICTION, NodeMaintenance.name, *urgent})
 
     @property
     def steers(self) -> bool:
@@ -100,6 +100,11 @@ class RuntimeState:
             return False
         if not traits_of(migration.spec.strategy).ignores_windows and not self.policy.in_window(now):
             return False
+        if traits_of(migration.spec.strategy).on_eviction:
+            return not any(
+                halt.reason.stops_safe_evictions and halt.namespace in {"", migration.namespace}
+                for halt in self.halts
+            )
         if migration.spec.strategy == MANUAL:
             return not any(halt.reason.blocks_manual_moves for halt in self.cluster_halts)
         return not self.cluster_halts and migration.namespace not in self.halted_namespaces

@@ -8,6 +8,7 @@ decide(observation)
 
 import hashlib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -34,7 +35,7 @@ from rescheduler.migrations.effects import (
     DeleteMigration,
     RemoveFinalizer,
 )
-from rescheduler.migrations.interruptions import waiting_for_group
+from rescheduler.migrations.interruptions import deadline_exceeded, deadline_of, waiting_for_group
 from rescheduler.migrations.labels_and_names import recorded_siblings
 from rescheduler.migrations.observation import (
     ConditionUpdate,
@@ -72,6 +73,8 @@ def queued(observation: Observation) -> Decision:
         return Transition(Trigger.CANCELLED, "cancelled before it started", "Cancelled", final=True)
     if not observation.source_stands:
         return Transition(Trigger.SOURCE_GONE, "the pod no longer exists", "SourceGone", final=True)
+    if (late := deadline_exceeded(observation)) is not None:
+        return replace(late, event=Trigger.REFUSED)
     if observation.is_winding_down and (undone := _cancel_or_release(observation)) is not None:
         return undone
     retry_at = observation.migration.status.retry_at
@@ -80,7 +83,8 @@ def queued(observation: Observation) -> Decision:
     if (reason := waiting_for_group(observation)) is not None:
         return reason
     if not observation.has_turn:
-        return Wait(message="waiting for its turn")
+        deadline = deadline_of(observation.migration, observation.policy)
+        return Wait(deadline, "waiting for its turn")
     return Transition(Trigger.TURN_CAME)
 
 
@@ -223,6 +227,8 @@ def advance(observation: Observation, transition: Transition) -> Migration:
     if transition.failure:
         changes |= {"failure": transition.failure, "failure_is_final": transition.final}
     changes |= _status_changes(observation, transition)
+    if transition.event is Trigger.COPY_BOUND and observation.target is not None:
+        changes["target_node"] = observation.target.node
     if phase_of(step).is_final:
         changes["finished_at"] = now
     status = msgspec.structs.replace(before, **changes)

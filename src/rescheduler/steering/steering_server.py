@@ -15,10 +15,12 @@ from rescheduler.api.structured_log import log_event
 from rescheduler.http.http_server import serve_http
 from rescheduler.http.request_limits import BodyReader
 from rescheduler.kube.client import Client
-from rescheduler.steering.steering_service import SteeringService
+from rescheduler.steering.steering_service import EvictionSettings, SteeringService
 from rescheduler.steering.webhook.certificate_manager import CertificateIntervals, CertificateManager
 from rescheduler.steering.webhook.certificate_secret import CertificateLifetimes, CertificateSecret
+from rescheduler.steering.webhook.eviction_guard import EvictionGuard
 from rescheduler.steering.webhook.webhook_configurations import (
+    EVICTION_PATH,
     GUARD_PATH,
     STEERING_PATH,
     CABundleWriter,
@@ -54,6 +56,8 @@ class SteeringServerOptions:
     do."""
     drain_s: float = 5.0
     """How long it still serves after the signal to stop, until clients have seen that it is not ready."""
+    evictions: EvictionSettings | None = None
+    """None lets all evictions pass."""
     lifetimes: CertificateLifetimes = field(default_factory=CertificateLifetimes)
     pace: CertificateIntervals = field(default_factory=CertificateIntervals)
 
@@ -67,7 +71,7 @@ class SteeringServer:
         self.extender_port = 0
         self._options = options
         self._is_ending = False
-        self._service = SteeringService(client, now)
+        self._service = SteeringService(client, now, options.evictions)
         secret = CertificateSecret(client, options.namespace, options.address.names, now, options.lifetimes)
         registration = (
             CABundleWriter(client, options.address, options.namespace) if options.registers else None
@@ -118,6 +122,8 @@ class SteeringServer:
         questions = {FILTER_PATH: self._service.filter, PRIORITIZE_PATH: self._service.prioritize}
         async with contextlib.AsyncExitStack() as stack:
             app = webhook_application(reviews if options.registers else {}, lambda: self.is_ready)
+            if options.registers and self._service.evictions is not None:
+                add_eviction_routes(app, self._service.evictions, lambda: self._certificates.path_token)
             serving = serve_http(app, options.host, options.port, tls.public)
             self.port = await stack.enter_async_context(serving)
             app = webhook_application(questions, lambda: self.is_ready)
@@ -148,6 +154,24 @@ def webhook_application(
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
     return app
+
+
+def add_eviction_routes(app: web.Application, guard: EvictionGuard, token: Callable[[], str]) -> None:
+    """Answer reviews of evictions under a path that only API servers know, and serve the metrics."""
+    bodies = BodyReader()
+
+    async def review(request: web.Request) -> web.Response:
+        guard.token = token()
+        if not guard.is_authentic(request.match_info["token"]):
+            raise web.HTTPNotFound
+        body = guard.answer(await bodies.read(request))
+        return web.Response(body=body, content_type="application/json")
+
+    async def metrics(_: web.Request) -> web.Response:
+        return web.Response(body=guard.metrics.text(), content_type="text/plain")
+
+    app.router.add_post(f"{EVICTION_PATH}{{token}}", review)
+    app.router.add_get("/metrics", metrics)
 
 
 def _post_handler(

@@ -8,22 +8,26 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from rescheduler.api.podmigration import UnreadableMigration, decode_migration
 from rescheduler.api.podmigration_crd import POD_MIGRATION_PLURAL
 from rescheduler.api.structured_log import log_event
 from rescheduler.api.well_known_names import GROUP, POD_MIGRATION_KIND, VERSION
+from rescheduler.config.policy import Policy
 from rescheduler.kube.api_resources import Object, api_resource
 from rescheduler.kube.client import Client
 from rescheduler.kube.informer import ChangeHandler, Informer
 from rescheduler.steering.extender.extender_verbs import filter_nodes, prioritize_nodes
 from rescheduler.steering.failed_attempts_watch import FailedAttemptsWatch
 from rescheduler.steering.intents import Intent, IntentIndex, intent_of_migration
+from rescheduler.steering.webhook.eviction_caches import DaemonPresence, EvictionCaches
+from rescheduler.steering.webhook.eviction_guard import EvictionGuard
 from rescheduler.steering.webhook.pod_mutation import SteeredPod, answer_review
 from rescheduler.steering.webhook.surplus_guard import SurplusGuard
 
-__all__ = ["IntentCache", "SteeringService"]
+__all__ = ["EvictionSettings", "IntentCache", "SteeringService"]
 
 
 class IntentCache:
@@ -82,8 +86,24 @@ def _loop_s() -> float:
     return asyncio.get_running_loop().time()
 
 
+@dataclass(slots=True)
+class EvictionSettings:
+    """What the configuration file says about evictions. The policy may change while the program runs."""
+
+    policy: Policy
+    namespace: str
+    """That of the Lease and of the daemon's state."""
+    lease: str
+
+
 class SteeringService:
-    def __init__(self, client: Client, now: Callable[[], datetime] = _wall_clock) -> None:
+    def __init__(
+        self,
+        client: Client,
+        now: Callable[[], datetime] = _wall_clock,
+        evictions: EvictionSettings | None = None,
+    ) -> None:
+        """Without `evictions`, all evictions pass."""
         self._known = IntentCache(self._forget)
         self._used: Counter[str] = Counter()
         """How often the intent of each migration was used."""
@@ -95,6 +115,11 @@ class SteeringService:
         self.informer.subscribe(self._known.reading(POD_MIGRATION_KIND, _intents_of_object))
         self._attempts = FailedAttemptsWatch(client, self._known.update)
         self._guard = SurplusGuard(self.informer, now, _loop_s)
+        self.evictions: EvictionGuard | None = None
+        if evictions is not None:
+            daemon = DaemonPresence(client, evictions.namespace, evictions.lease, _loop_s)
+            caches = EvictionCaches(client, self.informer, daemon)
+            self.evictions = EvictionGuard(client, caches, lambda: evictions.policy, now, _loop_s)
 
     @property
     def is_ready(self) -> bool:
@@ -107,7 +132,11 @@ class SteeringService:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        async with self.informer.running(), self._attempts.running():
+        async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(self.informer.running())
+            await stack.enter_async_context(self._attempts.running())
+            if self.evictions is not None:
+                await stack.enter_async_context(self.evictions.running())
             yield
 
     # -- answers: none of these raises, whatever the body is

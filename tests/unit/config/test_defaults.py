@@ -16,6 +16,8 @@ from rescheduler.config.policy import (
     Handover,
     LeaderElection,
     Policy,
+    SafeEvictionMode,
+    SafeEvictions,
     UsageSource,
     ZeroBudget,
 )
@@ -66,6 +68,7 @@ SPECIFIED = {
     "temporaryBudget": True,
     "windows": (),
     "failedPods": FailedPodsPolicy(),
+    "safeEvictions": SafeEvictions(mode=SafeEvictionMode.AUTO, deadline=timedelta(minutes=10)),
     "handovers": {},
     "haltWhen": HaltWhen(failure_ratio=0.5, not_ready_share=0.3),
 }
@@ -76,7 +79,8 @@ def test_the_args_are_those_of_the_specification_with_its_defaults():
 
 
 @pytest.mark.parametrize(
-    "block", [Policy, Cost, FailedPodsPolicy, HaltWhen, Prometheus, ClientConnection, LeaderElection]
+    "block",
+    [Policy, Cost, FailedPodsPolicy, SafeEvictions, HaltWhen, Prometheus, ClientConnection, LeaderElection],
 )
 def test_every_setting_says_what_it_means(block):
     for setting in settings(block):

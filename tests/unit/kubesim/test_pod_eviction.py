@@ -1,5 +1,7 @@
 """Eviction: what a disruption budget says, in the real server's words."""
 
+import json
+
 import pytest
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -144,3 +146,61 @@ class TestUnhealthyPods:
         await budget(api, allowed=0, currentHealthy=healthy, spec=spec)
         assert (await evict(api)).status == status
         assert (await api.get(BUDGETS + "/b")).body["status"]["disruptionsAllowed"] == 0
+
+
+class TestWithAWebhook:
+    """Validating webhooks are asked before the budget, with the Eviction as the object."""
+
+    @pytest.fixture
+    async def asked(self, api):
+        asked = []
+
+        class Caller:
+            async def call(self, endpoint, body, timeout_s):
+                request = json.loads(body)["request"]
+                asked.append(request)
+                status = {"code": 429, "reason": "TooManyRequests", "message": "being moved first"}
+                answer = {"uid": request["uid"], "allowed": False, "status": status}
+                return json.dumps(
+                    {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": answer}
+                ).encode()
+
+        api.server.cluster.admission.webhooks.caller = Caller()
+        rule = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"]}
+        webhook = {
+            "name": "evictions.example.com",
+            "clientConfig": {"url": "https://example.com/"},
+            "rules": [{**rule, "resources": ["pods/eviction"]}],
+            "sideEffects": "NoneOnDryRun",
+            "admissionReviewVersions": ["v1"],
+            "matchConditions": [
+                {"name": "not-by-us", "expression": "request.userInfo.username != 'system:us'"},
+                {"name": "not-excluded", "expression": "!(request.namespace in ['kube-system'])"},
+            ],
+        }
+        made = await api.post(
+            "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+            {"metadata": {"name": "evictions"}, "webhooks": [webhook]},
+        )
+        assert made.status == 201, made.body
+        return asked
+
+    async def test_that_answers_429_the_pod_stays(self, api, asked):
+        await run_pod(api)
+        reply = await evict(api)
+        message = 'admission webhook "evictions.example.com" denied the request: being moved first'
+        assert (reply.status, reply.message) == (429, message)
+        assert not await is_ending(api)
+        (request,) = asked
+        assert request["kind"] == {"group": "policy", "version": "v1", "kind": "Eviction"}
+        assert request["resource"] == {"group": "", "version": "v1", "resource": "pods"}
+        assert (request["subResource"], request["name"], request["namespace"]) == ("eviction", "p", "default")
+        assert request["object"]["kind"] == "Eviction"
+
+    async def test_a_dry_run_of_the_deletion_is_in_the_object_only(self, api, asked):
+        """As in the real server, which fills `dryRun` from the options of the request."""
+        await run_pod(api)
+        await evict(api, dryRun=["All"])
+        await evict(api, query="?dryRun=All")
+        assert [each["dryRun"] for each in asked] == [False, True]
+        assert asked[0]["object"]["deleteOptions"] == {"dryRun": ["All"]}

@@ -13,6 +13,7 @@ from rescheduler.steering.webhook.webhook_configurations import (
     WEBHOOK_SECRET,
     CABundleWriter,
     ServiceAddress,
+    UnguardedEvictions,
     UrlAddress,
     webhook_configurations,
 )
@@ -28,13 +29,47 @@ OURS = configuration_of("ours")
 
 @pytest.mark.parametrize("number", [0, 1], ids=["that steers", "that guards"])
 def test_a_registration_can_t_hold_up_pods(number: int):
-    (hook,) = webhook_configurations(ServiceAddress("ours", "hook"))[number]["webhooks"]
+    hook = webhook_configurations(ServiceAddress("ours", "hook"))[number]["webhooks"][0]
     assert hook["failurePolicy"] == "Ignore"
     assert hook["timeoutSeconds"] == 1
     assert hook["sideEffects"] == "None"
     (rule,) = hook["rules"]
     assert (rule["resources"], rule["operations"], rule["apiGroups"]) == (["pods"], ["CREATE"], [""])
     assert "caBundle" not in hook["clientConfig"], "applying it again leaves what was written"
+
+
+def test_the_registration_for_evictions_can_t_hold_up_drains():
+    unguarded = UnguardedEvictions("system:serviceaccount:ours:rescheduler", '["kube-system"]')
+    address = ServiceAddress("ours", "hook")
+    _, hook = webhook_configurations(address, unguarded=unguarded)[1]["webhooks"]
+    assert (hook["failurePolicy"], hook["timeoutSeconds"]) == ("Ignore", 2)
+    assert hook["sideEffects"] == "NoneOnDryRun"
+    (rule,) = hook["rules"]
+    assert (rule["resources"], rule["operations"]) == (["pods/eviction"], ["CREATE"])
+    assert "path" not in hook["clientConfig"]["service"], "applying it again leaves what was written"
+    assert [each["expression"] for each in hook["matchConditions"]] == [
+        "request.userInfo.username != 'system:serviceaccount:ours:rescheduler'",
+        '!(request.namespace in ["kube-system"])',
+    ]
+
+
+async def test_the_secret_part_of_the_path_is_written_and_restored(client: Client):
+    """Installing again removes it; nothing else of where requests go is ever changed."""
+    address = ServiceAddress("ours", "hook")
+    await install_webhook(client, "ours", address)
+    registration = CABundleWriter(client, address, "ours")
+
+    async def service() -> Any:
+        _, hook = (await client.get(VALIDATING_WEBHOOKS, OURS))["webhooks"]
+        return hook["clientConfig"]["service"]
+
+    await registration.sync(b"ca", "token")
+    written = await service()
+    assert written == {"namespace": "ours", "name": "hook", "port": 443, "path": "/evictions/token"}
+    removal = {"op": "remove", "path": "/webhooks/1/clientConfig/service/path"}
+    await client.patch(VALIDATING_WEBHOOKS, OURS, json_patch([removal]))
+    await registration.sync(b"ca", "token")
+    assert await service() == written
 
 
 @pytest.mark.parametrize(
@@ -151,7 +186,7 @@ async def test_only_the_bundle_is_written(client: Client, serve: Serve, eventual
             await client.patch(kind, OURS, json_patch(theirs))
 
             async def restored(kind: Any = kind) -> Any:
-                (hook,) = (await client.get(kind, OURS))["webhooks"]
+                hook = (await client.get(kind, OURS))["webhooks"][0]
                 return hook if hook["clientConfig"].get("caBundle") else None
 
             assert await eventually(restored) == {**before, "namespaceSelector": selector}

@@ -15,7 +15,6 @@ import click
 from rescheduler.cli.cluster_source import (
     EXIT_ERROR,
     ClusterSource,
-    cluster_connection_options,
     exit_with_error,
     live_cluster_options,
     print_note,
@@ -28,8 +27,10 @@ from rescheduler.cli.terminal import echo, echo_lines, output_option, print_docu
 if TYPE_CHECKING:
     from rescheduler.api.daemon_status import Pause
     from rescheduler.cli.status_view import ObservedStatus
+    from rescheduler.config.config_loader import LoadedConfiguration
     from rescheduler.config.policy import Configuration, Policy
     from rescheduler.kube.client import Client, RequestObserver
+    from rescheduler.steering.steering_service import EvictionSettings
     from rescheduler.steering.webhook.webhook_configurations import WebhookAddress
 
 __all__ = [
@@ -326,7 +327,7 @@ def _service(_ctx: click.Context, _option: click.Parameter, value: str | None) -
 @click.option(
     "--extender-only", is_flag=True, help="Serve only schedulers; don't register the admission webhook."
 )
-@cluster_connection_options
+@live_cluster_options
 @log_options
 def webhook(  # noqa: PLR0913 - one per option
     *,
@@ -350,16 +351,33 @@ def webhook(  # noqa: PLR0913 - one per option
         raise click.UsageError("--service and --url can't be combined")
     set_up_log(log_level, log_format)
     home = namespace or cluster.default_namespace()
+    configuration = cluster.configuration()
 
     async def serve(client: "Client") -> None:
+        from rescheduler.kube.work_queue import background_task  # noqa: PLC0415
         from rescheduler.steering.steering_server import SteeringServer, SteeringServerOptions  # noqa: PLC0415
+        from rescheduler.steering.steering_service import EvictionSettings  # noqa: PLC0415
 
+        terms = configuration.leader_election
+        evictions = EvictionSettings(
+            configuration.policy, terms.resource_namespace or home, terms.resource_name
+        )
         address = _address(home, service, url)
         options = SteeringServerOptions(
-            home, address, host=host, port=port, extender_port=extender_port, registers=not extender_only
+            home,
+            address,
+            host=host,
+            port=port,
+            extender_port=extender_port,
+            registers=not extender_only,
+            evictions=evictions,
         )
         try:
-            await SteeringServer(client, options).run_until(stop_event_on_signals())
+            async with contextlib.AsyncExitStack() as stack:
+                if cluster.config is not None:
+                    follow = _follow_policy(Path(cluster.config), evictions)
+                    await stack.enter_async_context(background_task(follow, "configuration file"))
+                await SteeringServer(client, options).run_until(stop_event_on_signals())
         except OSError as error:
             where = ", ".join(filter(None, (host, error.filename)))
             why = error.strerror or str(error)
@@ -367,6 +385,17 @@ def webhook(  # noqa: PLR0913 - one per option
             exit_with_error(f"the webhook can't listen on {where}: {why}. {remedy}", EXIT_ERROR)
 
     cluster.with_client(None, serve)
+
+
+async def _follow_policy(file: Path, evictions: "EvictionSettings") -> None:
+    """Use every valid change of the configuration file; the daemon reports invalid ones."""
+    from rescheduler.config.config_validation import known_strategies  # noqa: PLC0415
+    from rescheduler.daemon.daemon_process import WatchedConfigurationFile  # noqa: PLC0415
+
+    def use(loaded: "LoadedConfiguration") -> None:
+        evictions.policy = loaded.configuration.policy
+
+    await WatchedConfigurationFile(file, frozenset(known_strategies())).follow(use, lambda _: None)
 
 
 def _address(namespace: str, service: tuple[str, int] | None, url: str | None) -> "WebhookAddress":

@@ -8,13 +8,44 @@ The limits count *units*: a migration, or a group that is handed over together.
 - Members of any other group count one by one: `spec.group` alone gives no privilege.
 """
 
+import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
 
+from rescheduler.api.podmigration import Migration
+from rescheduler.config.policy import Policy
+from rescheduler.migrations.interruptions import deadline_of
 from rescheduler.migrations.runtime_state import RuntimeStateHolder
 
-__all__ = ["ConcurrencyLimits", "SlotClaim"]
+__all__ = ["ConcurrencyLimits", "SlotClaim", "raised_node_limits"]
+
+
+_TIME_PER_MOVE: Final = timedelta(seconds=30)
+"""How long a copy takes until it is ready, for lack of anything better; `settleTime` is added."""
+
+
+def raised_node_limits(migrations: Iterable[Migration], policy: Policy, now: datetime) -> dict[str, int]:
+    """Return how many moves must run at the same time so that a drain by another client ends before its
+    deadline, by source node.
+
+    `maxConcurrentMigrations` still holds for all nodes together.
+    """
+    counts: Counter[str] = Counter()
+    earliest: dict[str, datetime] = {}
+    for each in migrations:
+        deadline = None if each.is_finished else deadline_of(each, policy)
+        if deadline is not None:
+            node = each.spec.source_node
+            counts[node] += 1
+            earliest[node] = min(deadline, earliest.get(node, deadline))
+    per_move = _TIME_PER_MOVE + policy.settle_time
+    # A move that starts just before the deadline is too late: one move's time is left at the end.
+    return {
+        node: math.ceil(count * per_move / max(earliest[node] - now - per_move, per_move))
+        for node, count in counts.items()
+    }
 
 
 class SlotClaim(NamedTuple):
@@ -36,6 +67,8 @@ class ConcurrencyLimits:
         self._claims: dict[str, SlotClaim] = {}
         self._nodes: dict[str, Counter[str]] = {}
         self._workloads: dict[str, Counter[str]] = {}
+        self.raised: Mapping[str, int] = {}
+        """Higher limits of single nodes, from which pods must be gone before a deadline."""
 
     def __len__(self) -> int:
         return len(self._claims)
@@ -81,7 +114,9 @@ class ConcurrencyLimits:
         if self.is_full:
             return False
         for node in claim.nodes:
-            if len(self._nodes.get(node, ())) >= policy.max_concurrent_per_node:
+            if len(self._nodes.get(node, ())) >= max(
+                policy.max_concurrent_per_node, self.raised.get(node, 0)
+            ):
                 return False
         return len(self._workloads.get(claim.workload, ())) < policy.max_concurrent_per_workload
 

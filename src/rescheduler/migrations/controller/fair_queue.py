@@ -30,7 +30,12 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from rescheduler.api.podmigration import Migration, MigrationPhase
-from rescheduler.migrations.controller.concurrency_limits import ConcurrencyLimits, SlotClaim
+from rescheduler.api.strategy_traits import traits_of
+from rescheduler.migrations.controller.concurrency_limits import (
+    ConcurrencyLimits,
+    SlotClaim,
+    raised_node_limits,
+)
 from rescheduler.migrations.interruptions import GroupId, MigrationGroup, group_of
 from rescheduler.migrations.runtime_state import RuntimeStateHolder
 
@@ -84,6 +89,8 @@ class FairQueue:
         self._runtime = runtime
         self._slots = ConcurrencyLimits(runtime)
         self._entries: dict[str, _QueuedMigration] = {}
+        self._evictions: dict[str, Migration] = {}
+        """Moves on eviction by key: only they can raise the limit of a node."""
         self._groups: dict[GroupId, MigrationGroup] = {}
         self._group_members: dict[GroupId, tuple[str, ...]] = {}
         self._waiting: dict[str, _WaitingUnit] = {}
@@ -129,12 +136,15 @@ class FairQueue:
         elif retry_at is not None and (known is None or retry_at != before):
             self._hold(entry, retry_at)
         entry.migration, entry.claim, entry.gang = migration, claim, gang
+        if traits_of(migration.spec.strategy).on_eviction:
+            self._evictions[key] = migration
         if group is not None:
             self._groups.setdefault(group, MigrationGroup(group)).put(migration)
         self._update_position(key)
 
     def remove(self, key: str) -> None:
         entry = self._entries.pop(key, None)
+        self._evictions.pop(key, None)
         if entry is None:
             return
         self._release(key)
@@ -193,6 +203,7 @@ class FairQueue:
     def grant(self, now: datetime, may_begin: MayBegin, *, everything: bool = False) -> list[str]:
         """Give turns, and return the keys in order; consider `everything` if conditions changed."""
         self._end_holds(now)
+        self._slots.raised = raised_node_limits(self._evictions.values(), self._runtime.current.policy, now)
         lines = self._lines if everything or self._is_freed else self._lines_of_new()
         self._new, self._is_freed = {}, False
         if not lines or self._slots.is_full:

@@ -57,8 +57,9 @@ __all__ = ["Reconciler", "Revalidator"]
 class Revalidator(Protocol):
     """Checks a move against the cluster as it is now."""
 
-    def revalidate(self, migration: Migration) -> RevalidationResult:
-        """Return whether it is still a good move, how to make it, and where to."""
+    def revalidate(self, migration: Migration, has_room_at: Callable[[str], bool]) -> RevalidationResult:
+        """Return whether it is still a good move, how to make it, and where to. `has_room_at` says whether
+        the limits allow another move to a node now."""
         ...
 
     def may_preempt(self, migration: Migration) -> str:
@@ -310,8 +311,10 @@ class Reconciler:
     # -- beginning
 
     def _revalidation_result(self, migration: Migration) -> RevalidationResult:
-        revalidation = self._revalidator.revalidate(migration)
-        if revalidation.answer is not RevalidationOutcome.APPROVED:
+        revalidation = self._revalidator.revalidate(
+            migration, lambda node: self._dispatcher.has_room_at(migration, node)
+        )
+        if revalidation.answer is not RevalidationOutcome.APPROVED or revalidation.waits_for_room:
             return revalidation
         if not revalidation.target and revalidation.handover.source_stays:
             return RevalidationResult(

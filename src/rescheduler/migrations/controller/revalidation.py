@@ -25,7 +25,7 @@ from rescheduler.cluster.pod_record import PodRecord
 from rescheduler.cluster.snapshot import CPU, MEMORY, NO_ROW, Snapshot, open_nodes
 from rescheduler.cluster.sources.watched_cluster import WatchedCluster
 from rescheduler.cluster.sources.watched_objects import WatchedObjects, nested_field
-from rescheduler.config.policy import Policy
+from rescheduler.config.policy import Policy, SafeEvictionMode
 from rescheduler.kube.informer import Informer
 from rescheduler.migrations.controller.observation_builder import migration_at, running_migrations, target_of
 from rescheduler.migrations.observation import RevalidationOutcome, RevalidationResult
@@ -67,6 +67,9 @@ TEMPORARY_REASONS: Final = frozenset({Reason.BUDGET_SPENT, Reason.ROLLING_OUT, R
 _ROOM_REASONS: Final = frozenset({Reason.TARGET_UNFIT, Reason.NO_TARGET})
 """Refusals that also pass if a pod is about to leave."""
 
+_WAITED_FOR: Final = TEMPORARY_REASONS | _ROOM_REASONS | {Reason.ALREADY_MOVING}
+"""What a move on eviction waits for, until its deadline."""
+
 _HANDOVER_KINDS: Final = ("Pod", "ReplicaSet", "Deployment", "StatefulSet", "Job")
 
 
@@ -98,13 +101,18 @@ class Revalidation:
         """Pod and target of those that were approved a moment ago, by key: not on record yet."""
         self._priorities = PodPriorities(cluster.watched.pods.informer)
 
-    def revalidate(self, migration: Migration) -> RevalidationResult:
+    def revalidate(
+        self, migration: Migration, has_room_at: Callable[[str], bool] = lambda _: True
+    ) -> RevalidationResult:
         snapshot = self._without(migration, self._cluster.present())
         row = snapshot.pods.row.get(migration.pod_key)
         if row is None or snapshot.pods.records[row].uid != migration.spec.pod.uid:
             return _refused(Rejection(migration.pod_key, Reason.GONE, "", "the pod no longer exists"))
         pod = snapshot.pods.records[row]
         state = self._runtime.current
+        if self._waits(migration) and state.policy.safe_evictions.mode is SafeEvictionMode.OFF:
+            words = "safeEvictions.mode is off"
+            return RevalidationResult(RevalidationOutcome.REFUSED, reason="SafeEvictionsOff", message=words)
         policy = self._policy_for(migration, state.policy)
         terms: _PlannerTerms = {
             "urgent": migration.spec.strategy in state.urgent_strategies,
@@ -119,12 +127,38 @@ class Revalidation:
         placement = self._with_others(migration, Placement(snapshot))
         move = _move(migration, choice.handover)
         rejection = validate_move(move, snapshot, policy, **terms, placement=placement)
+        if rejection is not None and rejection.reason is Reason.NO_TARGET and self._waits(migration):
+            return self._without_target(placement, row, choice)
         if rejection is not None:
             return self._no(migration, snapshot, rejection)
-        target = move.target or _emptiest_node(placement, row, choice.handover)
+        target = move.target or _emptiest_node(placement, row, choice.handover, has_room_at)
         self._approved[migration.key] = pod.key, target
         return RevalidationResult(
             RevalidationOutcome.APPROVED, choice.handover, target, _controller_of(pod), message=choice.why
+        )
+
+    def _waits(self, migration: Migration) -> bool:
+        """Whether it waits for room, instead of failing."""
+        return traits_of(migration.spec.strategy).on_eviction
+
+    def _without_target(self, placement: Placement, row: int, choice: HandoverChoice) -> RevalidationResult:
+        """Approve a copy that waits Pending, unless the scheduler would put it beside its source."""
+        snapshot = placement.snapshot
+        pod = snapshot.pods.records[row]
+        source = snapshot.nodes.row.get(pod.node)
+        if source is not None and placement.fits_another(row)[source]:
+            return RevalidationResult(
+                RevalidationOutcome.POSTPONED,
+                reason=Reason.NO_TARGET,
+                message="no other node has room; waiting for one",
+            )
+        return RevalidationResult(
+            RevalidationOutcome.APPROVED,
+            choice.handover,
+            "",
+            _controller_of(pod),
+            message="no node has room: the copy waits Pending, so that an autoscaler can provide one",
+            waits_for_room=True,
         )
 
     def may_preempt(self, migration: Migration) -> str:
@@ -161,8 +195,10 @@ class Revalidation:
         return "" if fits.any() else "no other node has room for its replacement"
 
     def _policy_for(self, migration: Migration, policy: Policy) -> Policy:
-        if migration.spec.strategy == MANUAL:
-            return policy_for_manual_move(policy, migration.spec.handover)
+        if traits_of(migration.spec.strategy).requested:
+            # A handover that was requested on eviction is not forced: the pod's owner decides.
+            is_manual = migration.spec.strategy == MANUAL
+            return policy_for_manual_move(policy, migration.spec.handover if is_manual else Handover.AUTO)
         item = self._cluster.watched.migrations.get(migration.key) or {}
         if nested_field(item, "metadata", "annotations", CONTINUES_ANNOTATION):
             # It rests where it is going, not at its stop.
@@ -225,8 +261,13 @@ class Revalidation:
         return row is not None and bool(snapshot.pods.node[row] != NO_ROW)
 
     def _no(self, migration: Migration, snapshot: Snapshot, rejection: Rejection) -> RevalidationResult:
-        is_patient = self._now() - migration.created < self._runtime.current.policy.migration_timeout
-        if is_patient and self._passes(snapshot, rejection):
+        policy = self._runtime.current.policy
+        is_patient = self._now() - migration.created < policy.migration_timeout
+        if self._waits(migration):
+            is_temporary = rejection.reason in _WAITED_FOR
+        else:
+            is_temporary = is_patient and self._passes(snapshot, rejection)
+        if is_temporary:
             return RevalidationResult(
                 RevalidationOutcome.POSTPONED, reason=rejection.reason, message=_rejection_message(rejection)
             )
@@ -262,13 +303,21 @@ def _move(migration: Migration, present: Handover) -> Move:
     )
 
 
-def _emptiest_node(placement: Placement, row: int, handover: Handover) -> str:
-    """The emptiest of those that can take it, and that leave no spread constraint worse if there are such."""
+def _emptiest_node(
+    placement: Placement, row: int, handover: Handover, has_room_at: Callable[[str], bool]
+) -> str:
+    """The emptiest of those that can take it, and that leave no spread constraint worse if there are such.
+
+    Nodes to which as many pods move as allowed come last: they would make the move wait.
+    """
     nodes = placement.snapshot.nodes
     fits = placement.fits(row, source_stays=handover.source_stays) & open_nodes(placement.snapshot)
     candidates = np.flatnonzero(placement.keeping_spread(row, fits))
     fullness = percent_of_allocatable(placement.load, nodes.allocatable)[:, [CPU, MEMORY]].max(axis=1)
-    best = min(candidates.tolist(), key=lambda node: (float(fullness[node]), node))
+    best = min(
+        candidates.tolist(),
+        key=lambda node: (not has_room_at(nodes.records[node].name), float(fullness[node]), node),
+    )
     return nodes.records[best].name
 
 

@@ -65,6 +65,9 @@ class _AnyReview(msgspec.Struct):
     request: _AnyRequest
 
 
+_MAX_WARNING: Final = 250
+"""API servers cut longer ones."""
+
 _READER: Final = msgspec.json.Decoder(_Review)
 _READER_OF_ANY: Final = msgspec.json.Decoder(_AnyReview)
 _FAULTS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -86,8 +89,11 @@ def uid_of(body: bytes) -> str:
         return ""
 
 
-def allowed_review(uid: str, patch: Sequence[PatchOperation] = ()) -> bytes:
+def allowed_review(uid: str, patch: Sequence[PatchOperation] = (), *, warnings: Sequence[str] = ()) -> bytes:
+    """`warnings` are shown to the user: kubectl prints them."""
     response: dict[str, Any] = {"uid": uid, "allowed": True}
+    if warnings:
+        response["warnings"] = [each[:_MAX_WARNING] for each in warnings]
     if patch:
         response["patchType"] = "JSONPatch"
         response["patch"] = b64encode(msgspec.json.encode(patch)).decode()

@@ -114,6 +114,8 @@ class CertificateManager:
             ours = ListOptions(fields=f"metadata.name={registration.name}")
             self._informers += [Informer(client, kind, ours) for kind in WEBHOOK_CONFIGURATION_KINDS]
         self._failures = 0
+        self.path_token = ""
+        """The token of the credentials that are served; empty without a Secret."""
 
     async def prepare(self) -> None:
         """Load a certificate to serve. Raises `KubeError`."""
@@ -121,6 +123,8 @@ class CertificateManager:
             credentials = await self._secret.credentials()
         except errors.NotFound:
             credentials = self._secret.unsaved()
+        else:
+            self.path_token = credentials.path_token
         self.tls.load(credentials)
 
     @contextlib.asynccontextmanager
@@ -174,7 +178,12 @@ class CertificateManager:
 
     async def _sync(self) -> "_SyncResult":
         found = await self._secret.credentials()
-        problems = [] if self._registration is None else await self._registration.sync(found.trusted)
+        problems = (
+            []
+            if self._registration is None
+            else await self._registration.sync(found.trusted, found.path_token)
+        )
+        self.path_token = found.path_token
         if self.tls.load(found):
             until = found.serving.expires_at.isoformat()
             log_event(log, logging.INFO, "CertificateServed", "serving a new certificate", until=until)

@@ -22,6 +22,7 @@ The result depends only on the present certificates and the time, so it does not
 them.
 """
 
+import hmac
 import logging
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -73,6 +74,11 @@ class ServingCredentials:
     """Former authorities, in PEM, without their keys."""
     client: IssuedCertificate | None = None
     """The client certificate of schedulers; None in a Secret of an earlier version."""
+
+    @property
+    def path_token(self) -> str:
+        """Return the secret part of the path of reviews that have an effect. All replicas derive the same."""
+        return hmac.digest(self.authority.key, b"evictions", "sha256").hex()[:32]
 
     @property
     def trusted(self) -> bytes:

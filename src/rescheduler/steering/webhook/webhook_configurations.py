@@ -1,6 +1,7 @@
 """The webhook as installed: two webhook configurations, and the Secret with its certificates.
 
-The webhook only writes its certificates into the Secret, and its authority into `caBundle`. Its service
+The webhook only writes its certificates into the Secret, its authority into `caBundle`, and the path of the
+reviews of evictions, which has a secret part: whoever could forge such a review could move pods. Its service
 account can't create or delete any of these objects.
 
 The webhook can't block pods for long: `failurePolicy` is `Ignore`, and API servers continue after one second
@@ -17,7 +18,13 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from rescheduler.api.structured_log import log_event
-from rescheduler.api.well_known_names import GUARD_WEBHOOK, PROBE_LABEL, STEERING_WEBHOOK, cluster_scoped_name
+from rescheduler.api.well_known_names import (
+    EVICTION_WEBHOOK,
+    GUARD_WEBHOOK,
+    PROBE_LABEL,
+    STEERING_WEBHOOK,
+    cluster_scoped_name,
+)
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import (
     MUTATING_WEBHOOKS,
@@ -29,6 +36,7 @@ from rescheduler.kube.api_resources import (
 from rescheduler.kube.client import Client
 
 __all__ = [
+    "EVICTION_PATH",
     "GUARD_PATH",
     "REPLICA_SET_CONTROLLERS",
     "STEERING_PATH",
@@ -37,6 +45,7 @@ __all__ = [
     "WEBHOOK_SECRET",
     "CABundleWriter",
     "ServiceAddress",
+    "UnguardedEvictions",
     "UrlAddress",
     "WebhookAddress",
     "webhook_configurations",
@@ -49,6 +58,8 @@ WEBHOOK_SECRET: Final = "rescheduler-webhook-cert"  # noqa: S105 - its name, not
 
 STEERING_PATH: Final = "/mutate"
 GUARD_PATH: Final = "/guard"
+EVICTION_PATH: Final = "/evictions/"
+"""Followed by the token."""
 
 REPLICA_SET_CONTROLLERS: Final = (
     "system:serviceaccount:kube-system:replicaset-controller",
@@ -98,8 +109,22 @@ class UrlAddress:
 WebhookAddress = ServiceAddress | UrlAddress
 
 
-def webhook_configurations(address: WebhookAddress, trusted: bytes = b"") -> tuple[Object, Object]:
-    """Return the configurations of the steering webhook and of the surplus guard.
+@dataclass(frozen=True, slots=True)
+class UnguardedEvictions:
+    """Evictions that never reach the webhook, by user and by namespace."""
+
+    user: str = ""
+    """The daemon: it evicts a pod when its copy is ready."""
+    namespaces: str = "['kube-system', 'kube-public']"
+    """The excluded namespaces, as a list in CEL."""
+
+
+def webhook_configurations(
+    address: WebhookAddress,
+    trusted: bytes = b"",
+    unguarded: UnguardedEvictions = UnguardedEvictions(),  # noqa: B008 - frozen
+) -> tuple[Object, Object]:
+    """Return the configurations of the steering webhook, and of the surplus guard and the eviction webhook.
 
     They have no selectors, so those that an operator adds stay when they are applied again. So does
     `caBundle`, without `trusted`.
@@ -126,16 +151,34 @@ def webhook_configurations(address: WebhookAddress, trusted: bytes = b"") -> tup
     ]
     return (
         _configuration("MutatingWebhookConfiguration", steering),
-        _configuration("ValidatingWebhookConfiguration", guard),
+        _configuration(
+            "ValidatingWebhookConfiguration", guard, _eviction_webhook(address, trusted, unguarded)
+        ),
     )
 
 
-def _configuration(kind: str, webhook: Object) -> Object:
+def _eviction_webhook(address: WebhookAddress, trusted: bytes, unguarded: UnguardedEvictions) -> Object:
+    client_config = address.client_config(EVICTION_PATH)
+    if "service" in client_config:
+        # Written by the webhook; not part of what is installed, so that installing again keeps it.
+        del client_config["service"]["path"]
+    webhook = _webhook(EVICTION_WEBHOOK, client_config, trusted)
+    webhook["rules"][0]["resources"] = ["pods/eviction"]
+    # It records a PodMigration, but not for a dry run.
+    webhook |= {"sideEffects": "NoneOnDryRun", "timeoutSeconds": 2}
+    webhook["matchConditions"] = [
+        _condition("not-by-the-daemon", f"request.userInfo.username != '{unguarded.user}'"),
+        _condition("not-in-an-excluded-namespace", f"!(request.namespace in {unguarded.namespaces})"),
+    ]
+    return webhook
+
+
+def _configuration(kind: str, *webhooks: Object) -> Object:
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": kind,
         "metadata": {"name": WEBHOOK_CONFIGURATION, "labels": {"app.kubernetes.io/name": "rescheduler"}},
-        "webhooks": [webhook],
+        "webhooks": list(webhooks),
     }
 
 
@@ -170,8 +213,9 @@ log = logging.getLogger(__name__)
 _WEBHOOKS: Final[tuple[tuple[ApiResource[Object], str, str], ...]] = (
     (MUTATING_WEBHOOKS, STEERING_WEBHOOK, STEERING_PATH),
     (VALIDATING_WEBHOOKS, GUARD_WEBHOOK, GUARD_PATH),
+    (VALIDATING_WEBHOOKS, EVICTION_WEBHOOK, EVICTION_PATH),
 )
-WEBHOOK_CONFIGURATION_KINDS: Final = tuple(kind for kind, _, _ in _WEBHOOKS)
+WEBHOOK_CONFIGURATION_KINDS: Final = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
 
 
 class CABundleWriter:
@@ -181,9 +225,9 @@ class CABundleWriter:
         self._client = client
         self._address = address
 
-    async def sync(self, trusted: bytes) -> list[str]:
-        """Write `caBundle` where it differs, and return what is wrong with the configurations. Raises
-        `KubeError`."""
+    async def sync(self, trusted: bytes, token: str = "") -> list[str]:
+        """Write `caBundle` and the path with the token where they differ, and return what is wrong with the
+        configurations. Raises `KubeError`."""
         problems = []
         for kind, name, path in _WEBHOOKS:
             try:
@@ -191,7 +235,8 @@ class CABundleWriter:
             except errors.NotFound:
                 problems.append(f"{kind.kind} {self.name} is missing")
                 continue
-            problems += await self._sync_one(kind, found, name, path, b64encode(trusted).decode())
+            secret = token if name == EVICTION_WEBHOOK else ""
+            problems += await self._sync_one(kind, found, name, path + secret, b64encode(trusted).decode())
         return problems
 
     async def _sync_one(
@@ -203,16 +248,28 @@ class CABundleWriter:
         if number is None:
             return [f"{what} has no webhook {name}"]
         present = webhooks[number]["clientConfig"]
-        if present.get("caBundle") != bundle:
-            at = f"/webhooks/{number}"
-            change = [
-                {"op": "test", "path": f"{at}/name", "value": name},
-                {"op": "add", "path": f"{at}/clientConfig/caBundle", "value": bundle},
-            ]
-            await self._client.patch(kind, self.name, json_patch(change))
-            words = f"wrote the certificate authority into {what}"
-            log_event(log, logging.INFO, "WebhookRegistered", words)
         wanted = self._address.client_config(path)
-        if any(present.get(field) != value for field, value in wanted.items()):
+        change = [] if present.get("caBundle") == bundle else [_addition(number, "caBundle", bundle)]
+        if name == EVICTION_WEBHOOK:
+            change += _path_change(number, present, wanted)
+        if change:
+            test = {"op": "test", "path": f"/webhooks/{number}/name", "value": name}
+            await self._client.patch(kind, self.name, json_patch([test, *change]))
+            words = f"wrote the certificate authority into webhook {name} of {what}"
+            log_event(log, logging.INFO, "WebhookRegistered", words)
+        if name != EVICTION_WEBHOOK and any(present.get(field) != value for field, value in wanted.items()):
             return [f"{what} points to another server: clientConfig should be {wanted}"]
         return []
+
+
+def _addition(number: int, field: str, value: str) -> Object:
+    return {"op": "add", "path": f"/webhooks/{number}/clientConfig/{field}", "value": value}
+
+
+def _path_change(number: int, present: Object, wanted: Object) -> list[Object]:
+    """Return the change of the path only: where requests go is for the operator to say."""
+    if "url" in wanted and urlsplit(present.get("url") or "")[:2] == urlsplit(wanted["url"])[:2]:
+        return [] if present["url"] == wanted["url"] else [_addition(number, "url", wanted["url"])]
+    path = (wanted.get("service") or {}).get("path", "")
+    known = present.get("service") or {}
+    return [_addition(number, "service/path", path)] if known and known.get("path") != path else []

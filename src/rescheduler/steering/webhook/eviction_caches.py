@@ -1,0 +1,228 @@
+"""What the webhook knows when it decides on evictions: pods, workloads, budgets, and the daemon's state.
+
+All of it is followed by informers, so that an answer takes no request. Workloads are kept as small records:
+there may be many thousands.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import msgspec
+
+from rescheduler.api.daemon_status import STATE_CONFIG_MAP, UnreadableState, decode_pause, decode_status
+from rescheduler.api.podmigration import Migration, UnreadableMigration, decode_migration
+from rescheduler.cluster.budget_record import BudgetRecord
+from rescheduler.cluster.codecs.record_resources import NODES, PODS
+from rescheduler.cluster.object_meta import OwnerReference, UnreadableObject
+from rescheduler.cluster.pod_record import PodRecord
+from rescheduler.cluster.sources.watched_objects import RecordCaches
+from rescheduler.cluster.workload_record import WorkloadRecord, decode_workload
+from rescheduler.config.policy import Policy
+from rescheduler.kube import errors
+from rescheduler.kube.api_resources import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    LEASES,
+    NAMESPACES,
+    POD_DISRUPTION_BUDGETS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+    ApiResource,
+    Object,
+    ObjectIdentity,
+)
+from rescheduler.kube.client import Client
+from rescheduler.kube.codecs.codec import JsonCodec, metadata_codec
+from rescheduler.kube.informer import Informer, ListOptions
+from rescheduler.kube.leader_election import LeaseObservation, LeaseRecord, lease_record_of
+from rescheduler.steering.webhook.eviction_decision import EvictionFacts
+
+__all__ = ["DaemonPresence", "EvictionCaches"]
+
+_LEASE_MARGIN_S: Final = 5.0
+_NO_ANNOTATIONS: Final[Mapping[str, str]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class _CachedWorkload:
+    record: WorkloadRecord
+    resource_version: str
+
+
+def _workload_resource(resource: ApiResource[Object]) -> "ApiResource[_CachedWorkload]":
+    def read(raw: bytes | msgspec.Raw) -> _CachedWorkload:
+        item = msgspec.json.decode(raw, type=Object)
+        metadata = item["metadata"]
+        try:
+            record = decode_workload(item, resource.kind)
+        except UnreadableObject:
+            # Nothing follows from it: its pods count as pods of an unknown owner.
+            key = f"{metadata['namespace']}/{metadata['name']}"
+            record = WorkloadRecord(
+                kind="", api_version="", key=key, namespace=metadata["namespace"], uid=metadata["uid"]
+            )
+        return _CachedWorkload(record, metadata.get("resourceVersion", ""))
+
+    codec = JsonCodec(resource.label, read, lambda each: each.resource_version)
+    return ApiResource(
+        resource.group, resource.version, resource.plural, resource.kind, True, codec,
+        lambda each: ObjectIdentity(each.record.key, each.record.uid, each.resource_version),
+    )  # fmt: skip
+
+
+class DaemonPresence:
+    """Whether a leader works, and whether it starts moves, from its Lease and its ConfigMap."""
+
+    def __init__(self, client: Client, namespace: str, lease: str, monotonic_s: Callable[[], float]) -> None:
+        self._key = f"{namespace}/{STATE_CONFIG_MAP}"
+        self._monotonic_s = monotonic_s
+        self._lease = LeaseObservation(LeaseRecord(), 0.0)
+        self.informers: tuple[Informer[Object], ...] = (
+            Informer(client, LEASES, ListOptions(namespace=namespace, fields=f"metadata.name={lease}")),
+            Informer(
+                client,
+                CONFIG_MAPS,
+                ListOptions(namespace=namespace, fields=f"metadata.name={STATE_CONFIG_MAP}"),
+            ),
+        )
+        self._state = self.informers[1]
+        self.informers[0].subscribe(self._lease_changed)
+
+    def _lease_changed(self, _old: Object | None, new: Object | None) -> None:
+        record = LeaseRecord() if new is None else lease_record_of(new.get("spec") or {})
+        self._lease = self._lease.then(record, self._monotonic_s())
+
+    def obstacle(self, namespace: str) -> str:
+        """Return why no move of a pod in that namespace would start now; empty if one would."""
+        record = self._lease.record
+        # By our own clock: that of the leader may differ.
+        if (
+            not record.holder
+            or self._monotonic_s() - self._lease.changed_s > record.lasts_s + _LEASE_MARGIN_S
+        ):
+            return "no daemon leads"
+        data = (self._state.get(self._key) or {}).get("data") or {}
+        try:
+            pause, status = decode_pause(data), decode_status(data)
+        except UnreadableState as error:
+            return f"ConfigMap {self._key}: {error}"
+        if pause.paused:
+            return "rescheduler is paused"
+        for halt in status.halts if status is not None else ():
+            if halt.reason.stops_safe_evictions and halt.namespace in {"", namespace}:
+                return f"moves are halted ({halt.reason})"
+        return ""
+
+
+class EvictionCaches:
+    def __init__(self, client: Client, migrations: Informer[Object], daemon: DaemonPresence) -> None:
+        self.daemon = daemon
+        self._migrations = migrations
+        self._pods = Informer(client, PODS)
+        self._nodes = Informer(client, NODES)
+        self._workloads = {
+            each.kind: Informer(client, _workload_resource(each))
+            for each in (REPLICA_SETS, DEPLOYMENTS, STATEFUL_SETS)
+        }
+        self._budgets = Informer(
+            client,
+            POD_DISRUPTION_BUDGETS,
+            indices={"namespace": lambda item: [item["metadata"]["namespace"]]},
+        )
+        slim = metadata_codec("namespaces", _kept_metadata)
+        self._namespaces = Informer(client, replace(NAMESPACES, codec=slim))
+        self._records = RecordCaches()
+        self._of_pod: dict[str, dict[str, Migration]] = {}
+        """Migrations by the uid of their pod, then by their own key."""
+        migrations.subscribe(self._migration_changed)
+
+    @property
+    def _informers(self) -> tuple[Informer[Any], ...]:
+        return (
+            self._pods, self._nodes, *self._workloads.values(), self._budgets, self._namespaces,
+            *self.daemon.informers,
+        )  # fmt: skip
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether everything is known, and followed."""
+        return self._migrations.is_fresh and all(each.is_fresh for each in self._informers)
+
+    @property
+    def problem(self) -> errors.KubeError | None:
+        """Return what can never be read, such as for lack of a permission."""
+        failures = (each.failure for each in self._informers if not each.is_synced)
+        return next((each for each in failures if isinstance(each, errors.Permanent)), None)
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with contextlib.AsyncExitStack() as stack:
+            for informer in self._informers:
+                await stack.enter_async_context(informer.running())
+            yield
+
+    async def synced(self) -> None:
+        await asyncio.gather(*(informer.synced() for informer in self._informers))
+
+    def pod(self, key: str) -> PodRecord | None:
+        return self._pods.get(key)
+
+    def facts(self, pod: PodRecord, policy: Policy, template: EvictionFacts) -> EvictionFacts:
+        """Return what is known of the pod; `template` has what does not depend on the cluster."""
+        owner = self._workload(pod.namespace, pod.owner)
+        top = owner
+        if owner is not None and owner.kind == "ReplicaSet" and owner.owner is not None:
+            top = self._workload(pod.namespace, owner.owner) or owner
+        namespace = self._namespaces.get(pod.namespace)
+        return replace(
+            template,
+            policy=policy,
+            pod=pod,
+            node=self._nodes.get(pod.node),
+            owner=owner,
+            top=top,
+            namespace_annotations=(namespace or {}).get("metadata", {}).get("annotations", _NO_ANNOTATIONS),
+            budgets=self._budgets_of(pod),
+            migrations=tuple(self._of_pod.get(pod.uid, {}).values()),
+            unavailable=template.unavailable or self.daemon.obstacle(pod.namespace),
+        )
+
+    def _workload(self, namespace: str, owner: OwnerReference | None) -> WorkloadRecord | None:
+        if owner is None or not owner.api_version.startswith("apps/") or owner.kind not in self._workloads:
+            return None
+        found = self._workloads[owner.kind].get(f"{namespace}/{owner.name}")
+        is_it = found is not None and found.record.uid == owner.uid and found.record.kind == owner.kind
+        return found.record if found is not None and is_it else None
+
+    def _budgets_of(self, pod: PodRecord) -> tuple[BudgetRecord, ...]:
+        known = (self._records.protection(item) for item in self._budgets.find("namespace", pod.namespace))
+        return tuple(each.budget for each in known if each is not None and each.pods.matches(pod.labels))
+
+    def _migration_changed(self, old: Object | None, new: Object | None) -> None:
+        for item, is_present in ((old, False), (new, True)):
+            migration = None if item is None else _decoded(item)
+            if migration is None:
+                continue
+            uid = migration.spec.pod.uid
+            of_pod = self._of_pod.setdefault(uid, {})
+            of_pod.pop(migration.key, None)
+            if is_present:
+                of_pod[migration.key] = migration
+            if not of_pod:
+                del self._of_pod[uid]
+
+
+def _decoded(item: Object) -> Migration | None:
+    try:
+        return decode_migration(item)
+    except UnreadableMigration:
+        return None  # the intent cache reports it
+
+
+def _kept_metadata(metadata: Object) -> Object:
+    annotations = metadata.get("annotations") or {}
+    kept = {name: value for name, value in annotations.items() if name.startswith("rescheduler.dev/")}
+    return {name: metadata[name] for name in ("name", "uid", "resourceVersion")} | {"annotations": kept}

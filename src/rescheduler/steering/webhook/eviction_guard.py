@@ -1,0 +1,269 @@
+"""Answers AdmissionReviews of `pods/eviction`, and records the moves of pods that are to be moved first.
+
+An answer takes no request: the PodMigration is created in the background, while the client waits for its next
+try. If that fails for good, the next eviction of the pod passes.
+"""
+
+import asyncio
+import contextlib
+import hmac
+import logging
+from collections.abc import AsyncIterator, Callable
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+from prometheus_client import CollectorRegistry, Counter, generate_latest
+
+from rescheduler.api.podmigration import MigrationSpec
+from rescheduler.api.structured_log import log_event
+from rescheduler.cluster.pod_record import PodRecord
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
+from rescheduler.config.policy import Policy, SafeEvictionMode
+from rescheduler.kube import errors
+from rescheduler.kube.client import Client
+from rescheduler.steering.webhook.admission_review import allowed_review, denied_review, uid_of
+from rescheduler.steering.webhook.eviction_caches import EvictionCaches
+from rescheduler.steering.webhook.eviction_decision import (
+    EvictionFacts,
+    HoldEviction,
+    PassEviction,
+    PassReason,
+    decide_eviction,
+    eviction_migration_name,
+)
+
+__all__ = ["EvictionGuard", "EvictionMetrics"]
+
+log = logging.getLogger(__name__)
+
+_MAX_REMEMBERED: Final = 20_000
+"""Pods whose evictions were held. A hostile client can't make the process remember more."""
+_MAX_RECORDING: Final = 100
+"""PodMigrations that are being created at the same time; others are created at the client's next try."""
+_SIBLING_S: Final = 10.0
+"""How long after the eviction of a pod the status of its set may not show it."""
+_ALL: Final = "All"
+
+
+class _Preconditions(msgspec.Struct):
+    uid: str | None = None
+
+
+class _DeleteOptions(msgspec.Struct, rename="camel"):
+    dry_run: list[str] | None = None
+    preconditions: _Preconditions | None = None
+
+
+class _Eviction(msgspec.Struct, rename="camel"):
+    delete_options: _DeleteOptions | None = None
+
+
+class _User(msgspec.Struct):
+    username: str = ""
+    extra: dict[str, list[str]] | None = None
+
+
+class _Options(msgspec.Struct, rename="camel"):
+    field_manager: str = ""
+
+
+class _Request(msgspec.Struct, rename="camel"):
+    uid: str
+    name: str
+    namespace: str
+    operation: str
+    sub_resource: str | None = None
+    object: _Eviction | None = None
+    dry_run: bool | None = None
+    user_info: _User = msgspec.field(default_factory=_User)
+    options: _Options | None = None
+
+    @property
+    def is_dry_run(self) -> bool:
+        """`kubectl drain --dry-run=server` says so in the options of the deletion, not of the request."""
+        options = self.object.delete_options if self.object is not None else None
+        return bool(self.dry_run) or (options is not None and _ALL in (options.dry_run or ()))
+
+    @property
+    def pod_uid(self) -> str:
+        options = self.object.delete_options if self.object is not None else None
+        wanted = options.preconditions if options is not None else None
+        return (wanted.uid or "") if wanted is not None else ""
+
+    @property
+    def client(self) -> str:
+        """The user, and what else the request says of the client. A review has no user agent."""
+        pod = (self.user_info.extra or {}).get("authentication.kubernetes.io/pod-name") or []
+        manager = self.options.field_manager if self.options is not None else ""
+        more = ", ".join([*(f"pod {name}" for name in pod[:1]), *filter(None, (manager,))])
+        words = f"{self.user_info.username} ({more})" if more else self.user_info.username
+        return "".join(each if each.isprintable() else "?" for each in words)[:300]
+
+
+class _Review(msgspec.Struct):
+    request: _Request
+
+
+_READER: Final = msgspec.json.Decoder(_Review)
+
+
+class EvictionMetrics:
+    def __init__(self) -> None:
+        registry = self.registry = CollectorRegistry()
+        self.intercepted = Counter(
+            "rescheduler_evictions_intercepted",
+            "Pods whose eviction was turned into a move",
+            registry=registry,
+        )
+        self.held = Counter(
+            "rescheduler_evictions_held", "Evictions that were answered with 429", registry=registry
+        )
+        self.passed = Counter(
+            "rescheduler_evictions_passed",
+            "Evictions that were left to the API server, by reason",
+            ("reason",),
+            registry=registry,
+        )
+        for reason in PassReason:
+            self.passed.labels(reason)
+
+    def text(self) -> bytes:
+        return generate_latest(self.registry)
+
+
+class EvictionGuard:
+    def __init__(
+        self,
+        client: Client,
+        caches: EvictionCaches,
+        policy: Callable[[], Policy],
+        now: Callable[[], datetime],
+        monotonic_s: Callable[[], float],
+    ) -> None:
+        self.metrics = EvictionMetrics()
+        self.token = ""
+        """The last part of the path under which API servers call; empty until it is known."""
+        self._client = client
+        self._caches = caches
+        self._policy = policy
+        self._now = now
+        self._monotonic_s = monotonic_s
+        self._first_held: dict[str, datetime] = {}
+        """By the uid of the pod."""
+        self._refused: dict[str, str] = {}
+        """Why the API server refuses the PodMigration of a pod, by the uid of the pod."""
+        self._last_evicted: dict[str, tuple[str, float]] = {}
+        """The pod of each controller whose eviction passed last, and when, by the uid of the controller."""
+        self._recording: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def is_on(self) -> bool:
+        return self._policy().safe_evictions.mode is not SafeEvictionMode.OFF
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        try:
+            async with self._caches.running():
+                yield
+        finally:
+            for task in self._recording.values():
+                task.cancel()
+
+    def is_authentic(self, token: str) -> bool:
+        """Return whether an API server called: nobody else knows the path. A forged review would move a pod
+        of another user."""
+        return bool(self.token) and hmac.compare_digest(token.encode(), self.token.encode())
+
+    def answer(self, body: bytes) -> bytes:
+        """Answer an AdmissionReview. Never raises, and lets the eviction pass in case of doubt."""
+        try:
+            request = _READER.decode(body).request
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return self._passed(uid_of(body), PassEviction(PassReason.UNREADABLE, "no review of an eviction"))
+        decision, pod = self._decide(request)
+        if isinstance(decision, PassEviction):
+            if pod is not None and pod.owner is not None and decision.reason is PassReason.ONLY_EVICTABLE:
+                _remember(self._last_evicted, pod.owner.uid, (pod.uid, self._monotonic_s()))
+            return self._passed(request.uid, decision, pod=f"{request.namespace}/{request.name}")
+        assert pod is not None
+        self._hold(pod, decision)
+        return denied_review(request.uid, 429, "TooManyRequests", decision.message)
+
+    def _decide(self, request: _Request) -> tuple[PassEviction | HoldEviction, PodRecord | None]:
+        policy = self._policy()
+        if policy.safe_evictions.mode is SafeEvictionMode.OFF:
+            return PassEviction(PassReason.OFF, "safeEvictions.mode is off"), None
+        if request.operation != "CREATE" or request.sub_resource != "eviction":
+            return PassEviction(PassReason.UNREADABLE, "no creation of an eviction"), None
+        if request.is_dry_run:
+            return PassEviction(PassReason.DRY_RUN, "dry run"), None
+        if not self._caches.is_ready:
+            return PassEviction(PassReason.NOT_READY, "the caches are not synced, or stale"), None
+        pod = self._caches.pod(f"{request.namespace}/{request.name}")
+        if pod is None or (request.pod_uid and request.pod_uid != pod.uid):
+            return PassEviction(PassReason.UNKNOWN_POD, "the pod is not known"), None
+        template = EvictionFacts(
+            now=self._now(),
+            policy=policy,
+            pod=pod,
+            node=None,
+            namespace_annotations={},
+            first_held=self._first_held.get(pod.uid),
+            sibling_leaves=self._sibling_leaves(pod),
+            unavailable=self._refused.get(pod.uid, ""),
+            requested_by=request.client,
+        )
+        return decide_eviction(self._caches.facts(pod, policy, template)), pod
+
+    def _sibling_leaves(self, pod: PodRecord) -> bool:
+        last = self._last_evicted.get(pod.owner.uid) if pod.owner is not None else None
+        return last is not None and last[0] != pod.uid and self._monotonic_s() - last[1] < _SIBLING_S
+
+    def _passed(self, uid: str, decision: PassEviction, pod: str = "") -> bytes:
+        self.metrics.passed.labels(decision.reason).inc()
+        level = logging.INFO if decision.reason.is_warned_of else logging.DEBUG
+        log_event(log, level, "EvictionPassed", decision.message, pod=pod, reason=str(decision.reason))
+        warnings = (f"rescheduler did not move the pod first: {decision.message}",)
+        return allowed_review(uid, warnings=warnings if decision.reason.is_warned_of else ())
+
+    def _hold(self, pod: PodRecord, decision: HoldEviction) -> None:
+        self.metrics.held.inc()
+        if pod.uid not in self._first_held:
+            _remember(self._first_held, pod.uid, self._now())
+        if decision.request is None or pod.uid in self._recording or len(self._recording) >= _MAX_RECORDING:
+            return
+        task = asyncio.create_task(self._record(pod, decision.request), name=f"eviction of {pod.key}")
+        self._recording[pod.uid] = task
+        task.add_done_callback(lambda _: self._recording.pop(pod.uid, None))
+
+    async def _record(self, pod: PodRecord, spec: MigrationSpec) -> None:
+        name = eviction_migration_name(pod.uid)
+        wanted: dict[str, Any] = {
+            "apiVersion": POD_MIGRATIONS.api_version,
+            "kind": POD_MIGRATIONS.kind,
+            "metadata": {"namespace": pod.namespace, "name": name},
+            "spec": msgspec.to_builtins(spec),
+        }
+        try:
+            await self._client.create(POD_MIGRATIONS, wanted)
+        except errors.AlreadyExists:
+            pass  # by another replica
+        except errors.Permanent as error:
+            _remember(self._refused, pod.uid, f"the PodMigration can't be created: {error.why}")
+            log_event(log, logging.WARNING, "EvictionNotRecorded", str(error), pod=pod.key)
+        except errors.KubeError as error:
+            words = f"{error} The next eviction tries again."
+            log_event(log, logging.WARNING, "EvictionNotRecorded", words, pod=pod.key)
+        else:
+            self.metrics.intercepted.inc()
+            words = f"the pod is moved before it may be evicted: {spec.reason}"
+            log_event(log, logging.INFO, "EvictionIntercepted", words, pod=pod.key, migration=name)
+
+
+def _remember(known: dict[str, Any], key: str, value: Any) -> None:
+    """Store the value, and forget the oldest if there are too many."""
+    known.pop(key, None)
+    known[key] = value
+    if len(known) > _MAX_REMEMBERED:
+        del known[next(iter(known))]

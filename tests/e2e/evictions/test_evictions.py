@@ -1,0 +1,194 @@
+"""What becomes of evictions when parts of rescheduler are missing, and what clients can and can't do."""
+
+import asyncio
+import json
+import ssl
+import time
+
+import aiohttp
+import pytest
+
+from rescheduler.cluster.codecs.record_resources import PODS
+from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
+from rescheduler.kube import errors
+from rescheduler.kube.access.cluster_config import load_cluster_access
+from rescheduler.kube.api_resources import VALIDATING_WEBHOOKS, Object
+from rescheduler.kube.client import Client
+from rescheduler.kube.http_transport import HttpTransport
+from tests.e2e.evictions.conftest import Installed
+from tests.stories.observer import observing
+from tests.stories.sandbox import Sandbox, node_of
+from tests.webhook_installed import configuration_of
+
+
+async def test_a_dry_run_passes_and_records_nothing(installed: Installed, sandbox: Sandbox) -> None:
+    """kubectl would retry a refused dry run until its timeout."""
+    await sandbox.deployment(1)
+    await installed.start()
+    (pod,) = await sandbox.pods()
+    done = await installed.drain(node_of(pod), "--dry-run=server")
+    assert done.code == 0, done.out
+    assert not await installed.migrations()
+    assert [each["metadata"]["uid"] for each in await sandbox.pods()] == [pod["metadata"]["uid"]]
+
+
+@pytest.mark.full
+async def test_without_a_daemon_evictions_pass(installed: Installed, sandbox: Sandbox) -> None:
+    await sandbox.deployment(1)
+    await installed.start_webhook()
+    (pod,) = await sandbox.pods()
+    done = await installed.drain(node_of(pod))
+    assert done.code == 0, done.out
+    assert "no daemon leads" in done.out
+    assert not await installed.migrations()
+
+
+@pytest.mark.full
+async def test_while_paused_evictions_pass(installed: Installed, sandbox: Sandbox) -> None:
+    await sandbox.deployment(1)
+    await installed.start()
+    await installed.cluster.run("pause")
+    (pod,) = await sandbox.pods()
+    done = await installed.drain(node_of(pod))
+    assert done.code == 0, done.out
+    assert "rescheduler is paused" in done.out
+
+
+async def test_with_the_webhook_killed_midway_nothing_is_stuck(
+    installed: Installed, sandbox: Sandbox
+) -> None:
+    """As without rescheduler: the eviction is up to the budget, which allows it here."""
+    sandbox.behave({"startup": "0s", "termination": "0s"})
+    await sandbox.deployment(1)
+    await installed.start()
+    (pod,) = await sandbox.pods()
+    sandbox.start_slowly()
+    draining = asyncio.create_task(installed.drain(node_of(pod)))
+    assert installed.webhook is not None
+    await installed.webhook.until_said("EvictionIntercepted")
+    installed.webhook.kill()
+    done = await draining
+    assert done.code == 0, done.out
+
+
+async def test_no_target_waits_for_room(installed: Installed, sandbox: Sandbox) -> None:
+    """The copy is Pending without a nomination, so that an autoscaler provides a node for it."""
+    first, *others = sandbox.nodes
+    await sandbox.cordon(*others)
+    await sandbox.deployment(1)
+    await sandbox.budget(minAvailable=1)
+    await installed.start()
+    async with observing(sandbox.client, sandbox.namespace) as seen:
+        draining = asyncio.create_task(installed.drain(first))
+        pending = await _until_pending(sandbox)
+        assert "nominatedNodeName" not in pending["status"]
+        await sandbox.cordon(others[0], on=False)
+        done = await draining
+    assert done.code == 0, done.out
+    assert min(seen.ready) >= 1
+    assert [node_of(each) for each in await sandbox.until_ready(1)] == [others[0]]
+
+
+async def _until_pending(sandbox: Sandbox) -> Object:
+    async with asyncio.timeout(30):
+        while True:
+            for pod in await sandbox.pods():
+                conditions = pod["status"].get("conditions") or ()
+                if any(each.get("reason") == "Unschedulable" for each in conditions):
+                    return pod
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("with_daemon", [True, False], ids=["with a daemon", "without a daemon"])
+async def test_a_person_moves_a_pod(with_daemon: bool, installed: Installed, sandbox: Sandbox) -> None:
+    """The person evicts as nobody that the webhook knows; but then the copy is ready."""
+    await sandbox.deployment(1)
+    await sandbox.budget(minAvailable=1)
+    if with_daemon:
+        await installed.start_daemon()
+    await installed.start_webhook()
+    (pod,) = await sandbox.pods()
+    target = await sandbox.free_node()
+    config = ("--config", str(installed.cluster.config))
+    async with observing(sandbox.client, sandbox.namespace) as seen:
+        name = pod["metadata"]["name"]
+        process = await installed.cluster.start(
+            installed.cluster.admin, "move", name, "--to", target, *config
+        )
+        out, err = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 0, (out, err)
+    assert min(seen.ready) >= 1
+    assert [node_of(each) for each in await sandbox.until_ready(1)] == [target]
+
+
+@pytest.mark.full
+async def test_a_forged_review_moves_nothing(installed: Installed, sandbox: Sandbox) -> None:
+    """Whoever reaches the port but does not know the path can't have a pod of another user moved."""
+    await sandbox.deployment(1)
+    await installed.start()
+    (pod,) = await sandbox.pods()
+    request = {
+        "uid": "1", "name": pod["metadata"]["name"], "namespace": sandbox.namespace, "operation": "CREATE",
+        "subResource": "eviction", "userInfo": {"username": "system:admin"},
+        "object": {"metadata": {"name": pod["metadata"]["name"]}},
+    }  # fmt: skip
+    insecure = ssl.create_default_context()
+    insecure.check_hostname, insecure.verify_mode = False, ssl.CERT_NONE
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=insecure)) as session:
+        for path in ("/evictions/", "/evictions/0", f"/evictions/{'0' * 32}", "/mutate", "/guard"):
+            url = f"https://127.0.0.1:{installed.port}{path}"
+            async with session.post(url, data=json.dumps({"request": request})) as response:
+                await response.read()
+        configuration = await sandbox.client.get(VALIDATING_WEBHOOKS, configuration_of(sandbox.namespace))
+        real = configuration["webhooks"][1]["clientConfig"]["url"]
+        assert not await installed.migrations()
+        began = time.perf_counter()
+        async with session.post(real, data=json.dumps({"request": request})) as response:
+            answer = json.loads(await response.read())["response"]
+        assert time.perf_counter() - began < 1
+    assert (answer["allowed"], answer["status"]["code"]) == (False, 429), (
+        "the path alone makes the difference"
+    )
+
+
+async def test_its_account_can_request_nothing_else(installed: Installed, sandbox: Sandbox) -> None:
+    """What a compromised webhook can do: one make-before-break move per pod, to a node of the daemon's
+    choice."""
+    await sandbox.deployment(1)
+    (pod,) = await sandbox.pods()
+    uid = pod["metadata"]["uid"]
+    spec = {
+        "pod": {"name": pod["metadata"]["name"], "uid": uid}, "sourceNode": node_of(pod),
+        "strategy": "Eviction", "handover": "Adopt",
+    }  # fmt: skip
+    good: Object = {"metadata": {"name": f"eviction-{uid}", "namespace": sandbox.namespace}, "spec": spec}
+    attempts = [
+        {**good, "metadata": {**good["metadata"], "name": "another"}},
+        {
+            **good,
+            "metadata": {**good["metadata"], "annotations": {"rescheduler.dev/includes-system": "true"}},
+        },
+        {**good, "metadata": {**good["metadata"], "finalizers": ["rescheduler.dev/unfinished"]}},
+        {**good, "spec": {**spec, "strategy": "Manual"}},
+        {**good, "spec": {**spec, "handover": "Evict"}},
+        {**good, "spec": {**spec, "handover": "Auto"}},
+        {**good, "spec": {**spec, "targetNode": await sandbox.free_node()}},
+    ]
+    about = {"apiVersion": POD_MIGRATIONS.api_version, "kind": POD_MIGRATIONS.kind}
+    webhook = Client(HttpTransport(load_cluster_access(installed.webhook_account)))
+    try:
+        for each in attempts:
+            with pytest.raises(errors.Forbidden):
+                await webhook.create(POD_MIGRATIONS, {**about, **each})
+        await webhook.create(POD_MIGRATIONS, {**about, **good})
+        with pytest.raises(errors.AlreadyExists):
+            await webhook.create(POD_MIGRATIONS, {**about, **good})
+        with pytest.raises(errors.Forbidden):
+            await webhook.delete(POD_MIGRATIONS, sandbox.key(f"eviction-{uid}"))
+        with pytest.raises(errors.Forbidden):
+            await webhook.evict(sandbox.key(pod["metadata"]["name"]), uid=uid)
+        with pytest.raises(errors.Forbidden):
+            await webhook.delete(PODS, sandbox.key(pod["metadata"]["name"]))
+    finally:
+        await webhook.close()
