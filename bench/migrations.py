@@ -179,7 +179,7 @@ class _ApprovingRevalidator:
 
     seen: WatchedObjects
 
-    def revalidate(self, migration: Migration) -> RevalidationResult:
+    def revalidate(self, migration: Migration, _has_room_at: Callable[[str], bool]) -> RevalidationResult:
         pod = self.seen.pods.get(migration.pod_key)
         assert pod is not None
         owner = pod.owner
