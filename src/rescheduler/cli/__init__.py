@@ -93,7 +93,7 @@ COMMANDS = {
         "Show the cluster, the plan and the moves in your browser.",
     ),
     "webhook": _Command(
-        "rescheduler.cli.commands.daemon_commands:webhook",
+        "rescheduler.cli.commands.webhook_command:webhook",
         "Run the webhook that steers replacements of evicted pods.",
     ),
 }

@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from rescheduler.api.podmigration import FAILED_PODS, MANUAL
+from rescheduler.api.podmigration import EVICTION, FAILED_PODS, MANUAL
 from rescheduler.api.strategy_traits import BUILT_IN_TRAITS, StrategyTraits, traits_of
 from rescheduler.config.config_validation import BUILT_IN_STRATEGIES, STRATEGY_ENTRY_POINTS
 from rescheduler.config.policy import FailedPodsPolicy, Policy
@@ -57,7 +57,7 @@ def test_every_built_in_strategy_is_found_under_its_name(name):
 
 
 def test_every_built_in_strategy_has_traits_and_unknown_names_have_the_defaults():
-    assert set(BUILT_IN_TRAITS) == {*BUILT_IN_STRATEGIES, FAILED_PODS, MANUAL}
+    assert set(BUILT_IN_TRAITS) == {*BUILT_IN_STRATEGIES, EVICTION, FAILED_PODS, MANUAL}
     assert traits_of("Tidy") == StrategyTraits()
 
 
