@@ -167,7 +167,7 @@ export const en = {
   // Plan
   "plan.loading": "Loading the plan",
   "plan.executed": "rescheduler executes this plan. Made",
-  "plan.notExecuted": "A proposal: nobody executes it now. Made",
+  "plan.notExecuted": "A proposal: it is not being executed. Made",
   "plan.export": "Export JSON",
   "plan.moves": "Moves",
   "plan.points": "points",
