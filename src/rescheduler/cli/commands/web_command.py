@@ -49,8 +49,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 def web(cluster: ClusterSource, port: int, no_browser: bool, allow_actions: bool) -> None:
     """The page runs until Ctrl-C, on loopback and with the permissions of your kubeconfig.
 
-    Without --allow-actions it changes nothing. Anyone who has the link sees what you see: don't share it. With
-    --from, the page shows a saved cluster and asks no server.
+    Without --allow-actions it changes nothing. Anyone who has the link sees what you see: don't share it.
+    With --from, the page shows a saved cluster and asks no server.
     """
     configuration = cluster.configuration()
     show = _Show(port, opens_browser=not no_browser)
