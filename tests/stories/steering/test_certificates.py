@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from rescheduler.api.well_known_names import EVICTION_WEBHOOK
 from rescheduler.cluster.sources.webhook_probe import WEBHOOK_LABEL_SELECTOR
-from rescheduler.install.component_manifests import webhook_objects
+from rescheduler.install.component_manifests import configuration_text, webhook_objects
 from rescheduler.install.install_options import Options
 from rescheduler.install.object_metadata import WEBHOOK, with_install_id
 from rescheduler.kube.api_resources import MUTATING_WEBHOOKS, SECRETS, Object, json_patch
@@ -22,6 +23,7 @@ from rescheduler.steering.webhook.certificate_secret import (
     renew_credentials,
 )
 from rescheduler.steering.webhook.webhook_configurations import (
+    EVICTION_PATH,
     WEBHOOK_CONFIGURATION_KINDS,
     WEBHOOK_SECRET,
     CABundleWriter,
@@ -145,7 +147,7 @@ async def test_manifests_applied_again_by(
     """What the webhook has written stays. Helm merges like kubectl does."""
     items = [
         with_install_id(item, namespace)
-        for item in webhook_objects(Options(), namespace)
+        for item in webhook_objects(Options(), namespace, configuration_text(Options()))
         if item["kind"] == "Secret" or item["kind"].endswith("WebhookConfiguration")
     ]
     assert len(items) == 3
@@ -159,9 +161,14 @@ async def test_manifests_applied_again_by(
     credentials = await CertificateSecret(
         ours, namespace, address.names, lambda: datetime.now(UTC)
     ).credentials()
-    assert await CABundleWriter(ours, address, namespace).sync(credentials.trusted) == []
+    assert await CABundleWriter(ours, address, namespace).sync(credentials.trusted, "token") == []
     apply()
     assert await credentials_of(ours, namespace) == credentials
-    for kind in WEBHOOK_CONFIGURATION_KINDS:
-        (found,) = (await ours.get(kind, configuration_of(namespace)))["webhooks"]
-        assert b64decode(found["clientConfig"]["caBundle"]) == credentials.trusted
+    hooks = {
+        hook["name"]: hook["clientConfig"]
+        for kind in WEBHOOK_CONFIGURATION_KINDS
+        for hook in (await ours.get(kind, configuration_of(namespace)))["webhooks"]
+    }
+    assert len(hooks) == 3
+    assert {b64decode(each["caBundle"]) for each in hooks.values()} == {credentials.trusted}
+    assert hooks[EVICTION_WEBHOOK]["service"]["path"] == f"{EVICTION_PATH}token"
