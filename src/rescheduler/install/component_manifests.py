@@ -308,4 +308,6 @@ def _excluded_namespaces(configuration: str) -> str:
         return configuration
     plugins = [each for profile in file.get("profiles") or () for each in profile.get("pluginConfig") or ()]
     args = next((each.get("args") or {} for each in plugins if each.get("name") == PLUGIN), {})
-    return json.dumps(list(args.get("excludedNamespaces", Policy().excluded_namespaces)))
+    excluded = list(args.get("excludedNamespaces", Policy().excluded_namespaces))
+    # Without spaces, as Helm writes it.
+    return json.dumps(excluded, separators=(",", ":"))

@@ -127,6 +127,7 @@ async def installed(
             kubeconfig_as(control_plane, WEBHOOK, HOME, tmp_path, installed=True),
             tmp_path,
             **{
+                "--config": str(config),
                 "--service": "",
                 "--url": f"https://127.0.0.1:{port}",
                 "--port": str(port),
