@@ -98,7 +98,8 @@ async def real_namespace(real_client: Client) -> AsyncIterator[str]:
 async def start_kubelet(real_client: Client) -> AsyncIterator[StartKubelet]:
     """start_kubelet(behaviour, nodes=3): a fake kubelet, whose name is the value of a label of its nodes.
 
-    The nodes are ready for pods: the controller manager has taken off the taint that new nodes have.
+    The nodes are ready for pods: the controller manager has taken off the taint that new nodes have. With
+    `nodes=0` and a name, the kubelet takes over the nodes of another one.
     """
     async with contextlib.AsyncExitStack() as stack:
 
@@ -110,7 +111,8 @@ async def start_kubelet(real_client: Client) -> AsyncIterator[StartKubelet]:
             await stack.enter_async_context(kubelet.running())
             stack.push_async_callback(kubelet.remove_registered)
             await kubelet.register(node_shapes(nodes, name))
-            await until_usable(real_client, kubelet, nodes)
+            if nodes:
+                await until_usable(real_client, kubelet, nodes)
             return kubelet
 
         yield begin
