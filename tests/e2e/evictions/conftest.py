@@ -59,6 +59,14 @@ class Installed:
     webhook: Replica | None = None
     daemon: Replica | None = None
 
+    def write_stolen_kubeconfig(self, folder: Path) -> Path:
+        """The webhook's account by its token: what is tried with it is not what our program does."""
+        namespace = self.cluster.namespace
+        token = self.control_plane.kubectl("create", "token", WEBHOOK, "-n", namespace).strip()
+        path = folder / "stolen.kubeconfig"
+        self.control_plane.write_kubeconfig(path, user=WEBHOOK, token=token)
+        return path
+
     async def start_daemon(self, **args: Any) -> Replica:
         write_config(self.cluster.config, enabledStrategies=[], **args)
         self.daemon = await self.cluster.replica()

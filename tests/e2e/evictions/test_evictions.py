@@ -4,6 +4,7 @@ import asyncio
 import json
 import ssl
 import time
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -152,9 +153,12 @@ async def test_a_forged_review_moves_nothing(installed: Installed, sandbox: Sand
     )
 
 
-async def test_its_account_can_request_nothing_else(installed: Installed, sandbox: Sandbox) -> None:
+async def test_its_account_can_request_nothing_else(
+    installed: Installed, sandbox: Sandbox, tmp_path: Path
+) -> None:
     """What a compromised webhook can do: one make-before-break move per pod, to a node of the daemon's
     choice."""
+    stolen = installed.write_stolen_kubeconfig(tmp_path)
     await sandbox.deployment(1)
     (pod,) = await sandbox.pods()
     uid = pod["metadata"]["uid"]
@@ -176,7 +180,7 @@ async def test_its_account_can_request_nothing_else(installed: Installed, sandbo
         {**good, "spec": {**spec, "targetNode": await sandbox.free_node()}},
     ]
     about = {"apiVersion": POD_MIGRATIONS.api_version, "kind": POD_MIGRATIONS.kind}
-    webhook = Client(HttpTransport(load_cluster_access(installed.webhook_account)))
+    webhook = Client(HttpTransport(load_cluster_access(stolen)))
     try:
         for each in attempts:
             with pytest.raises(errors.Forbidden):

@@ -616,7 +616,6 @@ DAEMONS: Final = (
 WEBHOOKS: Final = (
     _create("create a pod", _PODS, pod("miner", spec=_GATED, ownerReferences=[_MIGRATION])),
     Request("delete a pod", "DELETE", f"{_PODS}/web-1"),
-    Request("list pods", "GET", "/api/v1/pods"),
     _patch("mark a pod", f"{_PODS}/web-1", {"metadata": {"labels": {MIGRATION_ID_LABEL: "x"}}}),
     _patch("cordon a node", f"/api/v1/nodes/{NODE}", {"spec": {"unschedulable": True}}),
     _patch("annotate a Deployment", f"{_APPS}/deployments/web", _annotated("x")),
@@ -634,6 +633,7 @@ WEBHOOKS: Final = (
                 "reason": "x",
             },
         ),
+        POLICY,
     ),
     # Its own registrations: it may write caBundle, and nothing else.
     *(
@@ -701,6 +701,7 @@ WEBHOOKS: Final = (
 """Refused to the webhook."""
 
 WEBHOOKS_JOB: Final = (
+    Request("list pods, to decide about evictions", "GET", "/api/v1/pods"),
     *(
         _patch(
             f"write the caBundle of its registration ({kind})",
