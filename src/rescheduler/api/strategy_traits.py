@@ -26,7 +26,7 @@ class StrategyTraits:
     recovers: bool = False
     """Its pods fail where they run. Each move counts as an attempt on the workload's ledger."""
     requested: bool = False
-    """Somebody asked for this very move: `minPodAge` and `podCooldown` don't apply."""
+    """A user or client requested this very move: `minPodAge` and `podCooldown` don't apply."""
     on_eviction: bool = False
     """Another client waits until it may evict the pod: the move has a deadline, after which the eviction is
     left to the API server, and it waits for room instead of failing."""

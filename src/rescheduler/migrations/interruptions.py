@@ -155,7 +155,7 @@ def time_left(observation: Observation) -> timedelta:
 def deadline_of(migration: Migration, policy: Policy) -> datetime | None:
     """Return when a move on eviction is given up for good; None for other moves.
 
-    Whoever recorded the move can shorten the time that is configured, not extend it.
+    The requester of the move can shorten the configured time, not extend it.
     """
     if not traits_of(migration.spec.strategy).on_eviction:
         return None

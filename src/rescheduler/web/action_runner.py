@@ -31,7 +31,7 @@ _FIRST_WAVE_S: Final = 5.0
 
 class ActionRunner:
     def __init__(self, rescheduler: Rescheduler, *, executes: bool) -> None:
-        """`executes`: migrations are executed here while actions run, unless somebody else leads."""
+        """`executes`: migrations are executed here while actions run, unless another process leads."""
         self._rescheduler = rescheduler
         self._executes = executes
         self._executing = 0

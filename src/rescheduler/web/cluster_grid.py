@@ -121,7 +121,7 @@ class NodeNumbers:
 def nodes_delta(
     before: NodeNumbers, after: NodeNumbers, revision: int, at_s: float, balance: Iterable[ResourceBalance]
 ) -> NodesDelta | None:
-    """Return the rows that changed, possibly none; None if the page must load the cluster anew."""
+    """Return the rows that changed, possibly none; None if the page must load the cluster again."""
     rows = after.changed_rows(before)
     if rows is None:
         return None

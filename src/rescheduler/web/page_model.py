@@ -1,7 +1,7 @@
 """What the page shows, from a live cluster or from a saved one.
 
 A process that leads shows the plans of its own checks. Every other process (a standby replica, or
-`rescheduler web` on a laptop) plans for itself, but only while somebody looks at the page.
+`rescheduler web` on a laptop) plans for itself, but only while a page is open.
 """
 
 import asyncio

@@ -85,7 +85,7 @@ class ActionService:
     def __init__(
         self, page: LivePage, authorizer: Authorizer, plan_of_code: PlanOfCode, *, executes: bool = False
     ) -> None:
-        """`executes`: this process executes migrations while its actions run, if nobody else does."""
+        """`executes`: this process executes migrations while its actions run, if no other process does."""
         self._page = page
         self._authorizer = authorizer
         self._plan_of_code = plan_of_code

@@ -1,7 +1,7 @@
 """Who may see and do what: by the link of a local server, or by a token that the cluster knows.
 
 Local server (`rescheduler web`, `make demo`)
-    Whoever has the link is the user who started it. The page shows what that user's own kubeconfig can read.
+    Anyone who has the link acts as the user who started it, and sees what that user's kubeconfig can read.
 
 In the cluster
     A TokenReview says whose token it is, SubjectAccessReviews say what the user may list and change. Actions
@@ -191,7 +191,7 @@ def _bound(cache: dict[Any, Any]) -> None:
 
 
 class LinkAuthorizer(Authorizer):
-    """Of a server on loopback: the link has a secret, and whoever has it is the user who started it."""
+    """Of a server on loopback: anyone who has the link acts as the user who started it."""
 
     login = "link"
 

@@ -1,7 +1,7 @@
 """Changes for all open pages: computed once, numbered, kept for a while, and sent as server-sent events.
 
 Nothing is queued per client: a client reads from the one bounded list of events at its own pace. If it has
-missed some that are gone, or comes back after a restart of the server, it is told to load everything anew.
+missed some that are gone, or comes back after a restart of the server, it gets `resync`.
 """
 
 import asyncio
@@ -104,7 +104,7 @@ class EventHub:
             except Exception:
                 log.exception("a bug in rescheduler's web page", extra={"event": "PageNotRefreshed"})
             if not self.viewers:
-                # Nobody hears of these: whoever comes loads everything.
+                # No page is open, and a page that opens later loads everything.
                 self._changed_migrations.clear()
 
     def _is_sample_due(self) -> bool:
@@ -225,7 +225,7 @@ class EventHub:
         return f"{self.epoch}-{number}"
 
     def start_after(self, last_id: str) -> tuple[int, ResyncReason | None]:
-        """Return the number after which a client continues, and why it has to load everything anew."""
+        """Return the number after which a client continues, and why it has to load everything again."""
         epoch, _, number = last_id.partition("-")
         if not last_id:
             return self.revision, "start"

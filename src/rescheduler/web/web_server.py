@@ -58,7 +58,7 @@ class PageOptions:
     requests_per_second: float = 20.0
     """Of one client; in a burst, five times as many."""
     executes_actions: bool = False
-    """Execute migrations in this process while its actions run, if nobody else does."""
+    """Execute migrations in this process while its actions run, if no other process does."""
 
 
 @contextlib.asynccontextmanager
@@ -272,7 +272,7 @@ class _PageServer:
     def _check_csrf(self, request: web.Request, caller: Caller) -> None:
         given = request.headers.get(CSRF_HEADER, "")
         if not hmac.compare_digest(given.encode(), caller.session.csrf_token.encode()):
-            raise ApiError(403, "CSRF", f"the header {CSRF_HEADER} is missing or wrong: load the page anew")
+            raise ApiError(403, "CSRF", f"the header {CSRF_HEADER} is missing or wrong: reload the page")
 
     # -- sessions
 

@@ -91,12 +91,12 @@ class SessionStore:
             self.end(session)
             return None
         if now_s - session.reviewed_s > _REVIEW_AGAIN_S:
-            session.reviewed_s = now_s
             identity = await self._authorizer.authenticate(session.token(secret))
             if identity is None:
                 self.end(session)
                 return None
-            session.identity = identity
+            # Only now: a review that could not be made is made again with the next request.
+            session.identity, session.reviewed_s = identity, now_s
         session.used_s = now_s
         self._sessions.move_to_end(key)
         return session

@@ -1,7 +1,7 @@
 """Who looks at the page, and what of the cluster they see.
 
 A viewer sees the pods, moves and reasons of a namespace only if they may list its pods. Sums over a node
-contain the pods of all namespaces: whoever may list nodes sees how full they are.
+contain the pods of all namespaces: a viewer who may list nodes sees how full they are.
 """
 
 from collections.abc import Mapping

@@ -66,7 +66,7 @@ class PassReason(StrEnum):
 
     @property
     def is_warned_of(self) -> bool:
-        """Whether the client is told, because the pod was meant to be moved first."""
+        """Whether the client gets a warning, because the pod was meant to be moved first."""
         return self in {PassReason.MOVE_FAILED, PassReason.DEADLINE, PassReason.UNAVAILABLE}
 
 
@@ -102,7 +102,7 @@ class EvictionFacts:
     """All of this very pod, by uid."""
     first_held: datetime | None = None
     """When this process first held an eviction of the pod. A PodMigration that is deleted and recorded again
-    does not start the time anew."""
+    does not restart the time."""
     sibling_leaves: bool = False
     """Whether this process has just let another pod of the same controller be evicted."""
     unavailable: str = ""

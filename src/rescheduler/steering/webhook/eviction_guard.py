@@ -171,7 +171,7 @@ class EvictionGuard:
                 task.cancel()
 
     def is_authentic(self, token: str) -> bool:
-        """Return whether an API server called: nobody else knows the path. A forged review would move a pod
+        """Return whether an API server called: only they know the path. A forged review would move a pod
         of another user."""
         return bool(self.token) and hmac.compare_digest(token.encode(), self.token.encode())
 
