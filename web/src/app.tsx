@@ -19,7 +19,7 @@ import {
   reload,
   running,
   session,
-  theme,
+  status,
   themeChoice,
 } from "./store";
 import { ActionDialog } from "./views/action-dialog";
@@ -35,10 +35,12 @@ interface View {
   readonly title: Text;
   readonly page: ComponentType;
   readonly badge?: () => number;
+  /** Whether it shows nothing to a viewer who may not list nodes. */
+  readonly needsNodes?: boolean;
 }
 
 const VIEWS: readonly View[] = [
-  { path: "cluster", title: "nav.cluster", page: ClusterPage },
+  { path: "cluster", title: "nav.cluster", page: ClusterPage, needsNodes: true },
   { path: "plan", title: "nav.plan", page: PlanPage, badge: () => plan.value?.moves.length ?? 0 },
   { path: "what-if", title: "nav.whatIf", page: WhatIfPage },
   { path: "why", title: "nav.why", page: WhyPage },
@@ -48,10 +50,6 @@ const VIEWS: readonly View[] = [
 export function App() {
   const view = VIEWS.find(({ path }) => path === route.value.view);
   const main = useRef<HTMLElement>(null);
-  useEffect(() => {
-    document.documentElement.dataset["theme"] = theme.value;
-    document.documentElement.lang = language.value === "zh" ? "zh-CN" : "en";
-  }, [theme.value, language.value]);
   useEffect(() => {
     document.title = `${view ? t(view.title) : t("error.notFound")} · rescheduler`;
   }, [view, language.value]);
@@ -75,8 +73,12 @@ export function App() {
       <main id="main" ref={main} tabIndex={-1}>
         {known && !known.authenticated ? (
           <LoginPage />
-        ) : !cluster.value ? (
+        ) : !status.value ? (
           <Waiting />
+        ) : view?.needsNodes && !cluster.value ? (
+          <Empty title={t("error.forbidden")} heading>
+            {t("error.noNodes")}
+          </Empty>
         ) : view ? (
           <view.page key={view.path} />
         ) : (
@@ -181,12 +183,13 @@ function Preferences() {
 /** What the viewer must know, whatever the view. */
 function Banner() {
   const known = session.value;
-  if (!known?.authenticated || !cluster.value) return null;
+  const read = cluster.value?.takenAt;
+  if (!known?.authenticated || !status.value) return null;
   if (embedded || known.mode === "file") {
     return (
       <div class="banner quiet">
         <span>
-          {t("banner.saved")} <Time at={cluster.value.takenAt} />
+          {t("banner.saved")} <Time at={read} />
         </span>
       </div>
     );
@@ -196,12 +199,12 @@ function Banner() {
       <div class="banner" role="alert">
         <strong>{t("banner.lost")}</strong>
         <span>
-          {t("banner.lostHelp")} <Time at={cluster.value.takenAt} />
+          {t("banner.lostHelp")} <Time at={read} />
         </span>
       </div>
     );
   }
-  if (cluster.value.stalenessSeconds > 120) {
+  if ((cluster.value?.stalenessSeconds ?? 0) > 120) {
     return (
       <div class="banner" role="alert">
         <strong>{t("banner.stale")}</strong> <span>{t("banner.staleHelp")}</span>

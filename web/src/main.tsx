@@ -1,3 +1,4 @@
+import { effect } from "@preact/signals";
 import { render } from "preact";
 import "uplot/dist/uPlot.min.css";
 import "./styles/tokens.css";
@@ -7,8 +8,13 @@ import "./styles/parts.css";
 import "./styles/views.css";
 import { App } from "./app";
 import { startRouter } from "./lib/router";
-import { start } from "./store";
+import { language, start, theme } from "./store";
 
+// Before anything is painted: canvases read their colors from the style sheet of the theme.
+effect(() => {
+  document.documentElement.dataset["theme"] = theme.value;
+  document.documentElement.lang = language.value === "zh" ? "zh-CN" : "en";
+});
 startRouter();
 render(<App />, document.getElementById("app")!);
 void start();

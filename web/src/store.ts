@@ -152,7 +152,9 @@ async function follow(): Promise<void> {
 
 export async function reload(): Promise<void> {
   try {
-    const [newCluster, newStatus] = await Promise.all([api.cluster(), api.status()]);
+    // Users who may not list nodes still see the pods, moves and reasons of their namespaces.
+    const seesNodes = session.value?.seesNodes !== false;
+    const [newCluster, newStatus] = await Promise.all([seesNodes ? api.cluster() : null, api.status()]);
     [cluster.value, status.value, failure.value] = [newCluster, newStatus, null];
     void loadPlan();
     migrations.value = (await api.migrations({ limit: 200 })).migrations;
@@ -194,7 +196,8 @@ function receiveNodes(delta: NodesDelta): void {
     flushRequested = false;
     const deltas = pendingDeltas;
     pendingDeltas = [];
-    let next = cluster.value;
+    if (!cluster.value) return;
+    let next: ClusterView | null = cluster.value;
     for (const each of deltas) next = next && applyNodes(next, each);
     if (next) cluster.value = next;
     else void reload();

@@ -30,7 +30,7 @@ describe.each(THEMES)("the load scale, %s", (theme) => {
     SCALE[theme].slice(1).forEach((color, index) => expect((color[0] - SCALE[theme][index]![0]) * direction).toBeGreaterThan(0));
   });
 
-  test.each(Object.entries(BLINDNESS))("the order survives %s", (_, matrix) => {
+  test.each(Object.entries(BLINDNESS))("the order survives %s", (_name, matrix) => {
     const seen = SCALE[theme]
       .filter((_, index) => index % 16 === 0)
       .map(labToRgb)

@@ -6,7 +6,7 @@ process runs; what is not asked for by then is left to the next check of the dae
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
@@ -31,7 +31,8 @@ _FIRST_WAVE_S: Final = 5.0
 
 class ActionRunner:
     def __init__(self, rescheduler: Rescheduler, *, executes: bool) -> None:
-        """`executes`: migrations are executed here while actions run, unless another process leads."""
+        """Create the runner; with `executes`, migrations run here while actions run, unless another process
+        leads."""
         self._rescheduler = rescheduler
         self._executes = executes
         self._executing = 0
@@ -75,15 +76,17 @@ class ActionRunner:
             raise ActionImpossible("the action ended without a result")
         return answered.result()
 
-    async def execute(self, kind: ActionKind, client: Client, plan: Plan, answer: Answer) -> None:
-        """Create the PodMigrations of a plan, wave by wave."""
+    async def execute(
+        self, kind: ActionKind, client: Client, plan: Plan, answer: Answer, annotations: Mapping[str, str]
+    ) -> None:
+        """Create the PodMigrations of a plan with these annotations, wave by wave."""
         begun = asyncio.Event()
 
-        def tell(_: MoveProgress) -> None:
+        def on_progress(_: MoveProgress) -> None:
             if all(each.key or each.cancelled_because for each in first):
                 begun.set()
 
-        run = PlanExecution(client, self._rescheduler.watched, plan, tell)
+        run = PlanExecution(client, self._rescheduler.watched, plan, on_progress, annotations=annotations)
         first = [each for each in run.moves if each.move.wave == run.moves[0].move.wave]
         async with self._executing_here():
             running = asyncio.create_task(run.run(), name="plan from the page")
@@ -140,7 +143,7 @@ class ActionRunner:
 
 
 def _result(kind: ActionKind, first: list[MoveProgress]) -> ActionResult:
-    """Raises `ActionImpossible` if no move was begun."""
+    """Return the result; raise `ActionImpossible` if no move was begun."""
     keys = [each.key for each in first if each.key]
     cancelled = [each for each in first if each.cancelled_because]
     if first and not keys:

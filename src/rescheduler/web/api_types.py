@@ -86,7 +86,7 @@ class SessionView(ApiView):
         Literal["link", "token"],
         Meta(description="link: by the link that the command printed; token: by a bearer token."),
     ]
-    read_only: Annotated[bool, Meta(description="No action is offered to anybody.")]
+    read_only: Annotated[bool, Meta(description="No action is offered to any user.")]
     user: str = ""
     actions: Annotated[
         dict[str, bool],
@@ -144,7 +144,7 @@ class NodeGridColumns(ApiView):
 
 class ClusterView(ApiView):
     revision: Annotated[int, Meta(description="Deltas with a higher number apply to it.")]
-    epoch: Annotated[str, Meta(description="Another one means another process: load everything anew.")]
+    epoch: Annotated[str, Meta(description="Another one means another process: load everything again.")]
     taken_at: datetime
     nodes: NodeGridColumns
     label_keys: list[LabelKey]

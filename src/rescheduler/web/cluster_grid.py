@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -207,19 +207,29 @@ def _label_keys(snapshot: Snapshot) -> list[LabelKey]:
 _Half = npt.NDArray[np.float16]
 
 
+class _LoadSample(NamedTuple):
+    at_s: float
+    loads: _Half
+    balance: tuple[BalancePoint, ...]
+
+
 @dataclass(slots=True)
 class LoadHistory:
-    """Loads of all nodes over time, in a bounded number of samples: 240 of 5,000 nodes take 5 MB."""
+    """Loads of all nodes over time, in a bounded number of samples: 240 of 5,000 nodes take 5 MB.
 
-    interval_s: float = 30.0
+    A page that was just opened shows seconds. When all samples are used, every second one is dropped and the
+    interval doubles, up to `longest_interval_s`; from then on the oldest ones go.
+    """
+
+    interval_s: float = 2.0
+    longest_interval_s: float = 60.0
     most: int = 240
     _names: tuple[str, ...] = ()
-    _samples: deque[tuple[float, _Half]] = field(default_factory=deque)
-    _balance: deque[BalancePoint] = field(default_factory=deque)
+    _samples: deque[_LoadSample] = field(default_factory=deque)
 
     def add(self, snapshot: Snapshot, resources: Collection[str]) -> bool:
         """Add a sample if one is due; return whether it was."""
-        if self._samples and snapshot.taken_at_s - self._samples[-1][0] < self.interval_s:
+        if self._samples and snapshot.taken_at_s - self._samples[-1].at_s < self.interval_s:
             return False
         nodes = snapshot.nodes
         load = percent_of_allocatable(nodes.load, nodes.allocatable)
@@ -228,25 +238,33 @@ class LoadHistory:
             self._follow_nodes(names)
         # Loads above what a half float can hold are nonsense.
         sample = np.minimum(load[:, [CPU, MEMORY]], 60_000.0).astype(np.float16)
-        self._samples.append((snapshot.taken_at_s, sample))
-        for name in resources:
-            if name in snapshot.resources:
-                self._balance.extend(_balance_point(snapshot, load[:, snapshot.resources.index(name)], name))
-        while len(self._samples) > self.most:
-            self._samples.popleft()
-        while len(self._balance) > self.most * max(1, len(resources)):
-            self._balance.popleft()
+        balance = (
+            point
+            for name in resources
+            if name in snapshot.resources
+            for point in _balance_point(snapshot, load[:, snapshot.resources.index(name)], name)
+        )
+        self._samples.append(_LoadSample(snapshot.taken_at_s, sample, tuple(balance)))
+        if len(self._samples) > self.most:
+            self._make_room()
         return True
+
+    def _make_room(self) -> None:
+        if 2 * self.interval_s > self.longest_interval_s:
+            self._samples.popleft()
+            return
+        self._samples = deque(each for place, each in enumerate(self._samples) if place % 2 == 0)
+        self.interval_s *= 2
 
     def _follow_nodes(self, names: tuple[str, ...]) -> None:
         """Keep the history of the nodes that are still there."""
         before = {name: row for row, name in enumerate(self._names)}
         rows = np.array([before.get(name, -1) for name in names], dtype=np.int64)
-        for index, (at_s, sample) in enumerate(self._samples):
+        for index, sample in enumerate(self._samples):
             known = np.full((len(names), 2), np.nan, dtype=np.float16)
-            if len(sample):
-                known[rows >= 0] = sample[rows[rows >= 0]]
-            self._samples[index] = at_s, known
+            if len(sample.loads):
+                known[rows >= 0] = sample.loads[rows[rows >= 0]]
+            self._samples[index] = sample._replace(loads=known)
         self._names = names
 
     def of_node(self, name: str) -> LoadSeries:
@@ -254,7 +272,7 @@ class LoadHistory:
         if name not in self._names:
             return LoadSeries([], {"cpu": [], "memory": []})
         row = self._names.index(name)
-        known = [(at_s, sample[row]) for at_s, sample in self._samples if not np.isnan(sample[row, 0])]
+        known = [(at_s, loads[row]) for at_s, loads, _ in self._samples if not np.isnan(loads[row, 0])]
         return LoadSeries(
             [at_s for at_s, _ in known],
             {
@@ -264,7 +282,7 @@ class LoadHistory:
         )
 
     def balance(self) -> BalanceView:
-        return BalanceView(self.interval_s, list(self._balance))
+        return BalanceView(self.interval_s, [point for sample in self._samples for point in sample.balance])
 
 
 def _balance_point(

@@ -1,10 +1,14 @@
 """Send the events of the hub to open pages, as server-sent events."""
 
+import logging
+from collections import Counter
 from typing import Final
 
 import msgspec
 from aiohttp import web
 
+from rescheduler.kube import errors
+from rescheduler.kube.event_recorder import log_event
 from rescheduler.web.plan_api_types import ResyncEvent
 from rescheduler.web.web_api import ApiError, Caller
 from rescheduler.web.web_events import EventHub, ResyncReason
@@ -12,9 +16,12 @@ from rescheduler.web.web_sessions import SessionStore
 
 __all__ = ["EventStreams"]
 
+log = logging.getLogger(__name__)
+
 _HEARTBEAT_S: Final = 5.0
 _MOST_STREAMS: Final = 200
 _STREAMS_PER_SESSION: Final = 10
+_STREAMS_PER_USER: Final = 40
 _HEADERS: Final = {
     "Content-Type": "text/event-stream",
     "Cache-Control": "no-store",
@@ -27,21 +34,33 @@ class EventStreams:
     def __init__(self, hub: EventHub, sessions: SessionStore) -> None:
         self._hub = hub
         self._sessions = sessions
+        self._of_user: Counter[str] = Counter()
 
     async def stream(self, request: web.Request, caller: Caller) -> web.StreamResponse:
         """Send changes until the client goes, or its session ends."""
-        session, hub = caller.session, self._hub
-        if hub.viewers >= _MOST_STREAMS or session.event_streams >= _STREAMS_PER_SESSION:
+        session, hub, user = caller.session, self._hub, caller.viewer.name
+        if (
+            hub.viewers >= _MOST_STREAMS
+            or session.event_streams >= _STREAMS_PER_SESSION
+            or self._of_user[user] >= _STREAMS_PER_USER
+        ):
             raise ApiError(429, "TooManyRequests", "too many open pages")
+        self._of_user[user] += 1
         session.event_streams += 1
         hub.viewers += 1
+        response = web.StreamResponse(headers=_HEADERS)
         try:
-            response = web.StreamResponse(headers=_HEADERS)
             await response.prepare(request)
             await self._send(request, response, caller)
+        except errors.KubeError as error:
+            # What the viewer may see is unknown now. The page connects again and gets the reason.
+            log_event(log, logging.WARNING, "PageStreamEnded", str(error))
         finally:
             session.event_streams -= 1
             hub.viewers -= 1
+            self._of_user[user] -= 1
+            if not self._of_user[user]:
+                del self._of_user[user]
         return response
 
     async def _send(self, request: web.Request, response: web.StreamResponse, caller: Caller) -> None:

@@ -1,30 +1,52 @@
-"""Migrations as the page shows them: with steps, timers, a timeline, and the ready-seconds they lost."""
+"""Migrations as the page shows them, with steps, timers and what they cost; drains; pending pods."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from rescheduler.api.migration_journal import ready_seconds_lost
 from rescheduler.api.podmigration import (
+    EVICTION,
     ConditionType,
     Handover,
     Migration,
     MigrationPhase,
+    RoomReference,
 )
+from rescheduler.cluster.pod_record import PodRecord, belongs_to_node
+from rescheduler.cluster.snapshot import NO_ROW, Snapshot
 from rescheduler.config.policy import Policy
-from rescheduler.migrations.labels_and_names import ready_seconds_lost
+from rescheduler.kube.api_resources import EVENTS, Object
+from rescheduler.kube.client import Client
 from rescheduler.migrations.state_machine import invalid_status
 from rescheduler.migrations.transition_table import MigrationStep
+from rescheduler.planner.plan import Plan, PlannedRoom, Rejection
+from rescheduler.web.node_page import HIDDEN_ROOM, refusal_view
 from rescheduler.web.plan_api_types import (
     MigrationDetail,
     MigrationList,
     MigrationsDelta,
     MigrationTimelineEntry,
     MigrationView,
+    NodeDrainView,
+    PendingPodView,
 )
 from rescheduler.web.web_openapi import MigrationQuery
-from rescheduler.web.web_viewer import Visibility
+from rescheduler.web.web_viewer import EVERYTHING_VISIBLE, Visibility
 
-__all__ = ["migration_detail", "migration_list", "migration_view", "migrations_delta"]
+__all__ = [
+    "migration_detail",
+    "migration_list",
+    "migration_view",
+    "migrations_delta",
+    "node_drains",
+    "pending_pods",
+    "read_events",
+]
+
+_EVENTS_PER_PAGE: Final = 20
+_MOST_EVENT_PAGES: Final = 100
+_MOST_EVENTS: Final = 100
 
 _COPYING: Final = (
     MigrationStep.QUEUED,
@@ -53,7 +75,7 @@ _STEPS: Final[Mapping[Handover, tuple[MigrationStep, ...]]] = {
 """The steps of a move that succeeds."""
 
 
-def migration_view(migration: Migration, policy: Policy) -> MigrationView:
+def migration_view(migration: Migration, policy: Policy, visibility: Visibility) -> MigrationView:
     spec, status = migration.spec, migration.status
     handover = status.handover or spec.handover
     is_done = status.phase is MigrationPhase.COMPLETED
@@ -65,7 +87,7 @@ def migration_view(migration: Migration, policy: Policy) -> MigrationView:
         source=spec.source_node,
         target=migration.target_node,
         strategy=spec.strategy,
-        reason=spec.reason,
+        reason=_visible_reason(migration, visibility),
         handover=str(handover),
         phase=status.phase.value,
         step=status.step or MigrationStep.QUEUED.value,
@@ -86,6 +108,12 @@ def migration_view(migration: Migration, policy: Policy) -> MigrationView:
         ready_seconds_lost=round(ready_seconds_lost(migration), 3) if is_done else None,
         eviction_seconds_lost=_eviction_seconds_lost(migration) if is_done else None,
     )
+
+
+def _visible_reason(migration: Migration, visibility: Visibility) -> str:
+    """Return the reason, which names the pods that it makes room for, as far as the viewer may see them."""
+    rooms = migration.spec.rooms
+    return migration.spec.reason if all(visibility.sees(room.namespace) for room in rooms) else HIDDEN_ROOM
 
 
 def _deadline(migration: Migration, policy: Policy) -> datetime | None:
@@ -119,9 +147,13 @@ def migration_list(
     found = [each for each in visible if _matches(each, wanted)]
     found.sort(key=_newest_first)
     shown = _after(found, wanted.before)[: wanted.limit]
-    views = [migration_view(each, policy) for each in found if each.status.phase is MigrationPhase.COMPLETED]
+    views = [
+        migration_view(each, policy, visibility)
+        for each in found
+        if each.status.phase is MigrationPhase.COMPLETED
+    ]
     return MigrationList(
-        migrations=[migration_view(each, policy) for each in shown],
+        migrations=[migration_view(each, policy, visibility) for each in shown],
         total=len(found),
         running=sum(not each.is_finished for each in found),
         ready_seconds_lost=round(sum(each.ready_seconds_lost or 0.0 for each in views), 3),
@@ -134,10 +166,10 @@ def _newest_first(migration: Migration) -> tuple[float, str]:
     return -migration.created.timestamp(), migration.key
 
 
-def _after(found: Sequence[Migration], key: str) -> Sequence[Migration]:
+def _after(migrations: Sequence[Migration], key: str) -> Sequence[Migration]:
     """Return those that follow the one with this key; all if there is none."""
-    place = next((number for number, each in enumerate(found) if each.key == key), None)
-    return found if place is None else found[place + 1 :]
+    place = next((number for number, each in enumerate(migrations) if each.key == key), None)
+    return migrations if place is None else migrations[place + 1 :]
 
 
 def _matches(migration: Migration, wanted: MigrationQuery) -> bool:
@@ -162,7 +194,7 @@ def migrations_delta(
     if not seen:
         return None
     return MigrationsDelta(
-        [migration_view(each, policy) for each in seen.values() if each is not None],
+        [migration_view(each, policy, visibility) for each in seen.values() if each is not None],
         [key for key, each in seen.items() if each is None],
     )
 
@@ -171,12 +203,16 @@ def migrations_delta(
 
 
 def migration_detail(
-    migration: Migration, events: Sequence[Mapping[str, Any]], policy: Policy, notes: Sequence[str] = ()
+    migration: Migration,
+    events: Sequence[Mapping[str, Any]],
+    policy: Policy,
+    visibility: Visibility,
+    notes: Sequence[str] = (),
 ) -> MigrationDetail:
     """`events` are the Events about the migration, as the API server returns them."""
     entries = [*_milestones(migration), *_conditions(migration), *_event_entries(events)]
     entries.sort(key=lambda each: each.at)
-    return MigrationDetail(migration_view(migration, policy), entries, list(notes))
+    return MigrationDetail(migration_view(migration, policy, visibility), entries, list(notes))
 
 
 def _milestones(migration: Migration) -> Iterator[MigrationTimelineEntry]:
@@ -212,3 +248,121 @@ def _event_entries(events: Sequence[Mapping[str, Any]]) -> Iterator[MigrationTim
             yield MigrationTimelineEntry(
                 at, "event", str(each.get("reason", "")), str(each.get("message", ""))
             )
+
+
+async def read_events(client: Client, namespace: str, name: str) -> tuple[list[Object], list[str]]:
+    """Return the Events of a migration, and notes. Raises `KubeError`.
+
+    Tenants can create any number of Events of any size, so few are in memory at a time.
+    """
+    found: list[Object] = []
+    number, fields = 0, "involvedObject.kind=Pod"
+    pages = client.with_quick_retries().pages(
+        EVENTS, namespace=namespace, fields=fields, page_size=_EVENTS_PER_PAGE
+    )
+    async for page in pages:
+        number += 1
+        found += (each for each in page.items if _is_of_migration(each, name))
+        if number >= _MOST_EVENT_PAGES or len(found) >= _MOST_EVENTS:
+            return found, ["The namespace has very many Events: not all of them were read."]
+    return found, []
+
+
+def _is_of_migration(event: Object, name: str) -> bool:
+    is_ours = (event.get("source") or {}).get("component") == "rescheduler"
+    return is_ours and str(event.get("message", "")).startswith(f"{name} ")
+
+
+# --- pending pods
+
+
+def pending_pods(
+    snapshot: Snapshot, rows: Sequence[int], migrations: Iterable[Migration], plan: Plan | None
+) -> list[PendingPodView]:
+    """Return the pods of these rows, which wait to be scheduled, with the room that is made for each."""
+    making: dict[str, list[tuple[RoomReference, Migration]]] = {}
+    for migration in migrations if rows else ():
+        for room in migration.spec.rooms:
+            making.setdefault(room.uid, []).append((room, migration))
+    planned: dict[str, list[PlannedRoom]] = {}
+    for move in plan.moves if plan is not None and rows else ():
+        for each in move.rooms:
+            planned.setdefault(each.uid, []).append(each)
+    refused = {each.subject: each for each in plan.refused} if plan is not None and rows else {}
+    pods = (snapshot.pods.records[row] for row in rows)
+    return [
+        _pending_pod(pod, making.get(pod.uid, ()), planned.get(pod.uid, ()), refused.get(pod.key))
+        for pod in pods
+    ]
+
+
+def _pending_pod(
+    pod: PodRecord,
+    made: Sequence[tuple[RoomReference, Migration]],
+    planned: Sequence[PlannedRoom],
+    refused: Rejection | None,
+) -> PendingPodView:
+    condition = pod.condition("PodScheduled")
+    view = PendingPodView(
+        pod=pod.key,
+        uid=pod.uid,
+        since=datetime.fromtimestamp(condition.since_s, UTC) if condition and condition.since_s else None,
+        message="" if condition is None else condition.message,
+        room="none",
+        node="",
+        moves=0,
+        moves_done=0,
+        refusal=None,
+    )
+    # Earlier rooms that were given back are over: what is nominated, or still moves, is the room.
+    current = [room for room, each in made if not each.is_finished or room.node == pod.nominated_node]
+    if current:
+        node = current[-1].node
+        own = [each for room, each in made if room.node == node]
+        view.node, view.moves = node, len(own)
+        view.moves_done = sum(each.status.phase is MigrationPhase.COMPLETED for each in own)
+        if pod.nominated_node != node:
+            view.room = "planned"
+        else:
+            view.room = "kept" if all(each.is_finished for each in own) else "making"
+    elif planned:
+        view.node, view.moves, view.room = planned[0].node, len(planned), "planned"
+    elif refused is not None:
+        view.refusal = refusal_view(refused, EVERYTHING_VISIBLE)
+    return view
+
+
+# --- evictions by other clients
+
+
+def node_drains(snapshot: Snapshot, migrations: Iterable[Migration]) -> list[NodeDrainView]:
+    """Return the nodes that other clients empty: those from which a pod moves for an eviction, and cordoned
+    ones from which pods have moved so, until all are gone."""
+    by_node: dict[str, list[Migration]] = {}
+    for each in migrations:
+        if each.spec.strategy == EVICTION:
+            by_node.setdefault(each.spec.source_node, []).append(each)
+    return [
+        view for node in sorted(by_node) if (view := _node_drain(snapshot, node, by_node[node])) is not None
+    ]
+
+
+def _node_drain(snapshot: Snapshot, node: str, moves: Sequence[Migration]) -> NodeDrainView | None:
+    row = snapshot.nodes.row.get(node, NO_ROW)
+    pods = () if row == NO_ROW else (snapshot.pods.records[pod] for pod in snapshot.pods.on(row).tolist())
+    left = sum(not belongs_to_node(pod) for pod in pods)
+    running = [each for each in moves if not each.is_finished]
+    is_cordoned = row != NO_ROW and not snapshot.nodes.schedulable[row]
+    if not running and not (is_cordoned and left):
+        return None
+    latest = max(moves, key=lambda each: (each.created, each.key))
+    completed = sum(each.status.phase is MigrationPhase.COMPLETED for each in moves)
+    return NodeDrainView(
+        node=node,
+        reason=latest.spec.reason,
+        moving=len(running),
+        moved=completed,
+        failed=len(moves) - len(running) - completed,
+        left=left,
+        deadline=min((each.spec.deadline for each in running if each.spec.deadline), default=None),
+    )

@@ -34,6 +34,7 @@ from rescheduler.web.web_viewer import Visibility
 
 __all__ = [
     "HIDDEN_NAME",
+    "HIDDEN_ROOM",
     "find_pods",
     "node_detail",
     "pod_matrix",
@@ -43,6 +44,7 @@ __all__ = [
 ]
 
 HIDDEN_NAME: Final = "(not visible to you)"
+HIDDEN_ROOM: Final = f"makes room for a pod {HIDDEN_NAME}"
 _MOST_EXAMPLES: Final = 20
 _MOST_DETAILED: Final = 200
 """Nodes of one row of the matrix whose details are given."""
@@ -98,7 +100,7 @@ def node_detail(  # noqa: PLR0913 - one per source
     steered: bool | None = None,
     guarded: bool = False,
 ) -> NodeDetail:
-    """Raises `KeyError` if there is no such node."""
+    """Return the node; raise `KeyError` if there is no such node."""
     explained = explain_node(snapshot, policy, name, steered=steered, guarded=guarded)
     row = snapshot.nodes.row[name]
     record, nodes = snapshot.nodes.records[row], snapshot.nodes
@@ -133,7 +135,7 @@ def node_detail(  # noqa: PLR0913 - one per source
 
 
 def _visible_workloads(workloads: Iterable[str], visibility: Visibility) -> list[str]:
-    """`Deployment/shop/web`: those of other namespaces only count."""
+    """Return workloads as `Deployment/shop/web`; those of other namespaces are only counted."""
     return [each if visibility.sees(each.split("/")[1]) else HIDDEN_NAME for each in workloads]
 
 
@@ -187,9 +189,9 @@ def _stays(tenants: Iterable[ExplainedPod], visibility: Visibility) -> list[Refu
     ]
 
 
-def refusal_group(reason: str, found: Sequence[Rejection], count: int) -> RefusalGroup:
+def refusal_group(reason: str, rejections: Sequence[Rejection], count: int) -> RefusalGroup:
     meaning, remedy = meaning_and_remedy(reason)
-    examples = [RefusedSubject(each.subject, each.by, each.detail) for each in found[:_MOST_EXAMPLES]]
+    examples = [RefusedSubject(each.subject, each.by, each.detail) for each in rejections[:_MOST_EXAMPLES]]
     return RefusalGroup(str(reason), meaning, remedy, count, examples)
 
 
@@ -237,7 +239,7 @@ def pod_matrix(
     steered: bool | None = None,
     guarded: bool = False,
 ) -> PodMatrix:
-    """Raises `KeyError` if there is no such pod, or the viewer may not see it."""
+    """Return the matrix; raise `KeyError` if there is no such pod, or the viewer may not see it."""
     if not visibility.sees_key(key):
         raise KeyError(key)
     explained = explain_pod(snapshot, policy, key, steered=steered, guarded=guarded)
@@ -272,12 +274,12 @@ def _pod_assumptions(snapshot: Snapshot, explained: PodExplanation) -> list[str]
     return [*snapshot.assumptions, *filter(None, (explained.assumed,)), *explained.assumptions]
 
 
-def _refusals(found: Iterable[Rejection], visibility: Visibility) -> list[RefusalView]:
-    return [refusal_view(each, visibility) for each in found]
+def _refusals(rejections: Iterable[Rejection], visibility: Visibility) -> list[RefusalView]:
+    return [refusal_view(each, visibility) for each in rejections]
 
 
 def _matrix(places: NodeAvailability | None) -> tuple[list[RuleColumn], list[VerdictRow]]:
-    """Nodes to which the same rules say no are one row: thousands of nodes differ in few ways."""
+    """Group nodes that the same rules refuse into one row: thousands of nodes differ in few ways."""
     if places is None:
         return [], []
     columns = [

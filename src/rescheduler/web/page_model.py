@@ -30,13 +30,13 @@ from rescheduler.daemon.listeners import CheckReport, DaemonListener
 from rescheduler.daemon.own_objects import WatchedState
 from rescheduler.kube.api_resources import Object
 from rescheduler.migrations.runtime_state import RuntimeState, SteeringStatus
-from rescheduler.planner.maintenance_status import maintenance_status
+from rescheduler.planner.explanation import maintenance_status
 from rescheduler.planner.plan import Plan
 from rescheduler.planner.plan_builder import build_plan
 from rescheduler.recovery.failing_pods import find_failing_pods
 from rescheduler.recovery.recovery_decision import NotRequested, RetryAllowance
 from rescheduler.strategies.node_maintenance import NodeMaintenance
-from rescheduler.strategies.strategy_registry import strategies_of
+from rescheduler.strategies.strategy_registry import strategies_of, strategies_of_others
 from rescheduler.web.plan_page import PlanRevision
 
 __all__ = ["LivePage", "PageModel", "SavedPage"]
@@ -47,6 +47,7 @@ MigrationHandler = Callable[[str, Migration | None], None]
 
 _STATUS_IS_OLD: Final = timedelta(minutes=5)
 _MIN_PLAN_INTERVAL_S: Final = 5.0
+_SNAPSHOT_AGE_S: Final = 0.5
 
 
 class PageModel(ABC):
@@ -137,14 +138,14 @@ def observed_status(snapshot: Snapshot, revision: PlanRevision, policy: Policy) 
         for replica in found.failing.values()
         if not isinstance(replica.decision, NotRequested)
     ]
-    enabled = NodeMaintenance.name in policy.enabled_strategies
+    enabled = policy.enables(NodeMaintenance.name)
     return DaemonStatus(
         failing=tuple(failing),
         suspects=tuple(
             SuspectNode(node, len(workloads), ", ".join(workloads))
             for node, workloads in found.suspects.items()
         ),
-        maintenance=maintenance_status(snapshot, revision.plan, enabled=enabled),
+        maintenance=maintenance_status(snapshot, revision.plan, policy, enabled=enabled),
     )
 
 
@@ -196,6 +197,7 @@ class SavedPage(PageModel):
             strategies_of(state.policy),
             steered=self._steered,
             guarded=state.guards,
+            others=strategies_of_others(state.policy),
         )
         found = PlanRevision(1, self._snapshot, made, "page", planning_s=time.perf_counter() - began_s)
         self._status = observed_status(self._snapshot, found, state.policy)
@@ -226,6 +228,9 @@ class LivePage(PageModel):
             rescheduler.client, rescheduler.cluster, rescheduler.runtime, now=rescheduler.now
         )
         self._planning = asyncio.Lock()
+        self._looking = asyncio.Lock()
+        self._seen: Snapshot | None = None
+        self._seen_s = 0.0
         self._revision: PlanRevision | None = None
         self._made_s = 0.0
         self._own_status = DaemonStatus()
@@ -254,7 +259,14 @@ class LivePage(PageModel):
         return bool(cluster.informers) and all(each.is_synced for each in cluster.informers)
 
     async def snapshot(self) -> Snapshot:
-        return await asyncio.to_thread(self.rescheduler.cluster.snapshot)
+        """Return the cluster as it is, or as it was a moment ago: many requests share one look at it."""
+        async with self._looking:
+            if self._seen is None or time.monotonic() - self._seen_s > _SNAPSHOT_AGE_S:
+                # A simulated clock can be read on its own loop only.
+                now_s = self.now().timestamp()
+                self._seen = await asyncio.to_thread(self.rescheduler.cluster.snapshot, now_s)
+                self._seen_s = time.monotonic()
+            return self._seen
 
     async def revision(self) -> PlanRevision:
         async with self._planning:
@@ -299,16 +311,16 @@ class LivePage(PageModel):
         return self._revision
 
     def migrations(self) -> Sequence[Migration]:
-        followed = self.rescheduler.watched
-        if followed.is_without_migrations:
+        watched = self.rescheduler.watched
+        if watched.is_without_migrations:
             return ()
-        records = (followed.records.migration(item) for item in followed.migrations.informer)
+        records = (watched.records.migration(item) for item in watched.migrations.informer)
         return [each for each in records if each is not None]
 
     def migration(self, key: str) -> Migration | None:
-        followed = self.rescheduler.watched
-        item = None if followed.is_without_migrations else followed.migrations.informer.get(key)
-        return None if item is None else followed.records.migration(item)
+        watched = self.rescheduler.watched
+        item = None if watched.is_without_migrations else watched.migrations.informer.get(key)
+        return None if item is None else watched.records.migration(item)
 
     def daemon_status(self) -> DaemonStatus:
         written = self._written_status()
@@ -345,15 +357,15 @@ class LivePage(PageModel):
         return [f"{each.resource.plural}: no current data{_reason(each.failure)}" for each in found]
 
     def subscribe(self, handler: MigrationHandler) -> Callable[[], None]:
-        followed = self.rescheduler.watched
+        watched = self.rescheduler.watched
 
-        def heard(old: Object | None, new: Object | None) -> None:
+        def on_change(old: Object | None, new: Object | None) -> None:
             item = new if new is not None else old
             assert item is not None
-            now = None if new is None else followed.records.migration(new)
+            now = None if new is None else watched.records.migration(new)
             handler(f"{item['metadata']['namespace']}/{item['metadata']['name']}", now)
 
-        return followed.migrations.informer.subscribe(heard)
+        return watched.migrations.informer.subscribe(on_change)
 
 
 def _reason(failure: object) -> str:

@@ -26,7 +26,9 @@ __all__ = [
     "MigrationsDelta",
     "MoveAction",
     "NodeChangeView",
+    "NodeDrainView",
     "PauseAction",
+    "PendingPodView",
     "PinnedPod",
     "PlanEvent",
     "PlanPageView",
@@ -55,7 +57,7 @@ class PlannedMoveView(ApiView):
     handover: str
     reason: str
     gain: float
-    wave: int
+    wave: Annotated[int, Meta(ge=1, description="The first wave is 1.")]
     group: str
     hop: bool
 
@@ -70,7 +72,7 @@ class NodeChangeView(ApiView):
 class WaveView(ApiView):
     """The load of every node that a wave changes, in percent of allocatable, when the wave is done."""
 
-    wave: int
+    wave: Annotated[int, Meta(ge=1, description="The first wave is 1.")]
     moves: int
     nodes: list[str]
     loads: Annotated[dict[str, list[float]], Meta(description="By resource, in the order of `nodes`.")]
@@ -218,11 +220,45 @@ class PlanEvent(ApiView):
 
 
 class ResyncEvent(ApiView):
-    """SSE event `resync`: load everything anew, because changes are missing or the nodes are others."""
+    """SSE event `resync`: load everything again, because changes are missing or the nodes are others."""
 
     why: Literal["start", "nodes", "missed", "restarted"]
     epoch: str
     revision: int
+
+
+class PendingPodView(ApiView):
+    """A pod for which the scheduler found no node, and the room that moves make for it (MakeRoom)."""
+
+    pod: str
+    uid: str
+    since: datetime | None
+    message: Annotated[str, Meta(description="Why no node takes it, in the scheduler's words.")]
+    room: Annotated[
+        Literal["none", "planned", "making", "kept"],
+        Meta(
+            description="none: no room is made. planned: moves that have not started make it. making: pods "
+            "move away, and the node is kept for the pod. kept: they are gone; the scheduler is next."
+        ),
+    ]
+    node: Annotated[str, Meta(description="Where the room is; empty if there is none.")]
+    moves: Annotated[int, Meta(description="Number of moves that make the room.")]
+    moves_done: int
+    refusal: Annotated[
+        RefusalView | None, Meta(description="Why no room is made; null if that is not known.")
+    ]
+
+
+class NodeDrainView(ApiView):
+    """A node whose pods other clients evict, such as `kubectl drain` or an autoscaler."""
+
+    node: str
+    reason: Annotated[str, Meta(description="Who evicts, as the latest move says.")]
+    moving: Annotated[int, Meta(description="Moves that are not finished.")]
+    moved: int
+    failed: int
+    left: Annotated[int, Meta(description="Pods that are still there, without those of DaemonSets.")]
+    deadline: Annotated[datetime | None, Meta(description="When evictions are no longer held.")]
 
 
 class StatusView(ApiView):
@@ -248,6 +284,12 @@ class StatusView(ApiView):
     failing: list[FailingPod]
     suspects: list[SuspectNode]
     maintenance: list[NodeInMaintenance]
+    drains: list[NodeDrainView]
+    pending: Annotated[
+        list[PendingPodView],
+        Meta(description="Unschedulable pods, the most important ones first; at most 100."),
+    ]
+    pending_count: Annotated[int, Meta(description="Number of unschedulable pods.")]
     problems: Annotated[list[str], Meta(description="What this process can't read, in words.")]
 
 

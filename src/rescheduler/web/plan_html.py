@@ -14,6 +14,7 @@ import msgspec
 
 from rescheduler.api.daemon_status import program_version
 from rescheduler.daemon.status_writer import balance_of
+from rescheduler.strategies.cost_optimization import unschedulable_pods
 from rescheduler.web.api_types import BalanceView, LoadSeries, PodList, SessionView
 from rescheduler.web.cluster_grid import GridMarks, NodeNumbers, cluster_view
 from rescheduler.web.migration_page import migration_list
@@ -21,7 +22,7 @@ from rescheduler.web.node_page import find_pods, node_detail, pod_matrix
 from rescheduler.web.page_model import SavedPage
 from rescheduler.web.plan_page import PlanRevision, plan_view
 from rescheduler.web.static_files import StaticFiles
-from rescheduler.web.web_events import status_view
+from rescheduler.web.web_events import status_view, visible_status
 from rescheduler.web.web_openapi import API_PREFIX, MigrationQuery, PodQuery
 from rescheduler.web.web_viewer import EVERYTHING_VISIBLE
 
@@ -50,12 +51,12 @@ def _document(files: StaticFiles, data: str) -> str:
     scripts: list[str] = []
     styles: list[str] = []
 
-    def inline(found: re.Match[str]) -> str:
-        if found["script"]:
-            scripts.append(files.body(found["script"]).decode().replace("</script", "<\\/script"))
+    def inline(match: re.Match[str]) -> str:
+        if match["script"]:
+            scripts.append(files.body(match["script"]).decode().replace("</script", "<\\/script"))
             return f'<script type="module">{scripts[-1]}</script>'
-        if found["style"]:
-            styles.append(files.body(found["style"]).decode())
+        if match["style"]:
+            styles.append(files.body(match["style"]).decode())
             return f"<style>{styles[-1]}</style>"
         return ""
 
@@ -95,7 +96,7 @@ def _answers(page: SavedPage) -> dict[str, Any]:
     )
     answers: dict[str, Any] = {
         "session": session,
-        "status": status_view(page, snapshot),
+        "status": visible_status(status_view(page, snapshot, unschedulable_pods(snapshot)), seen),
         "cluster": cluster_view(
             snapshot,
             NodeNumbers.of(snapshot, marks),

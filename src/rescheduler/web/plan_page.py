@@ -13,7 +13,7 @@ from rescheduler.cluster.snapshot import NO_ROW, Floats, Ints, Snapshot
 from rescheduler.planner.plan import Move, Plan, Rejection
 from rescheduler.planner.plan_builder import percent_of_allocatable
 from rescheduler.web.api_types import RefusalGroup
-from rescheduler.web.node_page import refusal_group, visible_refusal, workload_of
+from rescheduler.web.node_page import HIDDEN_ROOM, refusal_group, visible_refusal, workload_of
 from rescheduler.web.plan_api_types import (
     HistogramView,
     NodeChangeView,
@@ -44,7 +44,7 @@ class PlanRevision:
 
     @property
     def nodes(self) -> frozenset[str]:
-        """The nodes that it changes."""
+        """Return the nodes that the plan changes."""
         moved = {name for move in self.plan.moves for name in (move.source, move.target) if name}
         return frozenset(moved | {each.node for each in self.plan.changes})
 
@@ -55,7 +55,7 @@ def visible_plan(plan: Plan, visibility: Visibility) -> Plan:
         return plan
     return replace(
         plan,
-        moves=tuple(move for move in plan.moves if visibility.sees_key(move.pod)),
+        moves=tuple(_visible_move(move, visibility) for move in plan.moves if visibility.sees_key(move.pod)),
         changes=plan.changes if visibility.nodes else (),
         nodes=plan.nodes if visibility.nodes else (),
         refused=tuple(
@@ -65,6 +65,14 @@ def visible_plan(plan: Plan, visibility: Visibility) -> Plan:
         ),
         refused_counts={},
     )
+
+
+def _visible_move(move: Move, visibility: Visibility) -> Move:
+    """Return the move without the names of pods that it makes room for, if the viewer may not see them."""
+    if all(visibility.sees_key(room.pod) for room in move.rooms):
+        return move
+    rooms = tuple(room for room in move.rooms if visibility.sees_key(room.pod))
+    return replace(move, reason=HIDDEN_ROOM, rooms=rooms)
 
 
 def plan_view(revision: PlanRevision, resources: Sequence[str], visibility: Visibility) -> PlanPageView:
@@ -104,7 +112,7 @@ def _move_view(snapshot: Snapshot, move: Move) -> PlannedMoveView:
         str(move.handover),
         move.reason,
         round(move.gain, 4),
-        move.wave,
+        move.wave + 1,
         move.group,
         move.hop,
     )
@@ -135,7 +143,7 @@ def _waves(snapshot: Snapshot, plan: Plan, columns: Sequence[int]) -> Iterable[W
         changed = sorted(rows)
         percent = percent_of_allocatable(load[changed], snapshot.nodes.allocatable[changed])
         yield WaveView(
-            wave,
+            wave + 1,
             count,
             [snapshot.nodes.records[row].name for row in changed],
             {snapshot.resources[column]: _rounded(percent[:, column]) for column in columns},

@@ -43,7 +43,7 @@ class _File:
     content_type: str
     etag: str
     is_hashed: bool
-    """Whether its name changes with its content, so that it can be cached for ever."""
+    """Whether its name changes with its content, so that it can be cached forever."""
 
 
 class StaticFiles:
@@ -56,7 +56,7 @@ class StaticFiles:
             self._files[_INDEX] = _file(_INDEX, _PLACEHOLDER.encode())
 
     def body(self, path: str) -> bytes:
-        """Raises `KeyError`."""
+        """Return the content of the file; raise `KeyError`."""
         return self._files[path].body
 
     def response(self, request: web.Request) -> web.Response:

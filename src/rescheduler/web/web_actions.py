@@ -19,8 +19,11 @@ from datetime import timedelta
 from typing import Final
 
 from rescheduler.api.daemon_status import Pause, encode_state
-from rescheduler.api.structured_log import log_event
-from rescheduler.api.well_known_names import CORDONED_BY_ANNOTATION, MAINTENANCE_LABEL
+from rescheduler.api.well_known_names import (
+    CORDONED_BY_ANNOTATION,
+    MAINTENANCE_LABEL,
+    REQUESTED_BY_ANNOTATION,
+)
 from rescheduler.cluster.node_record import NodeChange, in_maintenance
 from rescheduler.cluster.sources.watched_objects import POD_MIGRATIONS
 from rescheduler.daemon.manual_move import manual_move_refusals, manual_plan
@@ -29,6 +32,7 @@ from rescheduler.daemon.own_objects import STATE_CONFIG_MAP, write_pause
 from rescheduler.kube import errors
 from rescheduler.kube.api_resources import Object
 from rescheduler.kube.client import Client
+from rescheduler.kube.event_recorder import log_event
 from rescheduler.migrations.controller.plan_execution import PlanExecution
 from rescheduler.planner.plan import Plan, Rejection
 from rescheduler.strategies.node_maintenance import NodeMaintenance
@@ -85,12 +89,13 @@ class ActionService:
     def __init__(
         self, page: LivePage, authorizer: Authorizer, plan_of_code: PlanOfCode, *, executes: bool = False
     ) -> None:
-        """`executes`: this process executes migrations while its actions run, if no other process does."""
+        """Create the actions; with `executes`, this process executes migrations, if no other process does."""
         self._page = page
         self._authorizer = authorizer
         self._plan_of_code = plan_of_code
         self._executes = executes
         self._runner = ActionRunner(page.rescheduler, executes=executes)
+        self._explaining = asyncio.Semaphore()
         self._prepared: OrderedDict[str, tuple[bytes, float, _Prepared]] = OrderedDict()
 
     async def close(self) -> None:
@@ -100,7 +105,9 @@ class ActionService:
     # -- preview
 
     async def preview(self, session: Session, viewer: Viewer, request: ActionRequest) -> ActionPreview:
-        """Raises `ActionForbidden`, `ActionImpossible`, `KubeError`, and `KeyError` for unknown objects."""
+        """Preview an action; raise `ActionForbidden`, `ActionImpossible`, `KubeError`, and `KeyError` for
+        unknown objects."""
+        self._require_kind(session, viewer, _kind_of(request))
         prepared = await self._prepare(viewer, request)
         await self._require(session, viewer, prepared)
         confirmation, expires_at = "", None
@@ -122,8 +129,7 @@ class ActionService:
 
     async def _require(self, session: Session, viewer: Viewer, prepared: _Prepared) -> None:
         """Raise `ActionForbidden` if the viewer may not do this."""
-        if not viewer.may(prepared.kind):
-            raise ActionForbidden(_not_allowed(self._authorizer, session, prepared.kind))
+        self._require_kind(session, viewer, prepared.kind)
         home = self._page.namespace
         needed = set(accesses_of(prepared.kind, home)) if not prepared.changes else set()
         for each in prepared.changes:
@@ -133,6 +139,11 @@ class ActionService:
             if not await self._authorizer.allowed(session.identity, [access]):
                 where = f" in namespace {access.namespace}" if access.namespace else ""
                 raise ActionForbidden(f"you may not {access.verb} {access.resource}{where}")
+
+    def _require_kind(self, session: Session, viewer: Viewer, kind: ActionKind) -> None:
+        """Raise `ActionForbidden` if the viewer may do this nowhere; before anything is computed for them."""
+        if not viewer.may(kind):
+            raise ActionForbidden(_not_allowed(self._authorizer, session, kind))
 
     async def _prepare(self, viewer: Viewer, request: ActionRequest) -> _Prepared:
         match request:
@@ -157,13 +168,14 @@ class ActionService:
         snapshot = await self._page.snapshot()
         if request.pod not in snapshot.pods.row or not viewer.visibility.sees_key(request.pod):
             raise KeyError(f"pod {request.pod} not found")
-        refused = await asyncio.to_thread(
-            manual_move_refusals, snapshot, request.pod, request.node, self._page.state
-        )
+        async with self._explaining:
+            refused = await asyncio.to_thread(
+                manual_move_refusals, snapshot, request.pod, request.node, self._page.state
+            )
         plan = manual_plan(snapshot, request.pod, request.node)
         plan = replace(plan, moves=(replace(plan.moves[0], reason=_requested_by(viewer)),))
         summary = f"Move {request.pod} to {request.node or 'the best node'}."
-        return replace(self._execution_of("move", plan, summary), refused=tuple(refused))
+        return replace(self._execution_of(viewer, "move", plan, summary), refused=tuple(refused))
 
     async def _apply(self, viewer: Viewer, request: ApplyAction) -> _Prepared:
         if request.code:
@@ -180,11 +192,12 @@ class ActionService:
             raise ActionImpossible("the plan has no moves")
         count = len(plan.moves)
         summary = f"Make {count} {'move' if count == 1 else 'moves'} of the plan, wave by wave."
-        return self._execution_of("apply", plan, summary)
+        return self._execution_of(viewer, "apply", plan, summary)
 
-    def _execution_of(self, kind: ActionKind, plan: Plan, summary: str) -> _Prepared:
+    def _execution_of(self, viewer: Viewer, kind: ActionKind, plan: Plan, summary: str) -> _Prepared:
         followed = self._page.rescheduler.watched
-        preview = PlanExecution(self._page.rescheduler.client, followed, plan)
+        said = {REQUESTED_BY_ANNOTATION: viewer.name} if viewer.name else {}
+        preview = PlanExecution(self._page.rescheduler.client, followed, plan, annotations=said)
         changes = [*(_node_change(each.node, each.change) for each in plan.changes)]
         changes += [_creation(each) for each in preview.manifests()]
         hops = sum(move.hop for move in plan.moves)
@@ -193,7 +206,7 @@ class ActionService:
             notes.append(f"{hops} of the pods stop on another node and move on from there.")
 
         async def perform(client: Client, answer: Answer) -> None:
-            await self._runner.execute(kind, client, plan, answer)
+            await self._runner.execute(kind, client, plan, answer, said)
 
         return _Prepared(kind, summary, tuple(changes), perform, notes=tuple(notes))
 
@@ -235,7 +248,7 @@ class ActionService:
             raise ActionImpossible(f"{node.name} is already in maintenance")
         changes = [_label_change(node.name, "true")]
         notes = ["All movable pods leave the node; each copy is ready before its pod is evicted."]
-        is_enabled = NodeMaintenance.name in self._page.state.policy.enabled_strategies
+        is_enabled = self._page.state.policy.enables(NodeMaintenance.name)
         if not is_enabled and not self._executes:
             notes.append(
                 "NodeMaintenance is not in enabledStrategies: the daemon does not empty the node. "
@@ -281,6 +294,11 @@ class ActionService:
         await self._require(session, viewer, prepared)
         log_event(log, logging.INFO, "PageAction", prepared.summary, action=prepared.kind, user=viewer.name)
         return await self._runner.run(self._authorizer.client(token), prepared.perform)
+
+
+def _kind_of(request: ActionRequest) -> ActionKind:
+    kind: ActionKind = type(request).__struct_config__.tag  # type: ignore[assignment]
+    return kind
 
 
 def _requested_by(viewer: Viewer) -> str:

@@ -4,16 +4,18 @@
 """
 
 import asyncio
+import time
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, ParamSpec, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 
 from rescheduler.api.daemon_status import program_version
 from rescheduler.kube import errors
-from rescheduler.kube.api_resources import EVENTS
 from rescheduler.planner.plan import Plan
 from rescheduler.planner.plan_json import PlanForm, plan_to_json
 from rescheduler.web.api_types import (
@@ -26,7 +28,7 @@ from rescheduler.web.api_types import (
     SessionView,
 )
 from rescheduler.web.cluster_grid import label_column
-from rescheduler.web.migration_page import migration_detail, migration_list
+from rescheduler.web.migration_page import migration_detail, migration_list, read_events
 from rescheduler.web.node_page import find_pods, node_detail, pod_matrix, refusal_view
 from rescheduler.web.page_model import PageModel
 from rescheduler.web.plan_api_types import (
@@ -47,14 +49,18 @@ from rescheduler.web.web_authorization import Authorizer
 from rescheduler.web.web_events import EventHub
 from rescheduler.web.web_openapi import LabelQuery, MigrationQuery, PodQuery
 from rescheduler.web.web_sessions import Session, SessionStore
-from rescheduler.web.web_viewer import ActionForbidden, ActionImpossible, Viewer
+from rescheduler.web.web_viewer import ActionForbidden, ActionImpossible, Viewer, Visibility
 from rescheduler.web.what_if import Hypothesis, InvalidWhatIf, decode_request, encode_request, plan_what_if
 
 __all__ = ["ApiError", "Caller", "WebApi"]
 
 _PLANNING_JOBS: Final = 2
-"""What-ifs and explanations that are computed at the same time."""
+"""What-ifs and explanations that are computed at the same time, each for another viewer."""
 _MOST_WAITING: Final = 16
+"""The most requests of one viewer that wait."""
+_MOST_WAITING_TOGETHER: Final = 64
+_SHOWN_S: Final = 120.0
+_MOST_SHOWN: Final = 50
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -81,7 +87,7 @@ class Caller:
     session: Session
     viewer: Viewer
     secret: str
-    """Of the session's cookie."""
+    """The secret in the session's cookie."""
 
 
 class WebApi:
@@ -100,7 +106,12 @@ class WebApi:
         self.sessions = sessions
         self.actions = actions(self) if actions is not None else None
         self._jobs = asyncio.Semaphore(_PLANNING_JOBS)
-        self._waiting = 0
+        self._reading_events = asyncio.Semaphore()
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._waiting: Counter[str] = Counter()
+        self._shown: OrderedDict[tuple[str, Visibility], tuple[float, Plan, bool]] = OrderedDict()
+        """Plans of what-ifs, by code and by what the viewer sees, with the time and whether they can be
+        applied."""
 
     # -- session
 
@@ -140,7 +151,7 @@ class WebApi:
     # -- cluster
 
     async def status(self, caller: Caller) -> StatusView:
-        return self.hub.status(await self.page.snapshot(), caller.viewer.visibility)
+        return await self.hub.status(await self.page.snapshot(), caller.viewer.visibility)
 
     async def cluster(self, caller: Caller) -> bytes:
         self._require_nodes(caller)
@@ -163,6 +174,7 @@ class WebApi:
         if node not in snapshot.nodes.row:
             raise _not_found(f"node {node} not found")
         return await self._compute(
+            caller.viewer,
             node_detail,
             snapshot,
             state.policy,
@@ -176,12 +188,13 @@ class WebApi:
 
     async def pods(self, caller: Caller, query: PodQuery) -> PodList:
         snapshot = await self.page.snapshot()
-        return await self._compute(find_pods, snapshot, query, caller.viewer.visibility)
+        return await self._compute(caller.viewer, find_pods, snapshot, query, caller.viewer.visibility)
 
     async def explain(self, caller: Caller, namespace: str, name: str) -> PodMatrix:
         snapshot, state, key = await self.page.snapshot(), self.page.state, f"{namespace}/{name}"
         try:
             return await self._compute(
+                caller.viewer,
                 pod_matrix,
                 snapshot,
                 state.policy,
@@ -198,17 +211,31 @@ class WebApi:
     async def plan(self, caller: Caller) -> PlanPageView:
         revision = await self.page.revision()
         return await self._compute(
-            plan_view, revision, self.page.state.policy.balance_resources, caller.viewer.visibility
+            caller.viewer,
+            plan_view,
+            revision,
+            self.page.state.policy.balance_resources,
+            caller.viewer.visibility,
         )
 
     async def plan_document(self, caller: Caller) -> PlanForm:
         return _plan_form(visible_plan((await self.page.revision()).plan, caller.viewer.visibility))
 
     async def what_if(self, caller: Caller, body: WhatIfRequest) -> WhatIfView:
+        began_s = time.perf_counter()
         found = await self._hypothesis(body, caller.viewer)
-        revision = PlanRevision(0, found.snapshot, found.plan, "whatIf", usage_source=self._usage_source)
+        revision = PlanRevision(
+            0,
+            found.snapshot,
+            found.plan,
+            "whatIf",
+            planning_s=time.perf_counter() - began_s,
+            usage_source=self._usage_source,
+        )
         visibility = caller.viewer.visibility
-        view = await self._compute(plan_view, revision, self.page.state.policy.balance_resources, visibility)
+        view = await self._compute(
+            caller.viewer, plan_view, revision, self.page.state.policy.balance_resources, visibility
+        )
         return WhatIfView(
             request=body,
             code=encode_request(body),
@@ -229,7 +256,13 @@ class WebApi:
         return _plan_form(visible_plan(plan, caller.viewer.visibility))
 
     async def plan_of_code(self, code: str, viewer: Viewer) -> tuple[Plan, bool]:
-        """Return the plan of a what-if, and whether it can be applied."""
+        """Return the plan of a what-if, and whether it can be applied.
+
+        It is the one that the viewer was shown a moment ago: what they save or execute is what they saw.
+        """
+        made_s, plan, can_apply = self._shown.get((code, viewer.visibility), (0.0, None, False))
+        if plan is not None and time.monotonic() - made_s < _SHOWN_S:
+            return plan, can_apply
         found = await self._hypothesis(_decoded(code), viewer)
         return found.plan, _can_apply(found)
 
@@ -239,11 +272,14 @@ class WebApi:
         return "" if latest is None else latest.usage_source
 
     async def _hypothesis(self, request: WhatIfRequest, viewer: Viewer) -> Hypothesis:
-        snapshot = await self.page.snapshot()
-        if not viewer.visibility.nodes and (request.drain or request.add_nodes):
+        visibility, snapshot = viewer.visibility, await self.page.snapshot()
+        if not visibility.nodes and not visibility.sees_all and not visibility.namespaces:
+            raise ApiError(403, "Forbidden", "you may list neither nodes nor pods")
+        if not visibility.nodes and (request.drain or request.add_nodes):
             raise ApiError(403, "Forbidden", "you may not list nodes")
         try:
-            return await self._compute(
+            found = await self._compute(
+                viewer,
                 plan_what_if,
                 snapshot,
                 self.page.state,
@@ -253,6 +289,12 @@ class WebApi:
             )
         except InvalidWhatIf as error:
             raise ApiError(422, "InvalidRequest", str(error)) from error
+        key = encode_request(request), viewer.visibility
+        self._shown.pop(key, None)
+        self._shown[key] = time.monotonic(), found.plan, _can_apply(found)
+        while len(self._shown) > _MOST_SHOWN:
+            self._shown.popitem(last=False)
+        return found
 
     # -- migrations
 
@@ -266,7 +308,8 @@ class WebApi:
         if found is None:
             raise _not_found(f"migration {key} not found")
         events, notes = await self._events_of(caller, namespace, name)
-        return migration_detail(found, events, self.page.state.policy, notes)
+        visibility = caller.viewer.visibility
+        return migration_detail(found, events, self.page.state.policy, visibility, notes)
 
     async def _events_of(
         self, caller: Caller, namespace: str, name: str
@@ -275,18 +318,11 @@ class WebApi:
         if not caller.session.identity.may_act:
             return [], ["Your token is not valid for the API server, so Events are not shown."]
         try:
-            async with self.authorizer.client(caller.session.token(caller.secret)) as client:
-                fields = "involvedObject.kind=Pod"
-                listed = await client.with_quick_retries().list(EVENTS, namespace=namespace, fields=fields)
+            token = caller.session.token(caller.secret)
+            async with self._reading_events, self.authorizer.client(token) as client:
+                return await read_events(client, namespace, name)
         except (errors.KubeError, ActionImpossible) as error:
             return [], [f"Events can't be read: {error}"]
-        ours = [
-            each
-            for each in listed.items
-            if (each.get("source") or {}).get("component") == "rescheduler"
-            and str(each.get("message", "")).startswith(f"{name} ")
-        ]
-        return ours, []
 
     # -- actions
 
@@ -321,16 +357,26 @@ class WebApi:
         if not caller.viewer.visibility.nodes:
             raise ApiError(403, "Forbidden", "you may not list nodes")
 
-    async def _compute(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run what takes long in a thread, and not too much of it at once."""
-        if self._waiting >= _MOST_WAITING:
+    async def _compute(
+        self, viewer: Viewer, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run what takes long in a thread, and not too much of it at once.
+
+        Each viewer has one job in line at a time, so that many jobs of one viewer don't delay the others.
+        """
+        name = viewer.name
+        if self._waiting[name] >= _MOST_WAITING or self._waiting.total() >= _MOST_WAITING_TOGETHER:
             raise ApiError(429, "TooManyRequests", "too many plans are being made: try again in a moment")
-        self._waiting += 1
+        turn = self._turns.get(name) or asyncio.Lock()
+        self._turns[name] = turn
+        self._waiting[name] += 1
         try:
-            async with self._jobs:
+            async with turn, self._jobs:
                 return await asyncio.to_thread(function, *args, **kwargs)
         finally:
-            self._waiting -= 1
+            self._waiting[name] -= 1
+            if not self._waiting[name]:
+                del self._waiting[name]
 
 
 def _decoded(code: str) -> WhatIfRequest:
@@ -340,9 +386,9 @@ def _decoded(code: str) -> WhatIfRequest:
         raise ApiError(400, "InvalidRequest", str(error)) from error
 
 
-def _can_apply(found: Hypothesis) -> bool:
-    added = set(found.added)
-    return not any(move.target in added for move in found.plan.moves)
+def _can_apply(hypothesis: Hypothesis) -> bool:
+    added = set(hypothesis.added)
+    return not any(move.target in added for move in hypothesis.plan.moves)
 
 
 def _plan_form(plan: Plan) -> PlanForm:

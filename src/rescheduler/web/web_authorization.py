@@ -19,6 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
+from weakref import WeakValueDictionary
 
 from rescheduler.api.podmigration_crd import POD_MIGRATION_PLURAL
 from rescheduler.api.well_known_names import GROUP
@@ -45,6 +46,7 @@ __all__ = [
     "LinkAuthorizer",
     "TokenAuthorizer",
     "accesses_of",
+    "review_own_access",
 ]
 
 TOKEN_AUDIENCE: Final = "rescheduler"  # noqa: S105 - a name
@@ -84,6 +86,24 @@ class Access:
         }
         return {key: value for key, value in found.items() if value}
 
+    def words(self) -> str:
+        """Return it as `kubectl auth can-i` names it: `create podmigrations.rescheduler.dev`."""
+        resource = f"{self.resource}.{self.group}" if self.group else self.resource
+        name = f"/{self.name}" if self.name else ""
+        place = f" in namespace {self.namespace}" if self.namespace else ""
+        return f"{self.verb} {resource}{name}{place}"
+
+
+async def review_own_access(client: Client, access: Access) -> bool:
+    """Return whether the client's own credentials allow this."""
+    item = {"spec": {"resourceAttributes": access.attributes()}}
+    try:
+        found = await client.create(_OWN_ACCESS_REVIEWS, _review_object(_OWN_ACCESS_REVIEWS, item))
+    except errors.NotFound:
+        # A simulated cluster has no authorizer. Requests are made with the user's own credentials anyway.
+        return True
+    return bool((found.get("status") or {}).get("allowed"))
+
 
 def accesses_of(kind: str, home: str, namespace: str = "") -> tuple[Access, ...]:
     """Return what an action needs; `home` is the namespace of the pause switch."""
@@ -110,6 +130,7 @@ class Identity:
     @property
     def cache_key(self) -> str:
         parts = (
+            str(self.may_act),  # two tokens of one user may differ in this
             self.name,
             self.uid,
             *sorted(self.groups),
@@ -128,6 +149,7 @@ class Authorizer(ABC):
         self.read_only = read_only
         self._known: dict[tuple[str, Access], tuple[float, bool]] = {}
         self._viewers: dict[str, tuple[float, Viewer]] = {}
+        self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._reviews = asyncio.Semaphore(_CONCURRENT_REVIEWS)
 
     @abstractmethod
@@ -145,15 +167,23 @@ class Authorizer(ABC):
     async def _review(self, identity: Identity, access: Access) -> bool: ...
 
     async def viewer(self, identity: Identity) -> Viewer:
-        """Return what the viewer may see and do. Raises `KubeError`."""
-        known = self._viewers.get(identity.cache_key)
-        if known is not None and time.monotonic() - known[0] < _CACHE_S:
-            return known[1]
-        visibility = await self.visibility(identity)
-        found = Viewer(identity.name, visibility, await self._actions(identity, visibility))
-        _bound(self._viewers)
-        self._viewers[identity.cache_key] = time.monotonic(), found
-        return found
+        """Return what the viewer may see and do. Raises `KubeError`.
+
+        In a cluster with many namespaces that takes thousands of reviews: requests that come meanwhile wait
+        for the same answer.
+        """
+        key = identity.cache_key
+        lock = self._asking.get(key) or asyncio.Lock()
+        self._asking[key] = lock
+        async with lock:
+            known = self._viewers.get(key)
+            if known is not None and time.monotonic() - known[0] < _CACHE_S:
+                return known[1]
+            visibility = await self.visibility(identity)
+            found = Viewer(identity.name, visibility, await self._actions(identity, visibility))
+            _bound(self._viewers)
+            self._viewers[key] = time.monotonic(), found
+            return found
 
     async def allowed(self, identity: Identity, accesses: Iterable[Access]) -> bool:
         """Return whether all of this is allowed."""
@@ -181,8 +211,10 @@ class Authorizer(ABC):
             return True
         if kind not in {"move", "apply", "cancel"} or visibility.namespaces is None:
             return False
-        namespaces = sorted(visibility.namespaces)[:_MOST_NAMESPACES]
-        return any([await self.allowed(identity, accesses_of(kind, home, each)) for each in namespaces])
+        for each in sorted(visibility.namespaces)[:_MOST_NAMESPACES]:
+            if await self.allowed(identity, accesses_of(kind, home, each)):
+                return True
+        return False
 
 
 def _bound(cache: dict[Any, Any]) -> None:
@@ -191,7 +223,7 @@ def _bound(cache: dict[Any, Any]) -> None:
 
 
 class LinkAuthorizer(Authorizer):
-    """Of a server on loopback: anyone who has the link acts as the user who started it."""
+    """Authorize users of a server on loopback: anyone who has the link acts as the user who started it."""
 
     login = "link"
 
@@ -225,17 +257,11 @@ class LinkAuthorizer(Authorizer):
         del identity
         if self._client is None:
             return False
-        item = {"spec": {"resourceAttributes": access.attributes()}}
-        try:
-            found = await self._client.create(_OWN_ACCESS_REVIEWS, _review_object(_OWN_ACCESS_REVIEWS, item))
-        except errors.NotFound:
-            # A simulated cluster has no authorizer. Requests are made with the user's own credentials anyway.
-            return True
-        return bool((found.get("status") or {}).get("allowed"))
+        return await review_own_access(self._client, access)
 
 
 class TokenAuthorizer(Authorizer):
-    """In the cluster: the API server says whose token it is and what they may do."""
+    """Authorize users in the cluster: the API server says whose token it is and what they may do."""
 
     login = "token"
 

@@ -10,7 +10,7 @@ import logging
 import secrets
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -18,26 +18,34 @@ import msgspec
 
 from rescheduler.api.daemon_status import NodeInMaintenance, ResourceBalance, SuspectNode
 from rescheduler.api.podmigration import Migration
-from rescheduler.api.structured_log import log_event
 from rescheduler.cluster.snapshot import Snapshot
 from rescheduler.daemon.status_writer import balance_of
 from rescheduler.kube import errors
+from rescheduler.kube.event_recorder import log_event
+from rescheduler.strategies.cost_optimization import unschedulable_pods
 from rescheduler.web.cluster_grid import GridMarks, LoadHistory, NodeNumbers, cluster_view, nodes_delta
-from rescheduler.web.migration_page import migrations_delta
+from rescheduler.web.migration_page import migrations_delta, node_drains, pending_pods
 from rescheduler.web.node_page import HIDDEN_NAME
 from rescheduler.web.page_model import PageModel
-from rescheduler.web.plan_api_types import PlanEvent, ResyncEvent, StatusView
+from rescheduler.web.plan_api_types import PendingPodView, PlanEvent, ResyncEvent, StatusView
 from rescheduler.web.web_viewer import Visibility
 
-__all__ = ["EventHub", "PageEvent", "ResyncReason", "status_view"]
+__all__ = ["EventHub", "PageEvent", "ResyncReason", "status_view", "visible_status"]
 
 log = logging.getLogger(__name__)
 
 _TICK_S: Final = 1.0
+_LONGEST_TICK_S: Final = 5.0
 _TICK_SHARE: Final = 10
 """A refresh may take at most one part in so many of the time: large clusters are refreshed less often."""
+_UNWATCHED_SAMPLE_S: Final = 30.0
+_MIGRATION_DELAY_S: Final = 0.2
 _MOST_EVENTS: Final = 256
 _MOST_BYTES: Final = 16 << 20
+_MOST_WAITING: Final = 2000
+"""Unschedulable pods that are looked at: viewers of other namespaces see others of them."""
+_MOST_PENDING: Final = 100
+"""The most pending pods that are sent to one viewer."""
 
 Render = Callable[[Visibility], bytes | None]
 ResyncReason = Literal["start", "nodes", "missed", "restarted"]
@@ -66,11 +74,14 @@ class EventHub:
         self._snapshot: Snapshot | None = None
         self._encoded: tuple[int, bytes] | None = None
         self._refreshed_s = float("-inf")
+        self._sampled_s = float("-inf")
         self._took_s = 0.0
         self._plan_number = 0
         self._status: StatusView | None = None
         self._changed_migrations: dict[str, Migration | None] = {}
         self._refreshing = asyncio.Lock()
+        self._planning: asyncio.Task[None] | None = None
+        self._is_emission_due = False
         self._news = asyncio.Event()
         self.viewers = 0
 
@@ -83,21 +94,28 @@ class EventHub:
             yield
         finally:
             end()
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            tasks = [each for each in (task, self._planning) if each is not None]
+            for each in tasks:
+                each.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     def _on_migration(self, key: str, now: Migration | None) -> None:
+        """Send changed migrations soon, without waiting for the next check, because users watch them."""
         self._changed_migrations[key] = now
+        if self.viewers and not self._is_emission_due:
+            self._is_emission_due = True
+            asyncio.get_running_loop().call_later(_MIGRATION_DELAY_S, self._emit_migrations)
 
     async def _refresh_for_ever(self) -> None:
         while True:
-            await asyncio.sleep(max(_TICK_S, _TICK_SHARE * self._took_s))
+            await asyncio.sleep(min(_LONGEST_TICK_S, max(_TICK_S, _TICK_SHARE * self._took_s)))
             if not self.page.is_ready:
                 continue
             try:
                 if self.viewers:
                     await self.refresh()
                 elif self._is_sample_due():
+                    self._sampled_s = time.monotonic()
                     self.history.add(await self.page.snapshot(), self.page.state.policy.balance_resources)
             except errors.KubeError as error:
                 log_event(log, logging.WARNING, "PageNotRefreshed", f"{error} The page tries again.")
@@ -108,26 +126,38 @@ class EventHub:
                 self._changed_migrations.clear()
 
     def _is_sample_due(self) -> bool:
-        return time.monotonic() - self._refreshed_s > self.history.interval_s
+        """Return whether the history needs a sample while no page is open: not too often, as it costs a look
+        at the whole cluster."""
+        return time.monotonic() - self._sampled_s > max(_UNWATCHED_SAMPLE_S, self.history.interval_s)
 
     async def refresh(self, older_than_s: float = 0.0) -> None:
         """Look at the cluster, and emit what has changed since the last time."""
         async with self._refreshing:
             if time.monotonic() - self._refreshed_s < older_than_s:
                 return
+            self._keep_planned()
             began_s = time.monotonic()
-            if self.viewers and self.page.mode != "file":
-                await self.page.revision()
             snapshot = await self.page.snapshot()
-            numbers, balance = await asyncio.to_thread(self._look, snapshot)
+            numbers, balance, waiting = await asyncio.to_thread(self._look, snapshot)
             self._emit_nodes(snapshot, numbers, balance)
             self._emit_migrations()
             self._emit_plan()
-            self._emit_status(snapshot)
+            self._emit_status(snapshot, waiting)
             self._refreshed_s = time.monotonic()
             self._took_s = self._refreshed_s - began_s
 
-    def _look(self, snapshot: Snapshot) -> tuple[NodeNumbers, tuple[ResourceBalance, ...]]:
+    def _keep_planned(self) -> None:
+        """Have a plan made while pages are open, without waiting for it: nodes and moves change meanwhile."""
+        if self.viewers and self.page.mode != "file" and (self._planning is None or self._planning.done()):
+            self._planning = asyncio.create_task(self._plan(), name="plan of the page")
+
+    async def _plan(self) -> None:
+        try:
+            await self.page.revision()
+        except errors.KubeError as error:
+            log_event(log, logging.WARNING, "PageNotPlanned", f"{error} The page tries again.")
+
+    def _look(self, snapshot: Snapshot) -> tuple[NodeNumbers, tuple[ResourceBalance, ...], list[int]]:
         resources = self.page.state.policy.balance_resources
         self.history.add(snapshot, resources)
         latest = self.page.latest
@@ -135,7 +165,7 @@ class EventHub:
             frozenset(each.node for each in self.page.daemon_status().suspects),
             latest.nodes if latest is not None else frozenset(),
         )
-        return NodeNumbers.of(snapshot, marks), balance_of(snapshot, resources)
+        return NodeNumbers.of(snapshot, marks), balance_of(snapshot, resources), unschedulable_pods(snapshot)
 
     # -- what has changed
 
@@ -152,6 +182,7 @@ class EventHub:
             self._emit_shared("nodes", delta)
 
     def _emit_migrations(self) -> None:
+        self._is_emission_due = False
         if not self._changed_migrations:
             return
         changed, self._changed_migrations = self._changed_migrations, {}
@@ -170,8 +201,8 @@ class EventHub:
         self._plan_number = latest.number
         self._emit_shared("plan", PlanEvent(latest.number, len(latest.plan.moves)))
 
-    def _emit_status(self, snapshot: Snapshot) -> None:
-        status = status_view(self.page, snapshot)
+    def _emit_status(self, snapshot: Snapshot, waiting: Sequence[int]) -> None:
+        status = status_view(self.page, snapshot, waiting)
         before, self._status = self._status, status
         if before is None or msgspec.structs.replace(before, at=status.at) == status:
             return
@@ -218,8 +249,9 @@ class EventHub:
             known = self._encoded = revision, await asyncio.to_thread(encode)
         return known[1]
 
-    def status(self, snapshot: Snapshot, visibility: Visibility) -> StatusView:
-        return visible_status(status_view(self.page, snapshot), visibility)
+    async def status(self, snapshot: Snapshot, visibility: Visibility) -> StatusView:
+        waiting = await asyncio.to_thread(unschedulable_pods, snapshot)
+        return visible_status(status_view(self.page, snapshot, waiting), visibility)
 
     def event_id(self, number: int) -> str:
         return f"{self.epoch}-{number}"
@@ -251,10 +283,15 @@ class EventHub:
                 await self._news.wait()
 
 
-def status_view(page: PageModel, snapshot: Snapshot) -> StatusView:
+def status_view(page: PageModel, snapshot: Snapshot, waiting: Sequence[int]) -> StatusView:
+    """Return the status; `waiting` are the rows of the unschedulable pods."""
     state, written, pause, latest = page.state, page.daemon_status(), page.pause, page.latest
     policy, nodes = state.policy, snapshot.nodes
     last = written.last_check.at if written.last_check else None
+    migrations = page.migrations()
+    pending = pending_pods(
+        snapshot, waiting[:_MOST_WAITING], migrations, latest.plan if latest is not None else None
+    )
     return StatusView(
         at=page.now(),
         leader=page.leader,
@@ -273,19 +310,25 @@ def status_view(page: PageModel, snapshot: Snapshot) -> StatusView:
         last_check=last,
         next_check=last + policy.rescheduling_interval if last else None,
         planned_moves=len(latest.plan.moves) if latest else 0,
-        running_migrations=sum(not each.is_finished for each in page.migrations()),
+        running_migrations=sum(not each.is_finished for each in migrations),
         nodes=len(nodes),
         nodes_not_ready=int((~nodes.ready).sum()),
         halts=list(state.halts or written.halts),
         failing=list(written.failing),
         suspects=list(written.suspects),
         maintenance=list(written.maintenance),
+        drains=node_drains(snapshot, migrations),
+        pending=pending,
+        pending_count=len(waiting),
         problems=page.problems,
     )
 
 
 def visible_status(status: StatusView, visibility: Visibility) -> StatusView:
     """Return the status without the names of what the viewer may not see."""
+    pending = [_visible_pending(each, visibility) for each in status.pending if visibility.sees_key(each.pod)]
+    count = status.pending_count if visibility.sees_all else len(pending)
+    status = msgspec.structs.replace(status, pending=pending[:_MOST_PENDING], pending_count=count)
     if visibility.sees_all and visibility.nodes:
         return status
     failing = [each for each in status.failing if visibility.sees_key(each.pod)]
@@ -294,9 +337,20 @@ def visible_status(status: StatusView, visibility: Visibility) -> StatusView:
         failing=failing,
         suspects=[_visible_suspect(each) for each in status.suspects] if visibility.nodes else [],
         maintenance=[_visible_maintenance(each) for each in status.maintenance] if visibility.nodes else [],
+        drains=[msgspec.structs.replace(each, reason="") for each in status.drains]
+        if visibility.nodes
+        else [],
         halts=[each for each in status.halts if not each.namespace or visibility.sees(each.namespace)],
         running_migrations=status.running_migrations if visibility.sees_all else 0,
     )
+
+
+def _visible_pending(each: PendingPodView, visibility: Visibility) -> PendingPodView:
+    by = each.refusal.by if each.refusal is not None else ""
+    if each.refusal is None or "/" not in by or visibility.sees_key(by):
+        return each
+    hidden = msgspec.structs.replace(each.refusal, by=HIDDEN_NAME, detail="")
+    return msgspec.structs.replace(each, refusal=hidden)
 
 
 def _visible_suspect(each: SuspectNode) -> SuspectNode:

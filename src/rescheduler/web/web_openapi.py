@@ -92,7 +92,7 @@ class ApiEndpoint:
     """Name of the handler; unique."""
     method: Literal["GET", "POST"]
     path: str
-    """Without the prefix."""
+    """The path without the prefix."""
     summary: str
     returns: Any
     query: type[msgspec.Struct] | None = None
@@ -102,7 +102,7 @@ class ApiEndpoint:
     needs_csrf: bool = False
     """Changes something, so that requests from other sites must not reach it."""
     errors: tuple[int, ...] = ()
-    """In addition to those that every endpoint has."""
+    """The errors in addition to those of every endpoint."""
     media_type: str = "application/json"
 
 
@@ -215,7 +215,7 @@ ENDPOINTS: Final = (
         "GET",
         "/events",
         "Changes as server-sent events: nodes, migrations, status, plan, resync. Reconnect with "
-        "Last-Event-ID; after `resync`, load everything anew.",
+        "Last-Event-ID; after `resync`, load everything again.",
         str,
         media_type="text/event-stream",
     ),

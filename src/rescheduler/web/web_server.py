@@ -16,10 +16,10 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from rescheduler.api.structured_log import log_event
 from rescheduler.http.http_server import serve_http
 from rescheduler.http.request_limits import BodyReader, ConnectionLimits
 from rescheduler.kube import errors
+from rescheduler.kube.event_recorder import log_event
 from rescheduler.web.api_types import ErrorView, LoginRequest
 from rescheduler.web.event_streams import EventStreams
 from rescheduler.web.page_model import LivePage, PageModel
@@ -56,7 +56,7 @@ class PageOptions:
     is_secure: bool = False
     """Whether browsers reach the page by HTTPS only, so that the cookie is never sent without."""
     requests_per_second: float = 20.0
-    """Of one client; in a burst, five times as many."""
+    """The requests of one client per second; five times as many in a burst."""
     executes_actions: bool = False
     """Execute migrations in this process while its actions run, if no other process does."""
 
@@ -96,7 +96,7 @@ class PageCertificate:
     """The certificate of the page, from files that another program renews."""
 
     def __init__(self, chain: str, key: str) -> None:
-        """Raises `OSError`, also for files that are no certificate."""
+        """Load the files; raise `OSError`, also for files that are no certificate."""
         self._paths = Path(chain), Path(key)
         self._seen: tuple[int, ...] = ()
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -176,8 +176,14 @@ class _PageServer:
             raise ApiError(421, "WrongHost", "this page is not served under this host name")
 
     def _limit(self, request: web.Request, rates: RequestRates, cost: float = 1.0) -> None:
-        if not rates.allows(request.remote or "", cost):
+        if not rates.allows(self._client_of(request), cost):
             raise ApiError(429, "TooManyRequests", "too many requests: try again in a moment")
+
+    def _client_of(self, request: web.Request) -> str:
+        """Return whose requests are counted together: those of a user, or of an address without a session.
+        Many share an address, behind a proxy or `kubectl port-forward`."""
+        session = self._api.sessions.known(request.cookies.get(self._cookie, ""))
+        return f"address {request.remote}" if session is None else f"user {session.identity.name}"
 
     # -- static files
 

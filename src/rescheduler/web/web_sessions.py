@@ -23,6 +23,7 @@ __all__ = ["RequestRates", "Session", "SessionStore"]
 _SECRET_BYTES: Final = 32
 _NONCE_BYTES: Final = 12
 _MOST_SESSIONS: Final = 1_000
+_MOST_OF_ONE_USER: Final = 50
 _IDLE_S: Final = 8 * 3600.0
 _LONGEST_S: Final = 24 * 3600.0
 _REVIEW_AGAIN_S: Final = 60.0
@@ -73,6 +74,9 @@ class SessionStore:
         key, nonce, now_s = _digest("session", secret), secrets.token_bytes(_NONCE_BYTES), self._clock()
         sealed = AESGCM(_digest("token", secret)).encrypt(nonce, token.encode(), key)
         session = Session(key, identity, secrets.token_urlsafe(24), now_s, now_s, now_s, sealed, nonce)
+        own = [each for each in self._sessions.values() if each.identity.name == identity.name]
+        for each in own[: len(own) - _MOST_OF_ONE_USER + 1]:
+            self.end(each)  # the longest unused: one user must not end the sessions of others
         self._sessions[key] = session
         while len(self._sessions) > _MOST_SESSIONS:
             self._sessions.popitem(last=False)
@@ -97,9 +101,15 @@ class SessionStore:
                 return None
             # Only now: a review that could not be made is made again with the next request.
             session.identity, session.reviewed_s = identity, now_s
+            if not self.is_open(session):
+                return None  # logged out meanwhile
         session.used_s = now_s
         self._sessions.move_to_end(key)
         return session
+
+    def known(self, secret: str) -> Session | None:
+        """Return the session of a cookie, without a review of its token: for counting only."""
+        return self._sessions.get(_digest("session", secret))
 
     def end(self, session: Session) -> None:
         self._sessions.pop(session.key, None)
@@ -108,7 +118,7 @@ class SessionStore:
         return self._sessions.get(session.key) is session
 
     async def viewer(self, session: Session) -> Viewer:
-        """Raises `KubeError`."""
+        """Return the viewer of the request; raise `KubeError`."""
         return await self._authorizer.viewer(session.identity)
 
 

@@ -43,7 +43,7 @@ class Visibility:
         return self.namespaces is None or namespace in self.namespaces
 
     def sees_key(self, key: str) -> bool:
-        """Whether an object is visible, by `namespace/name`; for a name alone, whether nodes are."""
+        """Return whether an object is visible, by `namespace/name`; for a name alone, whether nodes are."""
         namespace, slash, _ = key.partition("/")
         return self.sees(namespace) if slash else self.nodes
 
@@ -58,7 +58,7 @@ class Viewer:
     name: str
     visibility: Visibility
     actions: Mapping[str, bool] = field(default_factory=dict)
-    """By kind of action, whether it is allowed somewhere; empty on a page that only shows."""
+    """Whether each kind of action is allowed somewhere; empty on a page that only shows."""
 
     def may(self, action: str) -> bool:
         return self.actions.get(action, False)

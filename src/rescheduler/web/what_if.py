@@ -22,6 +22,7 @@ from rescheduler.cluster.snapshot import NO_ROW, Ints, NodeTable, Snapshot
 from rescheduler.cluster.snapshot_tables import group_by_node
 from rescheduler.config.config_validation import contradictions, did_you_mean, known_strategies
 from rescheduler.config.policy import Policy
+from rescheduler.config.profiles import enable_in_all, replace_settings
 from rescheduler.daemon.checker import MoveUnderWay, expected_snapshot
 from rescheduler.daemon.manual_move import manual_move_refusals
 from rescheduler.migrations.controller.revalidation import policy_for_manual_move
@@ -30,11 +31,18 @@ from rescheduler.planner.explanation import explain_pod
 from rescheduler.planner.plan import Move, Plan, Rejection
 from rescheduler.planner.plan_builder import build_plan
 from rescheduler.strategies.node_maintenance import NodeMaintenance
-from rescheduler.strategies.strategy_registry import strategies_of
+from rescheduler.strategies.strategy_registry import strategies_of, strategies_of_others
 from rescheduler.web.plan_api_types import PinnedPod, SimilarNodes, WhatIfRequest
 from rescheduler.web.web_viewer import Visibility
 
-__all__ = ["Hypothesis", "InvalidWhatIf", "decode_request", "encode_request", "plan_what_if"]
+__all__ = [
+    "Hypothesis",
+    "InvalidWhatIf",
+    "decode_request",
+    "encode_request",
+    "plan_what_if",
+    "with_maintenance",
+]
 
 _HOSTNAME: Final = "kubernetes.io/hostname"
 _MAX_REQUEST_BYTES: Final = 64 << 10
@@ -51,7 +59,7 @@ def encode_request(request: WhatIfRequest) -> str:
 
 
 def decode_request(code: str) -> WhatIfRequest:
-    """Raises `InvalidWhatIf` for anything that `encode_request` would not return."""
+    """Decode a request; raise `InvalidWhatIf` for anything that `encode_request` would not return."""
     try:
         packed = base64.b64decode(code + "=" * (-len(code) % 4), altchars=b"-_", validate=True)
         unpacker = zlib.decompressobj()
@@ -93,10 +101,17 @@ def plan_what_if(
     state = replace(state, policy=policy)
     added = _added_records(snapshot, request.add_nodes)
     changed = _with_nodes(snapshot, added) if added else snapshot
-    changed = _with_maintenance(changed, request.drain)
+    changed = with_maintenance(changed, request.drain)
     pins, refused = _pins(changed, state, request.pin)
     expected = _with_pins(changed, pins)
-    made = build_plan(expected, policy, strategies_of(policy), steered=steered, guarded=state.guards)
+    made = build_plan(
+        expected,
+        policy,
+        strategies_of(policy),
+        steered=steered,
+        guarded=state.guards,
+        others=strategies_of_others(policy),
+    )
     return Hypothesis(
         changed,
         _with_first_wave(made, pins),
@@ -138,10 +153,11 @@ def _policy(policy: Policy, request: WhatIfRequest) -> Policy:
         "max_reschedule_pods": request.max_moves,
         "enabled_strategies": request.strategies and tuple(dict.fromkeys(request.strategies)),
     }
-    changed = replace(policy, **{name: value for name, value in changes.items() if value is not None})
-    if request.drain and NodeMaintenance.name not in changed.enabled_strategies:
-        names = (NodeMaintenance.name, *changed.enabled_strategies)
-        changed = replace(changed, enabled_strategies=names)
+    changed = replace_settings(
+        policy, **{name: value for name, value in changes.items() if value is not None}
+    )
+    if request.drain:
+        changed = enable_in_all(changed, NodeMaintenance.name)
     known = known_strategies()
     for name in changed.enabled_strategies:
         if name not in known:
@@ -229,7 +245,8 @@ def _bound_amounts(snapshot: Snapshot, node: int) -> tuple[Ints, Ints]:
     return snapshot.pods.requests[rows].sum(axis=0), snapshot.pods.load[rows].sum(axis=0)
 
 
-def _with_maintenance(snapshot: Snapshot, names: Sequence[str]) -> Snapshot:
+def with_maintenance(snapshot: Snapshot, names: Sequence[str]) -> Snapshot:
+    """Return the snapshot as if these nodes had the maintenance label."""
     if not names:
         return snapshot
     records = list(snapshot.nodes.records)
@@ -255,7 +272,7 @@ def _pins(
             refused += found
             continue
         policy = policy_for_manual_move(state.policy)
-        told = explain_pod(snapshot, policy, each.pod, steered=state.steers, guarded=state.guards)
+        explained = explain_pod(snapshot, policy, each.pod, steered=state.steers, guarded=state.guards)
         pod = snapshot.pods.records[snapshot.pods.row[each.pod]]
         moves.append(
             Move(
@@ -264,7 +281,7 @@ def _pins(
                 source=pod.node,
                 target=each.node,
                 strategy=MANUAL,
-                handover=told.handover or Handover.EVICT,
+                handover=explained.handover or Handover.EVICT,
                 reason="requested by a user",
                 gain=0.0,
             )

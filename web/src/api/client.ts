@@ -117,6 +117,7 @@ export const api = {
   balance: () => request<BalanceView>("/balance"),
   node: (name: string) => request<NodeDetail>(`/nodes/${segment(name)}`),
   pods: (q: string, limit = 20) => request<PodList>(`/pods${search({ q, limit })}`),
+  podsOn: (node: string) => request<PodList>(`/pods${search({ node, limit: 500 })}`),
   explain: (pod: string) => request<PodMatrix>(`/pods/${podPath(pod)}/explain`),
   plan: () => request<PlanView>("/plan"),
   planDocument: () => request<PlanForm>("/plan/document"),

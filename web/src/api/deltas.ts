@@ -2,7 +2,7 @@
 
 import type { ClusterView, MigrationsDelta, MigrationView, NodesDelta, ResourceColumn } from "./types.gen";
 
-/** Null means: the change doesn't fit to this cluster, load everything anew. */
+/** Null means: the change doesn't fit to this cluster, load everything again. */
 export function applyNodes(cluster: ClusterView, delta: NodesDelta): ClusterView | null {
   if (delta.revision <= cluster.revision) return cluster;
   const size = cluster.nodes.names.length;

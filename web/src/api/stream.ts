@@ -23,16 +23,16 @@ export class EventStream {
     this.close();
     const source = new EventSource(this.url);
     this.source = source;
-    source.onopen = () => {
+    source.addEventListener("open", () => {
       this.failures = 0;
       this.onState("open");
-    };
-    source.onerror = () => {
+    });
+    source.addEventListener("error", () => {
       this.onState("lost");
       if (source.readyState !== EventSource.CLOSED) return;
       const delay = Math.min(LONGEST_DELAY_MS, FIRST_DELAY_MS * 2 ** this.failures++);
       this.timer = window.setTimeout(() => this.open(), delay);
-    };
+    });
     for (const [name, handler] of Object.entries(this.handlers)) {
       source.addEventListener(name, (event) => handler(JSON.parse((event as MessageEvent<string>).data)));
     }

@@ -58,7 +58,7 @@ export interface ChangeForm {
 export interface ClusterView {
   /** Deltas with a higher number apply to it. */
   readonly revision: number;
-  /** Another one means another process: load everything anew. */
+  /** Another one means another process: load everything again. */
   readonly epoch: string;
   readonly takenAt: string;
   readonly nodes: NodeGridColumns;
@@ -268,12 +268,14 @@ export interface MoveForm {
   readonly reason: string;
   /** relative to what the strategy improves: 0.05 is 5 % */
   readonly gain: number;
-  /** moves of one wave may run at the same time */
+  /** moves of one wave may run at the same time; the first wave is 1 */
   readonly wave: number;
   /** pods of one group move together or not at all */
   readonly group: string;
   /** an intermediate stop: a later move with the same uid follows */
   readonly hop: boolean;
+  /** pending pods that this move, with others, makes room for */
+  readonly rooms: readonly (RoomForm)[];
 }
 
 export type NodeChange = "cordon" | "uncordon";
@@ -320,6 +322,21 @@ export interface NodeDetail {
   /** What keeps the node from being emptied. */
   readonly stays: readonly (RefusalGroup)[];
   readonly assumptions: readonly (string)[];
+}
+
+/** A node whose pods other clients evict, such as `kubectl drain` or an autoscaler. */
+export interface NodeDrainView {
+  readonly node: string;
+  /** Who evicts, as the latest move says. */
+  readonly reason: string;
+  /** Moves that are not finished. */
+  readonly moving: number;
+  readonly moved: number;
+  readonly failed: number;
+  /** Pods that are still there, without those of DaemonSets. */
+  readonly left: number;
+  /** When evictions are no longer held. */
+  readonly deadline: string | null;
 }
 
 /** Show the load of one node before and after the plan. */
@@ -397,6 +414,24 @@ export interface PauseAction {
   readonly why?: string;
 }
 
+/** A pod for which the scheduler found no node, and the room that moves make for it (MakeRoom). */
+export interface PendingPodView {
+  readonly pod: string;
+  readonly uid: string;
+  readonly since: string | null;
+  /** Why no node takes it, in the scheduler's words. */
+  readonly message: string;
+  /** none: no room is made. planned: moves that have not started make it. making: pods move away, and the node is kept for the pod. kept: they are gone; the scheduler is next. */
+  readonly room: "kept" | "making" | "none" | "planned";
+  /** Where the room is; empty if there is none. */
+  readonly node: string;
+  /** Number of moves that make the room. */
+  readonly moves: number;
+  readonly movesDone: number;
+  /** Why no room is made; null if that is not known. */
+  readonly refusal: RefusalView | null;
+}
+
 export interface PinnedPod {
   readonly pod: string;
   readonly node: string;
@@ -450,6 +485,7 @@ export interface PlannedMoveView {
   readonly handover: string;
   readonly reason: string;
   readonly gain: number;
+  /** The first wave is 1. */
   readonly wave: number;
   readonly group: string;
   readonly hop: boolean;
@@ -574,11 +610,19 @@ export interface ResumeAction {
   readonly kind: "resume";
 }
 
-/** SSE event `resync`: load everything anew, because changes are missing or the nodes are others. */
+/** SSE event `resync`: load everything again, because changes are missing or the nodes are others. */
 export interface ResyncEvent {
   readonly why: "missed" | "nodes" | "restarted" | "start";
   readonly epoch: string;
   readonly revision: number;
+}
+
+/** Room for a pod that waits to be scheduled. */
+export interface RoomForm {
+  /** namespace/name */
+  readonly pod: string;
+  readonly uid: string;
+  readonly node: string;
 }
 
 /** One column of the matrix. */
@@ -599,7 +643,7 @@ export interface SessionView {
   readonly mode: "cluster" | "demo" | "file";
   /** link: by the link that the command printed; token: by a bearer token. */
   readonly login: "link" | "token";
-  /** No action is offered to anybody. */
+  /** No action is offered to any user. */
   readonly readOnly: boolean;
   readonly user: string;
   /** By action: whether the viewer may do it somewhere in the cluster. */
@@ -655,6 +699,11 @@ export interface StatusView {
   readonly failing: readonly (FailingPod)[];
   readonly suspects: readonly (SuspectNode)[];
   readonly maintenance: readonly (NodeInMaintenance)[];
+  readonly drains: readonly (NodeDrainView)[];
+  /** Unschedulable pods, the most important ones first; at most 100. */
+  readonly pending: readonly (PendingPodView)[];
+  /** Number of unschedulable pods. */
+  readonly pendingCount: number;
   /** What this process can't read, in words. */
   readonly problems: readonly (string)[];
 }
@@ -694,6 +743,7 @@ export interface VerdictRow {
 
 /** The load of every node that a wave changes, in percent of allocatable, when the wave is done. */
 export interface WaveView {
+  /** The first wave is 1. */
   readonly wave: number;
   readonly moves: number;
   readonly nodes: readonly (string)[];

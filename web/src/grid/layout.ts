@@ -29,7 +29,7 @@ export interface GridLayout {
   readonly groups: readonly GroupBox[];
 }
 
-const HEIGHTS = [190, 165, 140, 120, 104, 92, 80, 70, 60, 52, 44, 38, 32, 27, 23, 20, 17, 15, 13, 11, 10, 9, 8, 7, 6] as const;
+const HEIGHTS = [280, 250, 220, 190, 165, 140, 120, 104, 92, 80, 70, 60, 52, 44, 38, 32, 27, 23, 20, 17, 15, 13, 11, 10, 9, 8, 7, 6] as const;
 export const HEADING = 20;
 const GROUP_GAP = 10;
 

@@ -12,6 +12,8 @@ export interface MoveFlight {
   readonly id: string;
   readonly from: string;
   readonly to: string;
+  readonly pod: string;
+  readonly newPod: string | null;
 }
 
 interface Props {
@@ -83,7 +85,7 @@ export function NodeGrid(props: Props) {
   const located = (moves: readonly MoveFlight[]) =>
     moves.flatMap((move) => {
       const [from, to] = [indexOf.get(move.from), indexOf.get(move.to)];
-      return from === undefined || to === undefined ? [] : [{ id: move.id, from, to }];
+      return from === undefined || to === undefined ? [] : [{ ...move, from, to }];
     });
   useLayoutEffect(() => surface.current?.fly(located(props.flights)), [props.flights, indexOf]);
   useLayoutEffect(() => surface.current?.mark({ links: located(props.links) }), [props.links, indexOf]);

@@ -1,4 +1,4 @@
-/** Draws the node grid. Two canvases: cells change with the data, the overlay with the pointer and with moving pods. */
+/** Draws the cells of the node grid, with the pods of each node. They change with the data; see `overlay` for what lies above. */
 
 import { printable } from "../lib/format";
 import { loadColor, type Theme } from "../lib/load-scale";
@@ -22,6 +22,8 @@ export interface GridNode {
   /** Null until they are known; then `leaving` says how many of them the plan moves. */
   readonly pods: readonly GridPod[] | null;
   readonly leaving: number;
+  /** Pods that come by the plan, up to the shown wave, or by moves that run. */
+  readonly arriving: readonly string[];
   readonly ready: boolean;
   readonly schedulable: boolean;
   readonly warned: boolean;
@@ -39,18 +41,7 @@ export interface Palette {
   readonly font: string;
 }
 
-/** A pod between two cells. */
-export interface Link {
-  readonly from: number;
-  readonly to: number;
-}
-
-export interface Flight extends Link {
-  /** 0 at the source node, 1 at the target node. */
-  readonly progress: number;
-}
-
-const LARGE = 44;
+export const LARGE = 44;
 const TINY = 17;
 /** From this width on, the name and the load of a node stand in one line. */
 const ONE_LINE = 200;
@@ -290,28 +281,60 @@ function paintPods(
   node: GridNode,
   [x, y, width, height]: readonly [number, number, number, number],
 ): void {
-  const count = node.pods?.length ?? node.podCount;
-  const arrangement = arrangePods(count, width, height);
+  const count = podsHere(node);
+  const arrangement = arrangePods(count + node.arriving.length, width, height);
   if (!arrangement) return;
   const { side, columns, step, named } = arrangement;
   context.font = `11px ${palette.font}`;
-  for (let index = 0; index < count; index++) {
-    const pod = node.pods?.[index];
+  context.lineWidth = 1;
+  for (let index = 0; index < count + node.arriving.length; index++) {
+    const pod = index < count ? node.pods?.[index] : undefined;
+    const comes = index >= count;
     const left = x + (index % columns) * step;
     const top = y + Math.floor(index / columns) * step;
-    const moving = pod ? pod.moving : index >= count - node.leaving;
-    context.fillStyle = moving ? palette.accent : palette.line;
-    context.fillRect(left, top, side, side);
-    if (!named || !pod) continue;
-    context.fillStyle = pod.moving ? palette.accent : palette.muted;
-    context.fillText(shortened(context, printable(pod.key.split("/")[1] ?? pod.key), width - side - 6), left + side + 6, top - 1);
+    const moving = comes || (pod ? pod.moving : index >= count - node.leaving);
+    context.fillStyle = context.strokeStyle = moving ? palette.accent : palette.line;
+    if (comes) context.strokeRect(left + 0.5, top + 0.5, side - 1, side - 1);
+    else context.fillRect(left, top, side, side);
+    const key = comes ? node.arriving[index - count] : pod?.key;
+    if (!named || key === undefined) continue;
+    context.fillStyle = moving ? palette.accent : palette.muted;
+    context.fillText(shortened(context, printable(key.split("/")[1] ?? key), width - side - 6), left + side + 6, top - 1);
   }
+}
+
+function podsHere(node: GridNode): number {
+  return node.pods?.length ?? node.podCount;
+}
+
+/** The pod at a point of a large cell; null if there is none. */
+export function podAt(scene: Scene, index: number, x: number, y: number): string | null {
+  const node = scene.nodes[index];
+  const cell = cellBox(scene, index);
+  if (!node?.pods || cell[3] < 60) return null;
+  const [left, top, width, height] = podArea(...cell);
+  const arrangement = arrangePods(node.pods.length + node.arriving.length, width, height);
+  if (!arrangement) return null;
+  const column = arrangement.named ? 0 : Math.floor((x - left) / arrangement.step);
+  const row = Math.floor((y - top) / arrangement.step);
+  if (x < left || column < 0 || row < 0 || column >= arrangement.columns) return null;
+  return node.pods[row * arrangement.columns + column]?.key ?? null;
+}
+
+/** Left, top, width and height of a cell, in screen coordinates. */
+export function cellBox({ layout, view }: Scene, index: number): readonly [number, number, number, number] {
+  return [
+    layout.positions[index * 2]! * view.scale + view.x,
+    layout.positions[index * 2 + 1]! * view.scale + view.y,
+    layout.cellWidth * view.scale,
+    layout.cellHeight * view.scale,
+  ];
 }
 
 const shortNames = new Map<string, string>();
 
 /** Names of nodes differ at the end, so the beginning goes first. */
-function shortened(context: CanvasRenderingContext2D, text: string, width: number): string {
+export function shortened(context: CanvasRenderingContext2D, text: string, width: number): string {
   const key = `${context.font}/${Math.round(width)}/${text}`;
   let short = shortNames.get(key);
   if (short === undefined) {
@@ -324,95 +347,4 @@ function shortened(context: CanvasRenderingContext2D, text: string, width: numbe
     shortNames.set(key, short);
   }
   return short;
-}
-
-export interface OverlayState {
-  readonly hovered: number;
-  readonly selected: number;
-  readonly focused: number;
-  readonly flights: readonly Flight[];
-  /** Moves that run now. */
-  readonly links: readonly Link[];
-  readonly drag: { readonly x: number; readonly y: number; readonly target: number } | null;
-}
-
-export function paintOverlay(context: CanvasRenderingContext2D, scene: Scene, overlay: OverlayState): void {
-  const { layout, view, palette } = scene;
-  context.clearRect(0, 0, scene.width, scene.height);
-  const outline = (index: number, color: string, thickness: number) => {
-    if (index < 0 || index * 2 >= layout.positions.length) return;
-    const x = layout.positions[index * 2]! * view.scale + view.x;
-    const y = layout.positions[index * 2 + 1]! * view.scale + view.y;
-    context.strokeStyle = color;
-    context.lineWidth = thickness;
-    // Around small cells, inside of large ones: at the edge, the outside of a cell is cut off.
-    const offset = layout.cellHeight * view.scale < 20 ? 1.5 : -1;
-    context.strokeRect(
-      x - offset,
-      y - offset,
-      layout.cellWidth * view.scale + 2 * offset,
-      layout.cellHeight * view.scale + 2 * offset,
-    );
-  };
-  outline(overlay.hovered, palette.text, 1.5);
-  outline(overlay.selected, palette.accent, 2);
-  outline(overlay.focused, palette.accent, 2);
-  for (const link of overlay.links) paintLink(context, scene, link);
-  for (const flight of overlay.flights) paintFlight(context, scene, flight);
-  if (overlay.drag) {
-    outline(overlay.drag.target, palette.accent, 2);
-    context.fillStyle = palette.accent;
-    context.fillRect(overlay.drag.x - 6, overlay.drag.y - 6, 12, 12);
-  }
-}
-
-interface Curve {
-  readonly from: readonly [number, number];
-  readonly middle: readonly [number, number];
-  readonly to: readonly [number, number];
-}
-
-/** A shallow arc between two cells. */
-function curveBetween({ layout, view }: Scene, from: number, to: number): Curve {
-  const center = (index: number): readonly [number, number] => [
-    (layout.positions[index * 2]! + layout.cellWidth / 2) * view.scale + view.x,
-    (layout.positions[index * 2 + 1]! + layout.cellHeight / 2) * view.scale + view.y,
-  ];
-  const [start, end] = [center(from), center(to)];
-  const lift = Math.min(60, Math.hypot(end[0] - start[0], end[1] - start[1]) * 0.2);
-  return { from: start, middle: [(start[0] + end[0]) / 2, (start[1] + end[1]) / 2 - lift], to: end };
-}
-
-function strokeCurve(context: CanvasRenderingContext2D, curve: Curve): void {
-  context.beginPath();
-  context.moveTo(...curve.from);
-  context.quadraticCurveTo(...curve.middle, ...curve.to);
-  context.stroke();
-}
-
-/** A move that runs: a dashed line with a square at its target. */
-function paintLink(context: CanvasRenderingContext2D, scene: Scene, link: Link): void {
-  const curve = curveBetween(scene, link.from, link.to);
-  context.strokeStyle = scene.palette.accent;
-  context.lineWidth = 1.5;
-  context.setLineDash([5, 4]);
-  strokeCurve(context, curve);
-  context.setLineDash([]);
-  context.lineWidth = 2;
-  context.strokeRect(curve.to[0] - 5, curve.to[1] - 5, 10, 10);
-}
-
-/** A pod on its way: a square on the arc, slow at both ends. */
-function paintFlight(context: CanvasRenderingContext2D, scene: Scene, flight: Flight): void {
-  const curve = curveBetween(scene, flight.from, flight.to);
-  context.strokeStyle = scene.palette.accent;
-  context.globalAlpha = 0.45;
-  context.lineWidth = 1;
-  strokeCurve(context, curve);
-  context.globalAlpha = 1;
-  const t = flight.progress < 0.5 ? 2 * flight.progress ** 2 : 1 - (2 - 2 * flight.progress) ** 2 / 2;
-  const at = (axis: 0 | 1) => (1 - t) ** 2 * curve.from[axis] + 2 * (1 - t) * t * curve.middle[axis] + t ** 2 * curve.to[axis];
-  const side = Math.max(6, Math.min(12, scene.layout.cellHeight * scene.view.scale * 0.5));
-  context.fillStyle = scene.palette.accent;
-  context.fillRect(at(0) - side / 2, at(1) - side / 2, side, side);
 }

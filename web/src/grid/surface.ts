@@ -1,24 +1,17 @@
 /** The two canvases of the grid. All painting happens in one animation frame, at most once per frame. */
 
 import type { Theme } from "../lib/load-scale";
-import {
-  arrangePods,
-  paintCells,
-  paintOverlay,
-  podArea,
-  readPalette,
-  type OverlayState,
-  type Palette,
-  type Scene,
-} from "./painter";
+import { type Link, type OverlayState, paintOverlay } from "./overlay";
+import { paintCells, podAt, readPalette, type Palette, type Scene } from "./painter";
 
 const FLIGHT_MS = 1200;
 const FLIGHTS_AT_ONCE = 60;
 
-interface ActiveFlight {
+export interface LocatedMove extends Link {
   readonly id: string;
-  readonly from: number;
-  readonly to: number;
+}
+
+interface ActiveFlight extends LocatedMove {
   readonly start: number;
 }
 
@@ -54,7 +47,7 @@ export class GridSurface {
   }
 
   /** Animate each move once. Without motion the cells simply change. */
-  fly(moves: readonly { id: string; from: number; to: number }[]): void {
+  fly(moves: readonly LocatedMove[]): void {
     const fresh = moves.filter((move) => !this.flown.has(move.id));
     this.flown = new Set(moves.map((move) => move.id));
     if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
@@ -65,18 +58,7 @@ export class GridSurface {
 
   /** The pod whose square is at a point of a cell, if the cell is large enough to show pods. */
   podAt(index: number, x: number, y: number): string | null {
-    const { layout, view, nodes } = this.scene ?? {};
-    const pods = nodes?.[index]?.pods;
-    if (!layout || !view || !pods || layout.cellHeight * view.scale < 60) return null;
-    const cellX = layout.positions[index * 2]! * view.scale + view.x;
-    const cellY = layout.positions[index * 2 + 1]! * view.scale + view.y;
-    const area = podArea(cellX, cellY, layout.cellWidth * view.scale, layout.cellHeight * view.scale);
-    const arrangement = arrangePods(pods.length, area[2], area[3]);
-    if (!arrangement) return null;
-    const column = arrangement.named ? 0 : Math.floor((x - area[0]) / arrangement.step);
-    const row = Math.floor((y - area[1]) / arrangement.step);
-    if (x < area[0] || column < 0 || row < 0 || column >= arrangement.columns) return null;
-    return pods[row * arrangement.columns + column]?.key ?? null;
+    return this.scene ? podAt(this.scene, index, x, y) : null;
   }
 
   close(): void {
@@ -105,8 +87,7 @@ export class GridSurface {
     this.cellsChanged = false;
     this.flights = this.flights.filter((flight) => time - flight.start < FLIGHT_MS);
     const flights = this.flights.map((flight) => ({
-      from: flight.from,
-      to: flight.to,
+      ...flight,
       progress: Math.min(1, Math.max(0, (time - flight.start) / FLIGHT_MS)),
     }));
     paintOverlay(this.overlay, this.scene, { ...this.marks, flights });

@@ -97,5 +97,6 @@ export function duration(seconds: number): string {
 
 /** Text from the cluster without what could reorder or hide other text: control and bidirectional characters. */
 export function printable(text: string): string {
+  // oxlint-disable-next-line no-control-regex
   return text.replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g, "\ufffd");
 }

@@ -1,5 +1,5 @@
 /**
- * Every state that somebody could want to share is in the address: `#/view/part/part?key=value`.
+ * Every state that a user could want to share is in the address: `#/view/part/part?key=value`.
  *
  * The fragment is used because the page also has to work as a file, and because a fragment never reaches a server's log.
  */

@@ -186,16 +186,22 @@ function Plot({ at, series, height = 160, title }: ChartProps) {
     const style = getComputedStyle(container);
     const token = (name: string) => style.getPropertyValue(name).trim();
     const axis = { stroke: token("--muted"), grid: { stroke: token("--line"), width: 1 }, ticks: { show: false }, font: `11px ${style.fontFamily}` };
-    const clock = new Intl.DateTimeFormat(LOCALES[language.peek()], { hour: "2-digit", minute: "2-digit" });
+    // Ticks that are less than a minute apart need seconds to differ.
+    const clock = (step: number) =>
+      new Intl.DateTimeFormat(LOCALES[language.peek()], { hour: "2-digit", minute: "2-digit", ...(step < 60 ? { second: "2-digit" } : {}) });
     chart.current = new uPlot(
       {
         width: container.clientWidth || 300,
         height,
         legend: { show: false },
         cursor: { points: { show: false }, drag: { x: false, y: false } },
-        scales: { y: { range: (_, low, high) => [Math.max(0, Math.floor(((low ?? 0) - 2) / 10) * 10), Math.ceil(((high ?? 100) + 2) / 10) * 10] } },
+        scales: {
+          // At least a minute: a chart of a few seconds shows noise, and its ticks repeat.
+          x: { range: (_, first, last) => [Math.min(first ?? 0, (last ?? 0) - 60), last ?? 0] },
+          y: { range: (_, low, high) => [Math.max(0, Math.floor(((low ?? 0) - 2) / 10) * 10), Math.ceil(((high ?? 100) + 2) / 10) * 10] },
+        },
         axes: [
-          { ...axis, size: 24, values: (_, ticks) => ticks.map((tick) => clock.format(tick * 1000)) },
+          { ...axis, size: 24, space: 90, values: (_, ticks) => ticks.map((tick) => clock((ticks[1] ?? 60) - (ticks[0] ?? 0)).format(tick * 1000)) },
           { ...axis, size: 40, values: (_, ticks) => ticks.map((tick) => `${tick}%`) },
         ],
         series: [

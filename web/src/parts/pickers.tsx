@@ -27,15 +27,19 @@ function Picker({ label, onPick, find, autoFocus }: PickerProps & { readonly fin
   const [text, setText] = useState("");
   const [open, setOpen] = useState(false);
   const [active, setActive] = useState(0);
-  const [found, setFound] = useState<readonly string[]>([]);
+  const [answer, setAnswer] = useState<{ readonly text: string; readonly names: readonly string[] } | null>(null);
+  // Names that were found for another text must not be picked by mistake.
+  const isCurrent = answer?.text === text.trim();
+  const found = isCurrent ? answer.names : [];
 
   useEffect(() => {
     if (!open) return;
     let current = true;
     const timer = setTimeout(() => {
-      find(text.trim()).then(
-        (names) => current && setFound(names),
-        () => current && setFound([]),
+      const wanted = text.trim();
+      find(wanted).then(
+        (names) => current && setAnswer({ text: wanted, names }),
+        () => current && setAnswer({ text: wanted, names: [] }),
       );
     }, 120);
     return () => {
@@ -99,7 +103,7 @@ function Picker({ label, onPick, find, autoFocus }: PickerProps & { readonly fin
           </li>
         ))}
       </ul>
-      {open && text && found.length === 0 ? <p class="muted small">{t("picker.none")}</p> : null}
+      {open && text && isCurrent && found.length === 0 ? <p class="muted small">{t("picker.none")}</p> : null}
     </div>
   );
 }

@@ -83,6 +83,7 @@ function Trouble() {
     ...view.halts.map(({ words }) => words),
     view.nodesNotReady ? plural("answer.notReady", view.nodesNotReady) : "",
     view.failing.length ? plural("answer.failing", view.failing.length) : "",
+    view.pendingCount ? plural("answer.pending", view.pendingCount) : "",
     view.suspects.length ? plural("answer.suspect", view.suspects.length) : "",
     ...view.problems,
   ].filter(Boolean);

@@ -2,7 +2,7 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { api } from "../api/client";
-import type { ClusterView as Cluster, LabelColumn, PlanView } from "../api/types.gen";
+import type { ClusterView as Cluster, LabelColumn, MigrationView, PlanView } from "../api/types.gen";
 import { NodeGrid, type MoveFlight } from "../grid/node-grid";
 import type { GridNode, GridPod } from "../grid/painter";
 import { t, plural } from "../i18n";
@@ -18,6 +18,8 @@ import { Answers } from "./answers";
 import { NodePanel } from "./node-panel";
 
 const PODS_SHOWN_UP_TO = 60;
+/** From so many nodes on, cells are so small that a triangle is the ghost. */
+const MAP_FROM = 300;
 
 export function ClusterPage() {
   const view = cluster.value!;
@@ -34,17 +36,18 @@ export function ClusterPage() {
     () => (measure === "usage" ? loadsAfter(plan.value, resource, wave) : new Map<string, number>()),
     [plan.value, resource, measure, wave],
   );
-  // Cells keep their place while the numbers change a little: sorted anew only when something else is chosen or nodes come and go.
+  // Cells keep their place while the numbers change a little: sorted again only when something else is chosen or nodes come and go.
   const order = `${view.epoch}/${view.nodes.names.length}/${resource}/${measure}/${groupBy}/${label?.values.length}`;
   const groups = useMemo(() => groupNodes(loads, label, t("cluster.noLabel")), [order]);
   const pods = usePods(view, plan.value);
   const leaving = useMemo(() => leavingPods(plan.value), [plan.value]);
+  const arriving = useMemo(() => arrivingPods(plan.value, running.value, wave, pods), [plan.value, running.value, wave, pods]);
   const nodes = useMemo<readonly GridNode[]>(
-    () => groups.flatMap(({ rows }) => rows.map((row) => gridNode(view, row, loads, after, pods, leaving))),
-    [groups, view, loads, after, pods, leaving],
+    () => groups.flatMap(({ rows }) => rows.map((row) => gridNode(view, row, loads, after, pods, leaving, arriving))),
+    [groups, view, loads, after, pods, leaving, arriving],
   );
   const flights = useFlights(wave);
-  const links = useMemo(() => running.value.slice(0, 40).map(({ uid, from, to }) => ({ id: uid, from, to })), [running.value]);
+  const links = useMemo(() => running.value.slice(0, 40).map(flightOf), [running.value]);
   const layoutGroups = useMemo(() => groups.map(({ name, rows }) => ({ name, size: rows.length })), [groups]);
   const headings = groups.map(
     ({ name, rows, mean }) => `${printable(name)}   ${plural("nodes", rows.length)}, ${t("cluster.mean", { percent: percent(mean, language.value) })}`,
@@ -78,7 +81,7 @@ export function ClusterPage() {
           />
         )}
         <div class="grid-foot">
-          <LoadLegend />
+          <LoadLegend map={nodes.length > MAP_FROM} />
           {measure === "usage" && waveCount > 0 ? <WaveScrubber wave={wave} count={waveCount} /> : null}
         </div>
       </div>
@@ -98,6 +101,7 @@ function gridNode(
   after: ReadonlyMap<string, number>,
   pods: ReadonlyMap<string, readonly GridPod[]>,
   leaving: ReadonlyMap<string, number>,
+  arriving: ReadonlyMap<string, readonly string[]>,
 ): GridNode {
   const name = view.nodes.names[row]!;
   const flags = view.nodes.flags[row] ?? 0;
@@ -108,6 +112,7 @@ function gridNode(
     podCount: view.nodes.pods[row] ?? 0,
     pods: pods.get(name) ?? null,
     leaving: leaving.get(name) ?? 0,
+    arriving: arriving.get(name) ?? [],
     ready: !(flags & FLAG.notReady),
     schedulable: !(flags & (FLAG.cordoned | FLAG.maintenance)),
     warned: Boolean(flags & (FLAG.notReady | FLAG.suspect)),
@@ -120,6 +125,38 @@ function useGroupLabel(view: Cluster, groupBy: string): LabelColumn | null {
   if (groupBy === "zone") return view.nodes.zone;
   if (groupBy === "pool") return view.nodes.pool;
   return key ? loaded.data : null;
+}
+
+/** The pods that come to each node: by the plan up to a wave, and by moves that run, until the new pod is there. */
+function arrivingPods(
+  current: PlanView | null,
+  moves: readonly MigrationView[],
+  wave: number,
+  pods: ReadonlyMap<string, readonly GridPod[]>,
+): ReadonlyMap<string, readonly string[]> {
+  const last = current?.waves[wave - 1]?.wave ?? 0;
+  const result = new Map<string, string[]>();
+  const add = (node: string | null, pod: string) => {
+    const known = result.get(node ?? "");
+    if (!node || known?.includes(pod)) return;
+    if (known) known.push(pod);
+    else result.set(node, [pod]);
+  };
+  for (const each of moves) {
+    const next = newPodOf(each);
+    if (!next || !pods.get(each.to)?.some(({ key }) => key === next)) add(each.to, each.pod);
+  }
+  const begun = new Set(moves.map(({ pod }) => pod));
+  for (const move of current?.moves ?? []) if (move.wave <= last && !begun.has(move.pod)) add(move.to, move.pod);
+  return result;
+}
+
+function newPodOf({ namespace, newPod }: MigrationView): string | null {
+  return newPod ? `${namespace}/${newPod}` : null;
+}
+
+function flightOf(move: MigrationView): MoveFlight {
+  return { id: move.uid, from: move.from, to: move.to, pod: move.pod, newPod: newPodOf(move) };
 }
 
 /** The pods of each node, where there are few enough nodes to show them. */
@@ -138,11 +175,11 @@ function usePods(view: Cluster, current: PlanView | null): ReadonlyMap<string, r
       for (const [row, name] of names.entries()) {
         const size = view.nodes.pods[row]!;
         if (loaded.current.get(name) === size) continue;
-        const detail = await api.node(name).catch(() => null);
+        const found = await api.podsOn(name).catch(() => null);
         if (!wanted) return;
-        if (!detail) continue;
+        if (!found) continue;
         loaded.current.set(name, size);
-        setKeys((old) => new Map(old).set(name, detail.pods.map(({ pod }) => pod)));
+        setKeys((old) => new Map(old).set(name, found.pods.map(({ pod }) => pod)));
       }
     })();
     return () => {
@@ -164,8 +201,8 @@ function useFlights(wave: number): readonly MoveFlight[] {
     const planned = scrubbed && number !== undefined ? (plan.value?.moves.filter((move) => move.wave === number) ?? []) : [];
     const finished = migrations.value.filter(({ phase, finished: at }) => phase === "Completed" && at && Date.parse(at) > opened);
     return [
-      ...planned.flatMap((move) => (move.to ? [{ id: `wave-${number}/${move.uid}`, from: move.from, to: move.to }] : [])),
-      ...finished.map((each) => ({ id: each.uid, from: each.from, to: each.to })),
+      ...planned.flatMap((move) => (move.to ? [{ id: `wave-${number}/${move.uid}`, from: move.from, to: move.to, pod: move.pod, newPod: null }] : [])),
+      ...finished.map(flightOf),
     ];
   }, [plan.value, wave, scrubbed, migrations.value]);
 }

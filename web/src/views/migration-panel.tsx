@@ -1,47 +1,29 @@
 /** One move: what, why, its steps, and its timeline from conditions and Events. */
 
-import { useEffect, useRef } from "preact/hooks";
 import { api } from "../api/client";
 import type { MigrationDetail } from "../api/types.gen";
 import { t } from "../i18n";
 import { duration, exactTime, printable } from "../lib/format";
-import { formatRoute, navigate, route } from "../lib/router";
 import { useRequest } from "../lib/use-request";
-import { Failure, Loading, Name, NodeLink, PodLink, Time } from "../parts/basics";
+import { Name, NodeLink, PodLink, Time } from "../parts/basics";
+import { SidePanel } from "../parts/side-panel";
 import { language, migrations } from "../store";
 import { StepTrack } from "./step-track";
 
 export function MigrationPanel({ name }: { readonly name: string }) {
   const known = migrations.value.find(({ key }) => key === name);
   const request = useRequest(`${name}@${known?.step}/${known?.phase}/${known?.attempts}`, () => api.migration(name));
-  const heading = useRef<HTMLHeadingElement>(null);
-  useEffect(() => heading.current?.focus({ preventScroll: true }), [name]);
-  const close = () => navigate(formatRoute("moves", [], Object.fromEntries(route.value.query)));
   return (
-    <aside class="panel" aria-label={t("moves.panel", { name: printable(name) })} onKeyDown={(event) => event.key === "Escape" && close()}>
-      <div class="panel-head">
-        <h2 ref={heading} tabIndex={-1}>
-          <Name>{name}</Name>
-        </h2>
-        <button type="button" class="plain" onClick={close} aria-label={t("close")}>
-          ✕
-        </button>
-      </div>
-      {request.data ? (
-        <Detail detail={request.data} />
-      ) : request.error ? (
-        <Failure error={request.error} retry={request.again} />
-      ) : (
-        <Loading what={t("moves.loadingOne")} />
-      )}
-    </aside>
+    <SidePanel name={name} label={t("moves.panel", { name: printable(name) })} view="moves" request={request} loading={t("moves.loadingOne")}>
+      {(detail) => <Detail detail={detail} />}
+    </SidePanel>
   );
 }
 
 function Detail({ detail }: { readonly detail: MigrationDetail }) {
   const { migration: move, timeline, notes } = detail;
   return (
-    <div class="panel-body">
+    <>
       <StepTrack migration={move} />
       {move.message ? <p class={move.phase === "Failed" ? "danger" : undefined}>{printable(move.message)}</p> : null}
       <dl class="pairs">
@@ -106,7 +88,7 @@ function Detail({ detail }: { readonly detail: MigrationDetail }) {
           {printable(note)}
         </p>
       ))}
-    </div>
+    </>
   );
 }
 

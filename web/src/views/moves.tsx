@@ -8,7 +8,7 @@ import { decimal, duration, printable } from "../lib/format";
 import { formatRoute, route, setQuery } from "../lib/router";
 import { useRequest } from "../lib/use-request";
 import { Empty, Failure, Figure, Loading, Name, NodeLink, PodName, Section, Time } from "../parts/basics";
-import { DataTable } from "../parts/data-table";
+import { type Column, DataTable } from "../parts/data-table";
 import { TimeChart } from "../parts/graphics";
 import { language, mayAct, migrations, now, running, session, status } from "../store";
 import { openAction } from "./action-dialog";
@@ -32,10 +32,10 @@ export function MovesPage() {
           </div>
           <PauseButton />
         </div>
-        <Trouble />
         <Section title={t("moves.running")} note={running.value.length ? plural("moves", running.value.length) : null}>
           {running.value.length ? <RunningTable /> : <Empty title={t("moves.noneRunning")}>{t("moves.noneRunningHelp")}</Empty>}
         </Section>
+        <Trouble />
         <Costs data={history.data} />
         <BalanceOverTime />
         <Section title={t("moves.history")} note={history.data ? plural("moves", history.data.total) : null}>
@@ -119,6 +119,20 @@ export function moveHref(key: string): string {
   return formatRoute("moves", key.split("/"), Object.fromEntries(route.value.query));
 }
 
+/** The pod, with a link to its move. Its title depends on the language, so it is made for each table. */
+function podColumn(): Column<MigrationView> {
+  return {
+    key: "pod",
+    title: t("column.pod"),
+    cell: (move) => (
+      <a href={moveHref(move.key)}>
+        <PodName pod={move.pod} />
+      </a>
+    ),
+    sort: ({ pod }) => pod,
+  };
+}
+
 function RunningTable() {
   return (
     <DataTable
@@ -127,16 +141,7 @@ function RunningTable() {
       rowKey={({ uid }) => uid}
       selectedKey={null}
       columns={[
-        {
-          key: "pod",
-          title: t("column.pod"),
-          cell: (move) => (
-            <a href={moveHref(move.key)}>
-              <PodName pod={move.pod} />
-            </a>
-          ),
-          sort: ({ pod }) => pod,
-        },
+        podColumn(),
         {
           key: "route",
           title: t("moves.route"),
@@ -156,10 +161,10 @@ function RunningTable() {
         { key: "strategy", title: t("column.strategy"), wideOnly: true, cell: ({ strategy }) => <Name>{strategy}</Name> },
         {
           key: "cancel",
-          title: "",
+          title: t("column.action"),
           cell: (move) =>
             mayAct("cancel") && !move.isCancelled ? (
-              <button type="button" class="plain" onClick={() => openAction({ kind: "cancel", migration: move.key })}>
+              <button type="button" class="compact" onClick={() => openAction({ kind: "cancel", migration: move.key })}>
                 {t("act.cancel")}
               </button>
             ) : move.isCancelled ? (
@@ -195,7 +200,8 @@ function Costs({ data }: { readonly data: { readonly readySecondsLost: number; r
 
 function BalanceOverTime() {
   // The server samples every interval; a new check is a good moment to ask again.
-  const request = useRequest(`balance@${status.value?.lastCheck ?? session.value?.replica}`, api.balance);
+  const sees = session.value?.seesNodes !== false;
+  const request = useRequest(sees ? `balance@${status.value?.lastCheck ?? session.value?.replica}` : null, api.balance);
   const charts = useMemo(() => chartsOf(request.data?.points ?? []), [request.data]);
   const enough = charts.filter(({ at }) => at.length > 1);
   if (!enough.length) return null;
@@ -247,16 +253,7 @@ function HistoryTable({ rows, selected }: { readonly rows: readonly MigrationVie
       selectedKey={selected}
       columns={[
         { key: "finished", title: t("column.finished"), cell: ({ finished }) => <Time at={finished} />, sort: ({ finished }) => finished ?? "" },
-        {
-          key: "pod",
-          title: t("column.pod"),
-          cell: (move) => (
-            <a href={moveHref(move.key)}>
-              <PodName pod={move.pod} />
-            </a>
-          ),
-          sort: ({ pod }) => pod,
-        },
+        podColumn(),
         { key: "from", title: t("column.from"), cell: ({ from }) => <NodeLink name={from} />, sort: ({ from }) => from },
         { key: "to", title: t("column.to"), cell: ({ to }) => (to ? <NodeLink name={to} /> : "–"), sort: ({ to }) => to },
         {

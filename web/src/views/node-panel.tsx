@@ -1,52 +1,35 @@
 /** One node: its load over time, conditions, why it is suspect, what keeps it from being emptied, and its pods. */
 
-import { useEffect, useRef } from "preact/hooks";
 import { api } from "../api/client";
 import type { NodeDetail, NodePodView } from "../api/types.gen";
 import { plural, t } from "../i18n";
 import { amount } from "../lib/cluster-model";
 import { printable } from "../lib/format";
-import { formatRoute, navigate, route } from "../lib/router";
+import { formatRoute } from "../lib/router";
 import { useRequest } from "../lib/use-request";
-import { Failure, LoadBar, Loading, Name, PodLink, Time } from "../parts/basics";
+import { LoadBar, Name, NodeLink, PodLink, Time } from "../parts/basics";
 import { DataTable } from "../parts/data-table";
 import { TimeChart } from "../parts/graphics";
-import { cluster, mayAct } from "../store";
+import { SidePanel } from "../parts/side-panel";
+import { cluster, mayAct, plan, status } from "../store";
 import { openAction } from "./action-dialog";
 import { RefusalGroups } from "./refusals";
 
 export function NodePanel({ name }: { readonly name: string }) {
   const row = cluster.value?.nodes.names.indexOf(name) ?? -1;
-  // Loaded anew when the node's own numbers change, not with every change in the cluster.
+  // Loaded again when the node's own numbers change, not with every change in the cluster.
   const version = `${cluster.value?.nodes.pods[row]}/${cluster.value?.nodes.flags[row]}`;
   const request = useRequest(`${name}@${version}`, () => api.node(name));
-  const heading = useRef<HTMLHeadingElement>(null);
-  useEffect(() => heading.current?.focus({ preventScroll: true }), [name]);
-  const close = () => navigate(formatRoute("cluster", [], Object.fromEntries(route.value.query)));
   return (
-    <aside class="panel" aria-label={t("node.panel", { name: printable(name) })} onKeyDown={(event) => event.key === "Escape" && close()}>
-      <div class="panel-head">
-        <h2 ref={heading} tabIndex={-1}>
-          <Name>{name}</Name>
-        </h2>
-        <button type="button" class="plain" onClick={close} aria-label={t("close")}>
-          ✕
-        </button>
-      </div>
-      {request.data ? (
-        <Detail node={request.data} />
-      ) : request.error ? (
-        <Failure error={request.error} retry={request.again} />
-      ) : (
-        <Loading what={t("node.loading")} />
-      )}
-    </aside>
+    <SidePanel name={name} label={t("node.panel", { name: printable(name) })} view="cluster" request={request} loading={t("node.loading")}>
+      {(node) => <Detail node={node} />}
+    </SidePanel>
   );
 }
 
 function Detail({ node }: { readonly node: NodeDetail }) {
   return (
-    <div class="panel-body">
+    <>
       <p class="facts">
         <span class={node.ready ? undefined : "danger"}>{node.ready ? t("node.ready") : t("node.notReady")}</span>
         {node.schedulable ? null : <span>{t("node.cordoned")}</span>}
@@ -56,6 +39,7 @@ function Detail({ node }: { readonly node: NodeDetail }) {
         </span>
       </p>
       <Actions node={node} />
+      <Expected node={node.name} />
       {node.suspect.length ? <Suspect workloads={node.suspect} /> : null}
       <Loads node={node} />
       {node.load.at.length > 1 ? (
@@ -95,14 +79,14 @@ function Detail({ node }: { readonly node: NodeDetail }) {
           rowKey={({ type }) => type}
           columns={[
             { key: "type", title: t("column.condition"), cell: ({ type }) => <Name>{type}</Name> },
-            { key: "status", title: t("column.status"), cell: ({ status }) => <Name>{status}</Name> },
+            { key: "status", title: t("column.status"), cell: (condition) => <Name>{condition.status}</Name> },
             { key: "since", title: t("column.since"), cell: ({ since }) => <Time at={since} /> },
             { key: "message", title: t("column.message"), cell: ({ message }) => <Name>{message}</Name> },
           ]}
         />
       </section>
       <Labels node={node} />
-    </div>
+    </>
   );
 }
 
@@ -122,6 +106,31 @@ function Actions({ node }: { readonly node: NodeDetail }) {
         </button>
       ) : null}
     </div>
+  );
+}
+
+/** Pending pods for which room is kept here, and who else empties the node. */
+function Expected({ node }: { readonly node: string }) {
+  const pods = status.value?.pending.filter((pod) => pod.node === node && pod.room !== "planned") ?? [];
+  const drain = status.value?.drains.find((each) => each.node === node);
+  return (
+    <>
+      {pods.length ? (
+        <p>
+          {t("node.roomFor")}{" "}
+          {pods.map(({ pod, uid }) => (
+            <span key={uid}>
+              <PodLink pod={pod} />{" "}
+            </span>
+          ))}
+        </p>
+      ) : null}
+      {drain ? (
+        <p>
+          {t("node.drained")}: {t("drains.progress", { moving: drain.moving, moved: drain.moved })}. <Name>{drain.reason}</Name>
+        </p>
+      ) : null}
+    </>
   );
 }
 
@@ -165,11 +174,14 @@ function share(amounts: Amounts, allocatable: Amounts, name: string): number | n
   return size > 0 ? (100 * (amounts[name] ?? 0)) / size : null;
 }
 
+/** The largest pods first: they are what moves are about. */
 function PodTable({ pods, allocatable }: { readonly pods: readonly NodePodView[]; readonly allocatable: Amounts }) {
+  const cpuOf = ({ usage }: NodePodView) => share(usage, allocatable, "cpu") ?? 0;
+  const targets = new Map(plan.value?.moves.map(({ uid, to }) => [uid, to]));
   return (
     <DataTable
       caption={t("node.pods")}
-      rows={pods}
+      rows={pods.slice().sort((a, b) => cpuOf(b) - cpuOf(a))}
       rowKey={({ uid }) => uid}
       columns={[
         { key: "pod", title: t("column.pod"), cell: ({ pod }) => <PodLink pod={pod} />, sort: ({ pod }) => pod },
@@ -178,7 +190,7 @@ function PodTable({ pods, allocatable }: { readonly pods: readonly NodePodView[]
           title: "cpu",
           numeric: true,
           cell: ({ usage }) => amount("cpu", usage["cpu"] ?? 0),
-          sort: ({ usage }) => share(usage, allocatable, "cpu") ?? 0,
+          sort: cpuOf,
         },
         {
           key: "memory",
@@ -192,7 +204,15 @@ function PodTable({ pods, allocatable }: { readonly pods: readonly NodePodView[]
           title: t("column.mayMove"),
           cell: (pod) =>
             pod.mayMove ? (
-              <span>{pod.handover}</span>
+              <span>
+                {pod.handover}
+                {targets.get(pod.uid) ? (
+                  <span class="accent">
+                    {" → "}
+                    <NodeLink name={targets.get(pod.uid)!} />
+                  </span>
+                ) : null}
+              </span>
             ) : (
               <span class="muted" title={printable(pod.keptBy.map(({ meaning }) => meaning).join("; "))}>
                 {pod.keptBy[0]?.reason ?? t("no")}

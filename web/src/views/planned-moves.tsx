@@ -76,7 +76,7 @@ function MovesTable({ plan }: { readonly plan: PlanView }) {
       rows={plan.moves}
       rowKey={({ uid, wave }) => `${uid}/${wave}`}
       columns={[
-        { key: "wave", title: t("column.wave"), numeric: true, cell: ({ wave }) => wave + 1, sort: ({ wave }) => wave },
+        { key: "wave", title: t("column.wave"), numeric: true, cell: ({ wave }) => wave, sort: ({ wave }) => wave },
         { key: "pod", title: t("column.pod"), cell: ({ pod }) => <PodLink pod={pod} />, sort: ({ pod }) => pod },
         { key: "from", title: t("column.from"), cell: ({ from }) => <NodeLink name={from} />, sort: ({ from }) => from },
         {

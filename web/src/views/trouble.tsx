@@ -1,16 +1,25 @@
-/** Is anything wrong? Halts, failing pods, suspect nodes, maintenance. */
+/** Is anything wrong? Halts, failing pods, pending pods, suspect nodes, maintenance, and drains by other clients. */
 
-import { t } from "../i18n";
+import { useEffect, useRef } from "preact/hooks";
+import type { FailingPod, NodeDrainView, PendingPodView } from "../api/types.gen";
+import { plural, t } from "../i18n";
 import { printable } from "../lib/format";
+import { route } from "../lib/router";
 import { Name, NodeLink, PodLink, Section, Time } from "../parts/basics";
 import { DataTable } from "../parts/data-table";
 import { status } from "../store";
 
 export function Trouble() {
   const view = status.value;
+  const first = useRef<HTMLDivElement>(null);
+  const isWanted = route.value.query.get("tab") === "trouble";
+  const isThere = view !== null;
+  useEffect(() => {
+    if (isWanted && isThere) first.current?.scrollIntoView();
+  }, [isWanted, isThere]);
   if (!view) return null;
   return (
-    <>
+    <div class="page-part" ref={first}>
       {view.halts.length || view.problems.length ? (
         <Section title={t("trouble.halts")}>
           <ul class="notice plain-list">
@@ -42,7 +51,9 @@ export function Trouble() {
                 cell: ({ tries, allowed }) => t("trouble.tries", { n: tries, allowed }),
                 sort: ({ tries }) => tries,
               },
-              { key: "message", title: t("column.message"), wideOnly: true, cell: ({ message }) => <Name>{message}</Name> },
+              ...(view.failing.some(({ message }) => message)
+                ? [{ key: "message", title: t("column.message"), wideOnly: true, cell: ({ message }: FailingPod) => <Name>{message}</Name> }]
+                : []),
             ]}
           />
         </Section>
@@ -61,6 +72,8 @@ export function Trouble() {
           />
         </Section>
       ) : null}
+      {view.drains.length ? <Drains drains={view.drains} /> : null}
+      {view.pending.length ? <PendingPods pods={view.pending} count={view.pendingCount} /> : null}
       {view.maintenance.length ? (
         <Section title={t("trouble.maintenance")}>
           <DataTable
@@ -76,6 +89,71 @@ export function Trouble() {
           />
         </Section>
       ) : null}
+    </div>
+  );
+}
+
+function Drains({ drains }: { readonly drains: readonly NodeDrainView[] }) {
+  return (
+    <Section title={t("drains.title")}>
+      <DataTable
+        caption={t("drains.title")}
+        rows={drains}
+        rowKey={({ node }) => node}
+        columns={[
+          { key: "node", title: t("column.node"), cell: ({ node }) => <NodeLink name={node} /> },
+          { key: "left", title: t("trouble.left"), numeric: true, cell: ({ left }) => left },
+          { key: "progress", title: t("nav.moves"), cell: (drain) => <Progress drain={drain} /> },
+          { key: "deadline", title: t("drains.deadline"), cell: ({ deadline }) => <Time at={deadline} /> },
+          { key: "reason", title: t("column.reason"), wideOnly: true, cell: ({ reason }) => <Name>{reason}</Name> },
+        ]}
+      />
+    </Section>
+  );
+}
+
+function Progress({ drain: { moving, moved, failed } }: { readonly drain: NodeDrainView }) {
+  return (
+    <>
+      {t("drains.progress", { moving, moved })}
+      {failed ? <span class="danger">, {t("drains.failed", { n: failed })}</span> : null}
     </>
+  );
+}
+
+function PendingPods({ pods, count }: { readonly pods: readonly PendingPodView[]; readonly count: number }) {
+  return (
+    <Section title={t("pending.title")} note={count > pods.length ? t("table.shown", { n: pods.length, total: count }) : t("pending.note")}>
+      <DataTable
+        caption={t("pending.title")}
+        rows={pods}
+        rowKey={({ uid }) => uid}
+        columns={[
+          { key: "pod", title: t("column.pod"), cell: ({ pod }) => <PodLink pod={pod} />, sort: ({ pod }) => pod },
+          { key: "since", title: t("pending.since"), cell: ({ since }) => <Time at={since} />, sort: ({ since }) => since ?? "" },
+          { key: "room", title: t("pending.room"), cell: (pod) => <Room pod={pod} />, sort: ({ room }) => room },
+          { key: "message", title: t("pending.scheduler"), wideOnly: true, cell: ({ message }) => <Name>{message}</Name> },
+        ]}
+      />
+    </Section>
+  );
+}
+
+/** The room that is made for a pending pod, or why there is none. */
+function Room({ pod: { room, node, moves, movesDone, refusal } }: { readonly pod: PendingPodView }) {
+  if (room === "none") {
+    return (
+      <span class="muted" title={refusal ? printable([refusal.meaning, refusal.remedy].filter(Boolean).join(" ")) : undefined}>
+        {t("pending.none")}
+        {refusal ? `: ${printable(refusal.detail || refusal.meaning)}` : ""}
+      </span>
+    );
+  }
+  const words =
+    room === "planned" ? plural("pending.planned", moves) : room === "making" ? t("pending.making", { done: movesDone, n: moves }) : t("pending.kept");
+  return (
+    <span class={room === "planned" ? undefined : "accent"}>
+      {words} <NodeLink name={node} />
+    </span>
   );
 }

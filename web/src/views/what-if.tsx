@@ -14,7 +14,7 @@ import { openAction } from "./action-dialog";
 import { PlanBody } from "./planned-moves";
 import { RefusalList } from "./refusals";
 
-const STRATEGIES = ["LoadBalancing", "ResourceOptimization", "NodeMaintenance", "TopologySpread", "CostOptimization"];
+const STRATEGIES = ["LoadBalancing", "ResourceOptimization", "NodeMaintenance", "TopologySpread", "CostOptimization", "MakeRoom", "PlacementDrift"];
 const DELAY_MS = 350;
 
 interface Outcome {
@@ -101,8 +101,11 @@ function ResultActions({ result }: { readonly result: WhatIfView }) {
   return (
     <div class="actions">
       <button type="button" onClick={() => void share()}>
-        <span role="status">{copied ? t("whatIf.copied") : t("whatIf.share")}</span>
+        {copied ? t("whatIf.copied") : t("whatIf.share")}
       </button>
+      <span class="visually-hidden" role="status">
+        {copied ? t("whatIf.copied") : ""}
+      </span>
       <button
         type="button"
         disabled={!result.canApply}

@@ -9,9 +9,12 @@ import { useRequest } from "../lib/use-request";
 import { Empty, Failure, Loading, Name, NodeLink, PodLink, Section } from "../parts/basics";
 import { DataTable } from "../parts/data-table";
 import { PodInput } from "../parts/pickers";
-import { language, mayAct, plan } from "../store";
+import { language, mayAct, plan, session } from "../store";
 import { openAction } from "./action-dialog";
 import { RefusalList } from "./refusals";
+
+/** Where the pod fits is open from the start, if the nodes are that few. */
+const OPEN_UP_TO = 12;
 
 export function WhyPage() {
   const [namespace, name] = route.value.parts;
@@ -100,7 +103,8 @@ function Explanation({ matrix }: { readonly matrix: PodMatrix }) {
 }
 
 function Answer({ matrix, fitting }: { readonly matrix: PodMatrix; readonly fitting: number }) {
-  const may = matrix.mayMove && fitting > 0;
+  // Users who may not list nodes get no verdicts about them.
+  const may = matrix.mayMove && (fitting > 0 || session.value?.seesNodes === false);
   return (
     <div class="why-answer">
       <p class="why-word">{may ? t("why.may", { handover: matrix.handover ?? "" }) : matrix.mayMove ? t("why.nowhere") : t("why.mayNot")}</p>
@@ -187,7 +191,7 @@ function MatrixRow({ row, order, matrix }: { readonly row: VerdictRow; readonly 
   return (
     <tr class={fits ? "fits" : undefined}>
       <th scope="row">
-        <details>
+        <details open={fits && row.nodes.length <= OPEN_UP_TO}>
           <summary>
             {row.nodes.length > 2 ? plural("nodes", row.nodes.length) : printable(row.nodes.join(", "))}{" "}
             <span class="muted small">{fits ? t("why.fitsHere") : ""}</span>
